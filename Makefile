@@ -1,0 +1,52 @@
+# make demo and make test set up everything they need in .venv; nothing is installed elsewhere.
+PYTHON ?= python3
+SEED ?= 1
+BIN := .venv/bin
+RUN := $(BIN)/python
+
+.PHONY: demo test test-quick check format bench crash features requirements clean
+
+demo: .venv/.ready
+	@$(RUN) examples/kill_and_reopen.py
+
+test: .venv/.ready
+	$(RUN) -m pytest
+
+test-quick: .venv/.ready
+	$(RUN) -m pytest -m "not slow"
+
+check: .venv/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(RUN) tools/check_docs.py
+
+format: .venv/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Long runs of the durability promises; SEED=N repeats one exactly.
+crash: .venv/.ready
+	$(RUN) -m pytest tests/crash --deep --seed $(SEED) --timeout 7200 -x
+
+# Holdfast, the physical limit and the peers, interleaved in one run; writes docs/benchmarks.md.
+bench: .venv-bench/.ready
+	.venv-bench/bin/python -m benchmarks
+
+features: .venv/.ready
+	@$(RUN) tools/features.py
+
+requirements: .venv/.ready
+	$(RUN) -m pip install --quiet uv
+	for name in dev bench; do $(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-header \
+	  --no-annotate --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
+
+clean:
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .hypothesis dist build
+
+.venv/.ready: requirements/dev.txt pyproject.toml tools/venv.sh
+	@tools/venv.sh $(PYTHON) .venv requirements/dev.txt
+
+.venv-bench/.ready: requirements/bench.txt pyproject.toml tools/venv.sh
+	@tools/venv.sh $(PYTHON) .venv-bench requirements/bench.txt

@@ -1,0 +1,1 @@
+"""The blocking API: it validates, runs one operation, and shows the result."""

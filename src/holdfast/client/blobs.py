@@ -1,0 +1,80 @@
+"""Moving large content in and out, a chunk per transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from ..clock import Clock
+from ..errors import Corrupt
+from ..model.entry import Draft
+from ..ops import blobs
+from ..storage.base import Backend
+
+SPILL_BYTES = 64 << 10
+
+
+def store(backend: Backend, clock: Clock, scope: str, data: bytes) -> str:
+    """Keep content once per scope and give its hash."""
+    content_hash = blobs.hash_of(data)
+    if not backend.read(lambda tx: blobs.exists(tx, scope, content_hash)):
+        view = memoryview(data)
+        store_stream(backend, clock, scope, (view[i : i + blobs.CHUNK] for i in range(0, len(data), blobs.CHUNK)))
+    return content_hash
+
+
+def store_stream(backend: Backend, clock: Clock, scope: str, pieces: Iterable[bytes | memoryview]) -> str:
+    """Keep content that arrives in pieces; memory holds one chunk at a time."""
+    now_ms = clock.now_ms()
+    blob_id = backend.write(lambda tx: blobs.begin(tx, scope, now_ms=now_ms))
+    digest, size, number = sha256(), 0, 0
+    for number, chunk in enumerate(_rechunk(pieces), 1):
+        digest.update(chunk)
+        size += len(chunk)
+        _add(backend, scope, blob_id, number - 1, chunk)
+    content_hash = digest.hexdigest()
+    backend.write(
+        lambda tx: blobs.finish(tx, scope, blob_id, content_hash=content_hash, size=size, chunks=number, now_ms=now_ms)
+    )
+    return content_hash
+
+
+def _add(backend: Backend, scope: str, blob_id: int, number: int, chunk: bytes) -> None:
+    packed = blobs.pack(chunk)
+    backend.write(lambda tx: blobs.add_chunk(tx, scope, blob_id, number, packed))
+
+
+def _rechunk(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= blobs.CHUNK:
+            yield bytes(waiting[: blobs.CHUNK])
+            del waiting[: blobs.CHUNK]
+    if waiting:
+        yield bytes(waiting)
+
+
+def open_stream(backend: Backend, scope: str, content_hash: str) -> Iterator[bytes]:
+    """Give content chunk by chunk; the last one comes only if all of them match the hash."""
+    blob_id, _, chunks = backend.read(lambda tx: blobs.describe(tx, scope, content_hash))
+    digest = sha256()
+    for number in range(chunks):
+        data = _chunk(backend, scope, blob_id, number)
+        digest.update(data)
+        if number == chunks - 1 and digest.hexdigest() != content_hash:
+            raise Corrupt(f"content {content_hash[:12]} does not match its hash", what=f"blob {content_hash}")
+        yield data
+
+
+def _chunk(backend: Backend, scope: str, blob_id: int, number: int) -> bytes:
+    return backend.read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))
+
+
+def spill(backend: Backend, clock: Clock, scope: str, draft: Draft) -> Draft:
+    """Store the large parts of an entry as blobs ahead of the entry itself."""
+    parts = [
+        store(backend, clock, scope, part) if part is not None and len(part) > SPILL_BYTES else ""
+        for part in (draft.body, draft.raw)
+    ]
+    return draft._replace(spill=",".join(parts)) if any(parts) else draft

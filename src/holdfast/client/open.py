@@ -1,0 +1,95 @@
+"""Opening a store from a URL: the one place that imports drivers and looks at the environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from urllib.parse import unquote, urlsplit
+
+from ..clock import Clock, SystemClock
+from ..errors import Conflict, Invalid, NotFound, Unsupported
+from ..storage.base import Backend
+from . import check
+from .store import Store
+
+
+def open_store(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    scope: str | None = None,
+    durability: str = "full",
+    read_only: bool = False,
+    clock: Clock | None = None,
+) -> Store:
+    """Open a store, making it if it is new: a path, ``sqlite:///path``, ``:memory:``, or nothing for the user's own.
+
+    ``durability="relaxed"`` may lose the last commits at a power cut, never at a crash of the process.
+    """
+    place = default_url() if url is None else os.fspath(url)
+    if not isinstance(place, str) or not place:
+        raise Invalid("name a store: a path, 'sqlite:///path' or ':memory:'")
+    who, clock = check.scope(scope), clock or SystemClock()
+    backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
+    return Store(backend, clock=clock, scope=who, url=place)
+
+
+def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
+    from ..storage.sqlite import MemoryBackend, SqliteBackend
+    from ..storage.wrap import ReadOnly
+
+    if durability not in ("full", "relaxed"):
+        raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+    if place in (":memory:", "sqlite://", "sqlite://:memory:", "sqlite:///:memory:"):
+        memory = MemoryBackend(clock=clock)
+        return ReadOnly(memory) if read_only else memory
+    return SqliteBackend(_path(place), durability=durability, read_only=read_only, clock=clock)
+
+
+def _path(place: str) -> str:
+    if "://" not in place:
+        path = place
+    else:
+        parts = urlsplit(place)
+        if parts.scheme != "sqlite":
+            raise Unsupported(
+                f"there is no engine for {parts.scheme!r} here; use a path, 'sqlite:///path' or ':memory:'",
+                capability=parts.scheme,
+            )
+        if parts.netloc or parts.query or parts.fragment:
+            raise Invalid("write sqlite:///relative.db or sqlite:////absolute.db, without host or options")
+        path = unquote(parts.path[1:])
+    if not path or "\0" in path:
+        raise Invalid(f"{place!r} names no file")
+    return path
+
+
+def default_url() -> str:
+    """Give the user's own store: ``HOLDFAST_STORE``, else a file in the XDG data directory."""
+    if chosen := os.environ.get("HOLDFAST_STORE"):
+        return chosen
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "holdfast", "holdfast.db")
+
+
+def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
+    """Copy a store whose log is damaged, with every frame of the log made readable; give their count.
+
+    The original stays untouched. Open the copy and run ``verify``: it names the records that are damaged.
+    """
+    from ..storage import files, wal
+
+    source, target = os.path.abspath(path), os.path.abspath(to)
+    if not os.path.exists(source):
+        raise NotFound(f"there is no store at {source!r}")
+    if any(os.path.lexists(target + suffix) for suffix in ("", "-wal", "-shm", "-lock")):
+        raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
+    lock = files.FileLock(source + "-open")
+    try:
+        if not lock.try_exclusive():
+            raise Conflict(f"{source!r} is open; close it everywhere first", found=source)
+        os.close(files.open_private(target))
+        shutil.copyfile(source, target)
+        has_log = os.path.exists(source + "-wal")
+        return wal.salvage(source + "-wal", target + "-wal") if has_log else 0
+    finally:
+        lock.close()

@@ -1,0 +1,33 @@
+"""The one place that reads the time.
+
+Time is a label, never an order: order comes from seq and feed positions. A clock may
+therefore stand still, jump back or lie before 1970 without harm. Stores take any object
+with ``now_ms``; tests give them one they move by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock(Protocol):
+    """Milliseconds since 1970, UTC; negative before it."""
+
+    def now_ms(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        """Read the clock once."""
+        return time.time_ns() // 1_000_000
+
+
+def to_datetime(ms: int) -> datetime:
+    """Turn stored milliseconds into an aware UTC datetime, also before 1970."""
+    return _EPOCH + timedelta(milliseconds=ms)

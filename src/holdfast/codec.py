@@ -1,0 +1,155 @@
+"""The one codec: values to JSON bytes and back, data only.
+
+What goes in comes out equal, or is refused with ``Invalid`` before anything is stored.
+JSON cannot hold everything Python can, so four things travel as a one-key object:
+``{"$float": "nan"}``, ``{"$bytes": base64}``, ``{"$str": base64}`` for text with lone
+surrogates, ``{"$map": [[key, value], ...]}`` for a dict that would look like one of these.
+Nothing is imported, called or built on decoding, whatever the bytes say.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from typing import Any, cast
+
+import msgspec
+
+from .errors import Corrupt, Invalid
+
+MAX_DEPTH = 256
+_MAX_INT_BITS = 4096
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder().decode
+
+
+def encode(value: object) -> bytes:
+    """Encode a value; the order of keys is kept, and equal calls give equal bytes."""
+    return _encode(_plain(value, 0))
+
+
+def canonical(value: object) -> bytes:
+    """Encode a value with its keys sorted: equal values give equal bytes."""
+    return _encode_sorted(_plain(value, 0))
+
+
+def decode(data: bytes) -> Any:
+    """Decode what ``encode`` wrote; anything else is ``Corrupt``."""
+    try:
+        value = _decode(data)
+        return _fancy(value) if has_escapes(data) else value
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Corrupt(f"stored JSON cannot be decoded: {error}", what="json") from error
+
+
+def has_escapes(data: bytes) -> bool:
+    """Say whether the bytes may hold an escaped value, so that decoders can take the short way."""
+    return b'"$' in data
+
+
+def storable_text(text: object, *, what: str) -> str:
+    """Check a name, key or other short text: a string without NUL that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise Invalid(f"{what} must be a string, not {type(text).__name__}")
+    if "\0" in text:
+        raise Invalid(f"{what} must not contain NUL characters")
+    if not _is_utf8(text):
+        raise Invalid(f"{what} holds half of a surrogate pair; remove it")
+    return str(text)
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Give the JSON form of a value; the value itself where nothing needs escaping."""
+    kind = type(value)
+    if kind is str:
+        return value if _is_utf8(value) else {"$str": _b64(value.encode("utf-8", "surrogatepass"))}
+    if kind is bool or value is None:
+        return value
+    if kind is int:
+        return _plain_int(value)
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if depth >= MAX_DEPTH:
+        raise Invalid(f"the value is nested deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        return _plain_dict(value, depth)
+    if kind is list or kind is tuple:
+        return [_plain(item, depth + 1) for item in value]
+    return _plain_other(value, depth)
+
+
+def _plain_int(value: int) -> int:
+    if value.bit_length() > _MAX_INT_BITS:
+        raise Invalid(f"an integer of {value.bit_length()} bits is too large to store")
+    return int(value)
+
+
+def _plain_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    for key in value:
+        if not isinstance(key, str):
+            raise Invalid(f"keys must be strings, not {type(key).__name__} ({key!r:.40})")
+    looks_escaped = len(value) == 1 and next(iter(value)).startswith("$")
+    if looks_escaped or not all(_is_utf8(key) for key in value):
+        pairs = [[_plain(str(k), depth), _plain(v, depth + 1)] for k, v in value.items()]
+        return {"$map": pairs}
+    return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+
+
+def _plain_other(value: Any, depth: int) -> Any:
+    """Accept subclasses of the plain types and bytes; refuse everything else."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"$bytes": _b64(bytes(value))}
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return _plain(base(value) if base is not str else str.__str__(value), depth)
+    if isinstance(value, dict):
+        return _plain_dict(value, depth)
+    if isinstance(value, list | tuple):
+        return _plain(list(value), depth)
+    raise Invalid(
+        f"a value of type {type(value).__name__} cannot be stored; use str, int, float, bool, None, bytes, list or dict"
+    )
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _fancy(value: Any) -> Any:
+    """Undo the escapes of ``_plain``."""
+    if type(value) is list:
+        return [_fancy(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        key, inner = next(iter(value.items()))
+        if key.startswith("$"):
+            return _unescape(key, inner)
+    return {key: _fancy(item) for key, item in value.items()}
+
+
+def _unescape(key: str, inner: Any) -> Any:
+    try:
+        if key == "$float":
+            return float(cast(str, inner))
+        if key == "$bytes":
+            return base64.b64decode(inner, validate=True)
+        if key == "$str":
+            return base64.b64decode(inner, validate=True).decode("utf-8", "surrogatepass")
+        if key == "$map":
+            return {_fancy(name): _fancy(item) for name, item in inner}
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise Corrupt(f"stored JSON has a damaged {key} value", what="json") from error
+    raise Corrupt(f"stored JSON has an unknown escape {key!r}", what="json")

@@ -1,0 +1,41 @@
+"""Ids: 25 characters, sorted by time, unique everywhere.
+
+Nine characters of Crockford base32 hold the milliseconds since 1970 (45 bits, to the year
+3084), sixteen hold 80 random bits. They sort as text in the order of their clock reads and
+stay unique when the clock stands still. An entry needs no id of its own: it is the id of
+its branch, a dash and its seq. Ids are data; none ever becomes a path.
+"""
+
+from __future__ import annotations
+
+import os
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME_LIMIT = (1 << 45) - 1
+LENGTH = 25
+
+
+def new_id(now_ms: int) -> str:
+    """Make an id for something that happens at ``now_ms``; the caller reads the clock once."""
+    value = min(max(now_ms, 0), _TIME_LIMIT) << 80 | int.from_bytes(os.urandom(10), "big")
+    return "".join([_ALPHABET[value >> shift & 31] for shift in range(120, -5, -5)])
+
+
+def is_id(text: str) -> bool:
+    """Say whether ``text`` has the form of an id."""
+    return len(text) == LENGTH and all(character in _ALPHABET for character in text)
+
+
+def entry_id(branch_uid: str, seq: int) -> str:
+    """Name the entry at ``seq`` of the branch that owns it."""
+    return f"{branch_uid}-{seq}"
+
+
+def parse_entry_id(text: str) -> tuple[str, int] | None:
+    """Split an entry's id into branch id and seq, or give None if it has another form."""
+    uid, dash, number = text.partition("-")
+    if not dash or not is_id(uid) or not number.isascii() or not number.isdigit():
+        return None
+    if len(number) > 10 or number[0] == "0":
+        return None
+    return uid, int(number)

@@ -1,0 +1,82 @@
+"""Entries: the immutable things that happen in a session.
+
+A ``Draft`` is an entry before it has a place: encoded outside the transaction, so that the
+transaction stays short. An ``Entry`` is what was stored, addressed by branch and seq.
+``Numbers`` are the running totals of a path; their order is part of the hash format.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from ..clock import to_datetime
+from ..codec import decode
+from ..ids import entry_id
+
+
+class Numbers(NamedTuple):
+    """Running totals at a point of a path. The order is fixed by SPEC.md: the hash covers it."""
+
+    messages: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    tool_failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_nano: int = 0
+    active_ms: int = 0
+    work_seq: int = 0
+
+
+class Draft(NamedTuple):
+    """What is to be appended: encoded content and what it adds to the running totals."""
+
+    kind: str
+    body: bytes
+    raw: bytes | None = None
+    mid: str | None = None
+    adds: Numbers = Numbers()
+    spill: str | None = None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One stored entry: its place, its content, the provider's bytes as given."""
+
+    branch: str
+    seq: int
+    kind: str
+    at_ms: int
+    turn: int
+    body: bytes | None
+    raw: bytes | None = None
+    mid: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The caller's id if one was given, else branch and seq."""
+        return self.mid or entry_id(self.branch, self.seq)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was appended, by the writer's clock."""
+        return to_datetime(self.at_ms)
+
+    @property
+    def redacted(self) -> bool:
+        """Whether the content was erased; its place in the chain stays."""
+        return self.body is None
+
+    @property
+    def content(self) -> object:
+        """The decoded content, or None once it is redacted."""
+        return None if self.body is None else decode(self.body)
+
+    def __repr__(self) -> str:
+        size = "redacted" if self.body is None else f"{len(self.body)} B"
+        return f"<Entry {self.seq} {self.kind} {size}>"

@@ -1,0 +1,16 @@
+"""Changes as the feed reports them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One committed change. ``cursor`` is opaque: hand it back to go on after this change."""
+
+    cursor: str
+    kind: str
+    session_id: str
+    branch: str
+    first_seq: int
+    last_seq: int

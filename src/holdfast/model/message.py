@@ -1,0 +1,180 @@
+"""Messages: the entries that models and people read.
+
+The body of a message entry is a small normal form; the provider's own bytes lie beside it
+in ``raw``, verbatim. Fields that Holdfast does not know are kept in ``extra`` and come back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from .. import codec
+from ..clock import to_datetime
+from ..errors import Corrupt, Invalid
+from ..ids import entry_id
+from .entry import Draft, Entry, Numbers
+from .usage import Usage
+
+MESSAGE = "message"
+TOOL_MESSAGE = "tool"
+MESSAGE_KINDS = frozenset({MESSAGE, TOOL_MESSAGE})
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The stored normal form of a message."""
+
+    role: str
+    content: Any = ""
+    id: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    duration: float | None = None
+    status: str = "complete"
+    parent_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+_decode_body = msgspec.json.Decoder(Body).decode
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message of a session, as stored."""
+
+    branch: str
+    seq: int
+    turn: int
+    at_ms: int
+    raw: bytes | None
+    body: Body
+
+    @property
+    def id(self) -> str:
+        """The id given by the caller, else one made from branch and seq."""
+        return self.body.id or entry_id(self.branch, self.seq)
+
+    @property
+    def role(self) -> str:
+        """``user``, ``assistant``, ``system``, ``tool``, or whatever the provider calls it."""
+        return self.body.role
+
+    @property
+    def content(self) -> Any:
+        """The parts of the message, or its text."""
+        return self.body.content
+
+    @property
+    def text(self) -> str:
+        """All its text as one string."""
+        content = self.body.content
+        if isinstance(content, str):
+            return content
+        if not isinstance(content, list):
+            return ""
+        parts = (part if isinstance(part, str) else _part_text(part) for part in content)
+        return "\n".join(part for part in parts if part)
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens and cost, where they were given."""
+        return self.body.usage
+
+    @property
+    def model(self) -> str | None:
+        """The model that spoke."""
+        return self.body.model
+
+    @property
+    def duration(self) -> float | None:
+        """Active seconds that it took."""
+        return self.body.duration
+
+    @property
+    def status(self) -> str:
+        """``complete``, or how it ended."""
+        return self.body.status
+
+    @property
+    def parent_id(self) -> str | None:
+        """The message that this one answers, if that was said."""
+        return self.body.parent_id
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return self.body.metadata or {}
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields of the given message that Holdfast has no name for."""
+        return self.body.extra or {}
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was stored, by the writer's clock."""
+        return to_datetime(self.at_ms)
+
+    def __repr__(self) -> str:
+        text = self.text.replace("\n", " ")
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        return f"<Message {self.seq} {self.role} {shown!r}>"
+
+
+def _part_text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def draft(body: dict[str, Any], *, raw: bytes | None = None) -> Draft:
+    """Check and encode a message for storing; what cannot be stored is ``Invalid`` here."""
+    if raw is not None and not isinstance(raw, bytes):
+        raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
+    role = codec.storable_text(body.get("role"), what="role")
+    mid = body.get("id")
+    if mid is not None and not codec.storable_text(mid, what="message id"):
+        raise Invalid("a message id must not be empty; leave it out to get one")
+    encoded = codec.encode({key: value for key, value in body.items() if value is not None})
+    return Draft(
+        kind=TOOL_MESSAGE if role == "tool" else MESSAGE,
+        body=encoded,
+        raw=raw,
+        mid=mid,
+        adds=_adds(role, body),
+    )
+
+
+def _adds(role: str, body: dict[str, Any]) -> Numbers:
+    usage, duration = body.get("usage"), body.get("duration")
+    if usage is None and duration is None:
+        return _USER_TURN if role == "user" else _ONE_MESSAGE
+    counts = Usage(**usage).counts() if usage is not None else (0,) * 6
+    if duration is not None and not 0 <= duration < 1e9:
+        raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
+    numbers = (1, int(role == "user"), 0, 0, *counts, round((duration or 0) * 1000), 0)
+    return Numbers._make(numbers)
+
+
+_USER_TURN = Numbers(messages=1, turns=1)
+_ONE_MESSAGE = Numbers(messages=1)
+
+
+def decode_body(data: bytes) -> Body:
+    """Decode a stored message body; damage is ``Corrupt``."""
+    try:
+        if codec.has_escapes(data):
+            return msgspec.convert(codec.decode(data), Body)
+        return _decode_body(data)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise Corrupt(f"a stored message cannot be decoded: {error}", what="message") from error
+
+
+REDACTED = Body(role="redacted", status="redacted")
+
+
+def from_entry(entry: Entry) -> Message:
+    """Read an entry of a message kind as a message; an erased one says so in its status."""
+    body = REDACTED if entry.body is None else decode_body(entry.body)
+    return Message(entry.branch, entry.seq, entry.turn, entry.at_ms, entry.raw, body)

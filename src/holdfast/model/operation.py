@@ -1,0 +1,28 @@
+"""Operations: changes other than appends, with what was before and after."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from ..clock import to_datetime
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One entry of the operations log; ``undo`` takes it back."""
+
+    id: str
+    kind: str
+    session_id: str
+    at_ms: int
+    summary: str
+    undone: bool = False
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was done."""
+        return to_datetime(self.at_ms)
+
+    def __repr__(self) -> str:
+        return f"<Operation {self.kind}: {self.summary}>"

@@ -1,0 +1,35 @@
+"""A page of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Page(Sequence[T], Generic[T]):
+    """Items in order, and the cursor of the next page: None at the end."""
+
+    __slots__ = ("cursor", "items")
+
+    def __init__(self, items: Sequence[T], cursor: str | None) -> None:
+        self.items = tuple(items)
+        self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        more = "" if self.cursor is None else ", more"
+        return f"<Page of {len(self.items)}{more}>"

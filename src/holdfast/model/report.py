@@ -1,0 +1,33 @@
+"""What ``verify`` found."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One finding: its kind, where it is, what it is and what to do about it."""
+
+    kind: str
+    where: str
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.where}: {self.what}. {self.fix}"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All findings of a check. A report without problems is false."""
+
+    problems: tuple[Problem, ...]
+    checked: int
+
+    def __bool__(self) -> bool:
+        return bool(self.problems)
+
+    def __str__(self) -> str:
+        if not self.problems:
+            return f"{self.checked} records checked, no problems"
+        lines = [f"{self.checked} records checked, {len(self.problems)} problems:"]
+        return "\n  ".join([*lines, *map(str, self.problems)])

@@ -1,0 +1,1 @@
+"""What it means: plain functions of a transaction. They import no driver and never commit."""

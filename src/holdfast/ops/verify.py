@@ -1,0 +1,286 @@
+"""Verify: recompute everything that can be recomputed, and say what does not fit.
+
+Rows are read in pages, each in a read of its own, so a large store needs little memory and holds up no
+writer. A damaged record is reported once, where it is: the entry behind it is judged by the
+hash that is stored, so damage never spreads along the chain. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from ..errors import Corrupt
+from ..model.report import Problem, Report
+from ..storage.base import Op, Row, Tx, row_check
+from . import blobs, branches, chain, entries, operations, sessions
+
+Read = Callable[[Op[Any]], Any]
+
+PAGE = 500
+SESSIONS = f"SELECT {sessions.COLUMNS} FROM session WHERE sid > ? ORDER BY sid LIMIT ?"
+BRANCHES = f"SELECT {branches.COLUMNS} FROM branch WHERE bid > ? ORDER BY bid LIMIT ?"
+OPERATIONS = f"SELECT {operations.COLUMNS} FROM operation WHERE oid > ? ORDER BY oid LIMIT ?"
+FEED = "SELECT pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed WHERE pos > ? ORDER BY pos LIMIT ?"
+BLOBS = (
+    "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE blob_id > ? ORDER BY blob_id LIMIT ?"
+)
+KEYS = "SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency"
+ENTRIES = """SELECT seq, kind, at_ms, turns, mid, body, raw, spill, chk,
+messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash, chain_chk FROM entry
+WHERE scope = ? AND branch = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
+LAST = "SELECT max(seq) FROM entry WHERE scope = ? AND branch = ?"
+SESSION = f"SELECT {sessions.COLUMNS} FROM session WHERE sid = ?"
+COUNT = "SELECT count(*) FROM branch WHERE session = ?"
+HASH_AT = "SELECT hash FROM entry WHERE scope = ? AND branch = ? AND seq = ?"
+
+_LOST = "Its content is lost unless a backup has it; everything else can be read"
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.checked = 0
+
+    def add(self, kind: str, where: str, what: str, fix: str = _LOST) -> None:
+        self.problems.append(Problem(kind, where, what, fix))
+
+
+def verify(read: Read, engine_check: Callable[[], list[str]]) -> Report:
+    """Check every record of a store, in all scopes."""
+    found = _Findings()
+    steps: list[Callable[[], None]] = [
+        lambda: _check_engine(found, engine_check),
+        lambda: _check_log(read, found),
+        lambda: _check_rows(read, found, OPERATIONS, "operation"),
+        lambda: _check_feed(read, found),
+        lambda: _check_blobs(read, found),
+        lambda: _check_keys(read, found),
+    ]
+    for step in steps:
+        try:
+            step()
+        except Corrupt as error:
+            found.add("file", "store", str(error), "Restore a backup")
+    return Report(tuple(found.problems), found.checked)
+
+
+def _check_engine(found: _Findings, engine_check: Callable[[], list[str]]) -> None:
+    for complaint in engine_check():
+        found.add("file", "store", complaint, "Restore a backup, or copy what can still be read")
+
+
+def _pages(read: Read, sql: str) -> Iterator[Row]:
+    """Give all rows of a table with an integer key, page by page."""
+    last = -(1 << 62)
+    while rows := read(lambda tx: tx.all(sql, (last, PAGE))):  # noqa: B023
+        yield from rows
+        last = rows[-1][0]
+
+
+def _check_rows(read: Read, found: _Findings, sql: str, kind: str) -> None:
+    for row in _pages(read, sql):
+        found.checked += 1
+        if row_check(row[:-1]) != row[-1]:
+            found.add(kind, f"{kind} {row[0]}", "the record does not match its check")
+
+
+# ---------------------------------------------------------------------- sessions, branches, entries
+
+
+def _check_log(read: Read, found: _Findings) -> None:
+    """Check sessions, then branches with their entries. Writers go on meanwhile: what they add is left out."""
+    tips: dict[int, tuple[int, bytes]] = {}
+    for row in _pages(read, SESSIONS):
+        found.checked += 1
+        try:
+            session = sessions.checked(row)
+        except Corrupt as error:
+            found.add("session", f"session {row[2]}", str(error))
+            continue
+        if session.place.attached:
+            tips[session.place.branch] = (session.place.seq, session.place.hash)
+        _check_head(read, found, session)
+        _check_count(read, found, session.sid, session.id)
+    for row in _pages(read, BRANCHES):
+        found.checked += 1
+        try:
+            branch = branches.checked(row)
+        except Corrupt as error:
+            found.add("branch", f"branch {row[2]}", str(error))
+            continue
+        _check_branch(read, found, branch, tips.get(branch.bid, (branch.tip_seq, branch.tip_hash)))
+
+
+def _check_count(read: Read, found: _Findings, sid: int, session_id: str) -> None:
+    def both(tx: Tx) -> bool:
+        row, count = tx.one(SESSION, (sid,)), tx.one(COUNT, (sid,))
+        return row is not None and count is not None and sessions.checked(row).place.branches == count[0]
+
+    if not read(both):
+        found.add("missing", f"session {session_id}", "a branch of this session is missing")
+
+
+def _check_head(read: Read, found: _Findings, session: sessions.SessionRow) -> None:
+    """The row must agree with the entry at its head."""
+    place = session.place
+
+    def at_head(tx: Tx) -> entries.Point:
+        return entries.point_on(tx, session.scope, branches.get(tx, place.branch), place.seq)
+
+    try:
+        point = read(at_head)
+    except Corrupt as error:
+        found.add("missing", f"session {session.id}", f"its head cannot be read: {error}")
+        return
+    if (point.hash, tuple(point.numbers)) != (place.hash, tuple(place.numbers)):
+        found.add("session", f"session {session.id}", "its totals are not those of its last entry")
+
+
+def _check_branch(read: Read, found: _Findings, branch: branches.BranchRow, tip: tuple[int, bytes]) -> None:
+    previous = _fork_hash(read, found, branch)
+    seq, (last, last_hash) = branch.fork_seq, tip
+    while rows := read(_entries_after(branch, seq, last)):
+        for row in rows:
+            found.checked += 1
+            if row[0] != seq + 1:
+                _report_gap(found, branch, seq + 1, row[0] - 1)
+                previous = None
+            seq = row[0]
+            previous = _check_entry(read, found, branch, row, previous)
+    if seq < last:
+        _report_gap(found, branch, seq + 1, last)
+    elif previous is not None and previous != last_hash:
+        found.add("chain", f"branch {branch.uid}", "the last entry is not the one that was recorded")
+    _check_end(read, found, branch)
+
+
+def _entries_after(branch: branches.BranchRow, seq: int, last: int) -> Op[list[Row]]:
+    return lambda tx: tx.all(ENTRIES, (branch.scope, branch.bid, seq, last, PAGE))
+
+
+def _check_end(read: Read, found: _Findings, branch: branches.BranchRow) -> None:
+    """Nothing may lie behind the end of a branch, and its session must exist; both as of now."""
+
+    def look(tx: Tx) -> tuple[Row | None, int, int]:
+        row, end = tx.one(SESSION, (branch.session,)), tx.one(LAST, (branch.scope, branch.bid))
+        tip = branches.get(tx, branch.bid).tip_seq
+        if row is not None:
+            place = sessions.checked(row).place
+            tip = place.seq if place.attached and place.branch == branch.bid else tip
+        return row, tip, end[0] if end and end[0] is not None else tip
+
+    try:
+        row, tip, end = read(look)
+    except Corrupt:
+        return  # the session's own record is damaged: reported there
+    if row is None:
+        found.add("session", f"branch {branch.uid}", "it belongs to a session whose record is lost")
+    if end > tip:
+        found.add("entry", f"branch {branch.uid}", f"entries {tip + 1} to {end} lie behind the end of the branch")
+
+
+def _report_gap(found: _Findings, branch: branches.BranchRow, first: int, last: int) -> None:
+    found.add("missing", f"branch {branch.uid}", f"entries {first} to {last} are missing")
+
+
+def _fork_hash(read: Read, found: _Findings, branch: branches.BranchRow) -> bytes | None:
+    """Give the hash that the branch's first entry must chain to; None when it cannot be known."""
+    if branch.fork_seq == 0:
+        return chain.GENESIS
+    row = read(lambda tx: tx.one(HASH_AT, (branch.scope, branch.parent, branch.fork_seq)))
+    if row is None:
+        found.add("missing", f"branch {branch.uid}", f"entry {branch.fork_seq}, where it starts, is missing")
+        return None
+    return bytes(row[0])
+
+
+def _check_entry(
+    read: Read, found: _Findings, branch: branches.BranchRow, row: Row, previous: bytes | None
+) -> bytes | None:
+    """Check one entry; give its hash for the next, or None if it cannot be trusted."""
+    where = f"entry {branch.uid}-{row[0]}"
+    chained = row[9:23]
+    if row_check((branch.scope, branch.bid, row[0], *chained)) != row[23]:
+        found.add("entry", where, "its place in the chain is damaged")
+        return None
+    if row_check((branch.scope, branch.bid, *row[:8])) != row[8]:
+        found.add("entry", where, "its content is damaged")
+        return bytes(row[22])
+    try:
+        content = _content_hash(read, branch.scope, row)
+    except Corrupt as error:
+        found.add("blob", where, str(error))
+        return bytes(row[22])
+    numbers = (row[9], row[3], *row[10:20])
+    head = chain.header(branch.uid, row[0], row[1], row[2], numbers)
+    if previous is not None and chain.entry_hash(previous, head, content) != row[22]:
+        found.add("chain", where, "its hash does not follow from the entry before it")
+    return bytes(row[22])
+
+
+def _content_hash(read: Read, scope: str, row: Row) -> bytes:
+    body, raw, spill, salt, redacted = row[5], row[6], row[7], row[20], row[21]
+    if redacted is not None:
+        return bytes(redacted)
+    if spill is not None:
+        body_blob, _, raw_blob = spill.partition(",")
+        body = read(lambda tx: blobs.read_whole(tx, scope, body_blob)) if body_blob else body
+        raw = read(lambda tx: blobs.read_whole(tx, scope, raw_blob)) if raw_blob else raw
+    if body is None or salt is None:
+        raise Corrupt("its content is missing")
+    return chain.body_hash(salt, body, raw)
+
+
+# ---------------------------------------------------------------------- the rest
+
+
+def _check_feed(read: Read, found: _Findings) -> None:
+    expected = None
+    for row in _pages(read, FEED):
+        found.checked += 1
+        if expected is not None and row[0] != expected:
+            found.add(
+                "feed", f"change {expected}", "changes are missing from the feed", "Followers may have missed them"
+            )
+        expected = row[0] + 1
+        if row_check(row[:-1]) != row[-1]:
+            found.add("feed", f"change {row[0]}", "the record does not match its check", "Followers may have missed it")
+            continue
+        if row[2] == "entries" and not read(lambda tx: tx.one(HASH_AT, (row[1], row[4], row[6]))):  # noqa: B023
+            found.add("missing", f"change {row[0]}", f"entry {row[6]} of branch number {row[4]} is missing")
+
+
+def _check_blobs(read: Read, found: _Findings) -> None:
+    for row in _pages(read, BLOBS):
+        found.checked += 1
+        if row_check(row[:-1]) != row[-1]:
+            found.add("blob", f"blob {row[0]}", "the record does not match its check")
+        elif row[2] is not None:
+            _check_blob(read, found, row)
+
+
+def _check_blob(read: Read, found: _Findings, row: Row) -> None:
+    blob_id, scope, content_hash, size, chunks = row[:5]
+    digest, total = sha256(), 0
+    try:
+        for number in range(chunks):
+            data = read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))  # noqa: B023
+            digest.update(data)
+            total += len(data)
+    except Corrupt as error:
+        found.add("blob", f"blob {content_hash}", str(error))
+        return
+    if digest.hexdigest() != content_hash or total != size:
+        found.add("blob", f"blob {content_hash}", "the content does not match its hash")
+
+
+def _check_keys(read: Read, found: _Findings) -> None:
+    for row in read(lambda tx: tx.all(KEYS)):
+        found.checked += 1
+        if row_check(row[:-1]) != row[-1]:
+            found.add(
+                "idempotency", f"key {row[2]!r}", "the record does not match its check", "A retry may be stored twice"
+            )

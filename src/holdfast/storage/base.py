@@ -1,0 +1,81 @@
+"""The storage contract: transactions over shared SQL, nothing about meaning.
+
+A backend runs operations - plain functions of a ``Tx`` - and promises:
+
+- ``write`` returns only when everything the operation did is durable, and raises only when none of
+  it is. The operation may run more than once, so it has no effect outside its transaction.
+- ``read`` shows one consistent moment and changes nothing; it ends before ``read`` returns, so an
+  operation gives back values, never cursors.
+- Exceptions of the driver arrive as ``holdfast.errors``; exceptions of the operation arrive as they are.
+- Any thread may call; after ``close`` or in a forked child every call raises ``Closed``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+Value: TypeAlias = "int | float | str | bytes | None"
+Row: TypeAlias = "tuple[Any, ...]"
+T = TypeVar("T")
+
+
+class Tx(Protocol):
+    """One transaction. SQL is shared text with ``?`` for every value: nothing is ever pasted in."""
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        """Execute a statement that gives no rows."""
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        """Give the first row, or None."""
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        """Give all rows."""
+
+
+Op: TypeAlias = Callable[[Tx], T]
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a backend says of itself. The contract suite asserts each claim, both ways."""
+
+    name: str
+    persistent: bool
+    many_processes: bool
+    durability: str
+    journal: str
+    read_only: bool = False
+
+
+class Backend(Protocol):
+    """An engine. The module docstring is its contract."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this backend can do, as opened."""
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks."""
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        """Run an operation and return when it is durable; ``frees_space`` may use the reserve of a full disk."""
+
+    def size_bytes(self) -> int:
+        """Bytes the store takes now, all its files together."""
+
+    def check(self) -> list[str]:
+        """Let the engine check its own structure; give what it complains about."""
+
+    def close(self) -> None:
+        """Release everything; calling it again does nothing."""
+
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def row_check(values: Sequence[Value]) -> int:
+    """Compute a row's check: CRC-32 of its columns as a MessagePack array."""
+    return zlib.crc32(_pack(values))

@@ -1,0 +1,148 @@
+"""Group commit: many operations, one transaction, no extra thread.
+
+A durable commit costs one sync whatever it holds, so whoever finds the writer free commits for
+everyone who waits: one batch, then the lead is handed to the next in line (serving until the
+queue was empty starved the leader for up to 0.8 s). Nobody is told "done" before the commit is
+durable. Whatever interrupts a leader, every ticket it took is settled and the lead passes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from ..errors import BackendError
+from .base import Op
+
+T = TypeVar("T")
+_MAX_BATCH = 128
+
+_WAITING, _TAKEN, _LEADING, _SETTLED = range(4)
+
+
+class Ticket(Generic[T]):
+    """One operation on its way: what to run, and what became of it."""
+
+    __slots__ = ("error", "frees_space", "op", "state", "value", "wake")
+
+    def __init__(self, op: Op[T], frees_space: bool) -> None:
+        self.op = op
+        self.frees_space = frees_space
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.state = _WAITING
+        self.wake: threading.Lock | None = None
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Record the outcome; the first error stands."""
+        if error is not None and self.error is None:
+            self.error = error
+        self.state = _SETTLED
+
+
+class GroupCommit:
+    """Runs operations in batches through ``transact``, which commits a batch or raises."""
+
+    def __init__(self, transact: Callable[[list[Ticket[Any]]], None]) -> None:
+        self._transact = transact
+        self._mutex = threading.Lock()
+        self._queue: deque[Ticket[Any]] = deque()
+        self._leading = False
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        """Run ``op`` and return its value once the batch that holds it is durable."""
+        ticket = Ticket(op, frees_space)
+        try:
+            if self._enter(ticket) or self._await_turn(ticket):
+                self._lead(ticket)
+        except BaseException:
+            self._abandon(ticket)
+            raise
+        if ticket.error is not None:
+            raise ticket.error
+        return cast(T, ticket.value)
+
+    def _enter(self, ticket: Ticket[Any]) -> bool:
+        with self._mutex:
+            if not self._leading:
+                self._leading = True
+                ticket.state = _LEADING
+                return True
+            ticket.wake = threading.Lock()
+            ticket.wake.acquire()
+            self._queue.append(ticket)
+            return False
+
+    def _await_turn(self, ticket: Ticket[Any]) -> bool:
+        """Sleep until somebody settled this ticket (False) or made it the leader (True)."""
+        assert ticket.wake is not None
+        ticket.wake.acquire()
+        return ticket.state == _LEADING
+
+    def _lead(self, ticket: Ticket[Any]) -> None:
+        with self._mutex:
+            batch = [ticket]
+            while self._queue and len(batch) < _MAX_BATCH:
+                batch.append(self._queue.popleft())
+            for follower in batch[1:]:
+                follower.state = _TAKEN
+        failure: BaseException | None = BackendError("the commit was interrupted; it may be retried")
+        try:
+            self._commit(batch)
+            failure = None
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._settle(batch, failure)
+
+    def _settle(self, batch: list[Ticket[Any]], failure: BaseException | None) -> None:
+        # A follower must not re-raise the leader's Ctrl-C: it was not the one interrupted.
+        theirs = failure
+        if failure is not None and not isinstance(failure, Exception):
+            theirs = BackendError("the process was interrupted during the commit; it may be retried")
+        batch[0].settle(failure)
+        for follower in batch[1:]:
+            follower.settle(theirs)
+        self._hand_over()
+        for follower in batch[1:]:
+            if follower.wake is not None:
+                follower.wake.release()
+
+    def _hand_over(self) -> None:
+        with self._mutex:
+            if not self._queue:
+                self._leading = False
+                return
+            heir = self._queue.popleft()
+            heir.state = _LEADING
+        if heir.wake is not None:
+            heir.wake.release()
+
+    def _abandon(self, ticket: Ticket[Any]) -> None:
+        """Leave in order when an exception arrives while waiting or on becoming the leader."""
+        with self._mutex:
+            if ticket.state == _WAITING and ticket in self._queue:
+                self._queue.remove(ticket)
+                return
+            lead = ticket.state == _LEADING
+            ticket.state = _SETTLED
+        if lead:
+            self._hand_over()
+
+    def _commit(self, batch: list[Ticket[Any]]) -> None:
+        if len(batch) == 1:
+            self._transact(batch)
+            return
+        try:
+            self._transact(batch)
+        except Exception:
+            # The engine refused the batch as a whole: only the culprit may fail.
+            for ticket in batch:
+                ticket.value = ticket.error = None
+                try:
+                    self._transact([ticket])
+                except Exception as error:
+                    ticket.error = error

@@ -1,0 +1,117 @@
+"""One SQLite connection through apsw: settings, transactions, and the translation of its errors.
+
+apsw brings its own current SQLite; the one that Python builds link is often old enough to carry
+the WAL-reset corruption bug. Every apsw exception that could reach a caller is translated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from ..errors import (
+    BackendError,
+    Busy,
+    Closed,
+    Corrupt,
+    Error,
+    Invalid,
+    StorageFull,
+    Unsupported,
+)
+from .base import Row, Value
+
+BUSY_MS = 20_000
+_DAMAGE = frozenset(
+    {
+        apsw.SQLITE_IOERR_SHORT_READ,
+        apsw.SQLITE_IOERR_CORRUPTFS,
+        apsw.SQLITE_IOERR_DATA,
+    }
+)
+
+
+def translate(error: Exception) -> Error:
+    """Turn a driver's exception into one of ours."""
+    match error:
+        case apsw.FullError():
+            return StorageFull()
+        case apsw.BusyError() | apsw.LockedError():
+            return Busy(f"the store was locked by another program for {BUSY_MS // 1000} s; try again")
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
+        case apsw.ReadOnlyError():
+            return Unsupported("the store's files cannot be written; check their permissions", capability="write")
+        case apsw.TooBigError():
+            return Invalid("one value is larger than 1 GB; store it as an attachment")
+        case apsw.ConnectionClosedError():
+            return Closed()
+        case apsw.IOError():
+            return _translate_io(error)
+        case UnicodeEncodeError() | OverflowError():
+            return Invalid(f"a value cannot be stored: {error}")
+    return BackendError(f"SQLite refused: {error}")
+
+
+def _translate_io(error: apsw.IOError) -> Error:
+    code = getattr(error, "extendedresult", 0)
+    if code in _DAMAGE:
+        return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
+    if code in (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP):
+        return StorageFull()
+    return BackendError(f"the disk failed: {error}. Check it, then open the store again")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Run driver calls outside a transaction with their errors translated."""
+    try:
+        yield
+    except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+        raise translate(error) from error
+
+
+class SqliteTx:
+    """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
+    its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.execute
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        """Execute a statement that gives no rows."""
+        try:
+            self._execute(sql, args)
+        except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+            raise translate(error) from error
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        """Give the first row, or None."""
+        rows = self.all(sql, args)
+        return rows[0] if rows else None
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        """Give all rows."""
+        try:
+            return self._execute(sql, args).fetchall()
+        except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+            raise translate(error) from error
+
+
+def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
+    """Open a connection that trusts nothing in the file and waits for its turn."""
+    flags = apsw.SQLITE_OPEN_READWRITE if flags is None else flags
+    connection = apsw.Connection(path, flags=flags, vfs=vfs)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    connection.pragma("cell_size_check", True)
+    connection.pragma("secure_delete", True)
+    connection.pragma("foreign_keys", True)
+    connection.pragma("temp_store", 2)
+    return connection

@@ -1,0 +1,194 @@
+"""The files beside a SQLite store, and what each is for.
+
+- ``NAME-open``: a shared lock while a store is open; whoever gets it exclusively is alone and may
+  check the log, create and migrate. First opens by many processes so wait for one another.
+- ``NAME-lock``: the turnstile between writing processes, and the **high-water mark**: the feed
+  position last acknowledged. It is written after the commit was synced, so it is never ahead of
+  what is durable: a store that ends before its mark has lost something, however it happened.
+- ``NAME-ballast``: space given back when the disk is full, so that deleting still works.
+
+All are 0600 whatever the umask. None of them holds content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import time
+import zlib
+
+from ..errors import BackendError, Busy, Invalid, StorageFull
+
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
+    | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
+)
+_MARK = struct.Struct(">16sqI")
+BALLAST_BYTES = 1 << 20
+
+
+def open_private(path: str, *, create: bool = True) -> int:
+    """Open a file of ours, made with mode 0600 whatever the umask says."""
+    flags = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        if not create:
+            raise
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def prepare_directory(path: str) -> None:
+    """Make missing parent directories, private to the user; existing ones stay as they are."""
+    parent = os.path.dirname(path)
+    missing = []
+    while not os.path.isdir(parent):
+        if os.path.lexists(parent):
+            raise Invalid(f"{parent!r} is not a directory; choose another place for the store")
+        missing.append(parent)
+        parent = os.path.dirname(parent)
+    for directory in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+            os.chmod(directory, 0o700)
+
+
+def translate(error: OSError, path: str) -> Exception:
+    """Turn an operating system's refusal into one of our errors."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull()
+    reason = error.strerror or str(error)
+    return BackendError(f"cannot use {path!r}: {reason}. Check the path and its permissions")
+
+
+class FileLock:
+    """A lock between processes on a file of its own."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.descriptor = open_private(path)
+
+    def try_exclusive(self) -> bool:
+        """Take the lock for this handle alone if nobody has it."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def shared(self, timeout: float) -> None:
+        """Share the lock; while somebody has it exclusively, wait, then raise ``Busy``."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > deadline:
+                    raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s") from None
+                time.sleep(0.005)
+
+    def exclusive(self) -> None:
+        """Take the lock, waiting in the kernel's queue."""
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+
+    def unlock(self) -> None:
+        """Give the lock back."""
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give back lock and descriptor."""
+        os.close(self.descriptor)
+
+
+class Mark:
+    """The high-water mark: the feed position last acknowledged, for one store id."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._store = bytes(16)
+
+    def bind(self, store: bytes) -> None:
+        """Name the store that positions are written for."""
+        self._store = store
+
+    def write(self, position: int) -> None:
+        """Note a position after its commit was synced; needs no sync of its own."""
+        data = _MARK.pack(self._store, position, 0)
+        data = _MARK.pack(self._store, position, zlib.crc32(data))
+        os.pwrite(self._descriptor, data, 0)
+
+    def read(self) -> int:
+        """Give the position noted for this store, 0 if there is none that can be trusted."""
+        data = os.pread(self._descriptor, _MARK.size, 0)
+        if len(data) != _MARK.size:
+            return 0
+        store, position, check = _MARK.unpack(data)
+        intact = zlib.crc32(_MARK.pack(store, position, 0)) == check
+        return int(position) if intact and store == self._store else 0
+
+
+class Ballast:
+    """Reserved space on the store's disk."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._missing = not os.path.exists(path)
+
+    def restore(self) -> None:
+        """Reserve the space if it is not reserved; a full disk leaves it for later."""
+        if not self._missing:
+            return
+        try:
+            descriptor = open_private(self._path)
+        except OSError:
+            return
+        try:
+            os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
+            self._missing = False
+        except (OSError, AttributeError):
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        finally:
+            os.close(descriptor)
+
+    def release(self) -> bool:
+        """Give the space back to the disk; say whether there was any."""
+        try:
+            os.unlink(self._path)
+        except OSError:
+            return False
+        self._missing = True
+        return True
+
+
+def network_filesystem(path: str) -> str | None:
+    """Name the network file system that holds ``path``, if Linux says it is one."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return network_type(file.read(), os.path.realpath(path))
+    except OSError:
+        return None
+
+
+def network_type(mountinfo: str, path: str) -> str | None:
+    """Find the mount that holds ``path`` in the text of mountinfo; give its type if it is a network's."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:
+            continue
+        mount = fields[4].encode().decode("unicode_escape", "replace")
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= best:
+            best, kind = len(mount), right.split(" ", 1)[0]
+    return kind if kind in _NETWORK else None

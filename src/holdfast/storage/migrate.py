@@ -1,0 +1,51 @@
+"""Numbered schema files, applied in order, each in one transaction with its record.
+
+A file is never changed once released; the next change is the next number. A store that a newer
+Holdfast wrote is refused, never recreated; a file that is some other program's is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from typing import NamedTuple
+
+from ..errors import SchemaTooNew
+
+
+class Migration(NamedTuple):
+    """One schema file: its number, its name, its SQL."""
+
+    version: int
+    name: str
+    sql: str
+
+
+def load() -> list[Migration]:
+    """Read the schema files that ship with this version, in order."""
+    folder = resources.files(__package__) / "schema"
+    found = []
+    for item in folder.iterdir():
+        number, _, rest = item.name.partition("_")
+        if item.name.endswith(".sql") and number.isdigit():
+            found.append(Migration(int(number), rest.removesuffix(".sql"), item.read_text("utf-8")))
+    found.sort()
+    assert [m.version for m in found] == list(range(1, len(found) + 1)), "schema files leave a gap"
+    return found
+
+
+def pending(version: int, migrations: list[Migration]) -> list[Migration]:
+    """Give what a store at ``version`` still needs; a newer store is ``SchemaTooNew``."""
+    latest = migrations[-1].version
+    if version > latest:
+        raise SchemaTooNew(
+            f"this store has schema {version}, this Holdfast knows up to {latest};"
+            " upgrade with: pip install --upgrade holdfast"
+        )
+    return migrations[version:]
+
+
+def apply(version: Callable[[], int], migrations: list[Migration], step: Callable[[Migration], None]) -> None:
+    """Bring a store up to date; ``step`` runs one migration and its record in one transaction."""
+    for migration in pending(version(), migrations):
+        step(migration)

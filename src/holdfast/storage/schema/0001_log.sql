@@ -1,0 +1,164 @@
+-- The log: sessions, branches, entries, blobs, operations, feed.
+-- Every chk is the CRC-32 of the MessagePack array of the columns named beside it (SPEC.md, "Row checks").
+
+CREATE TABLE session (
+  sid          INTEGER PRIMARY KEY,     -- local to this store; never leaves it
+  scope        TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  agent        TEXT NOT NULL,
+  kind         TEXT NOT NULL,
+  name         TEXT,
+  workspace    TEXT NOT NULL,           -- '' for none, so that the unique index sees it
+  title        TEXT,
+  hidden       INTEGER NOT NULL,        -- 1 while in the trash
+  created_ms   INTEGER NOT NULL,
+  chk          INTEGER NOT NULL,        -- all columns above
+  head_branch  INTEGER NOT NULL,
+  head_uid     TEXT NOT NULL,
+  head_fork    INTEGER NOT NULL,        -- fork_seq of head_branch
+  head_seq     INTEGER NOT NULL,
+  attached     INTEGER NOT NULL,        -- 1: at the tip of head_branch; 0: at a point, the next append opens a branch
+  head_hash    BLOB NOT NULL,
+  messages     INTEGER NOT NULL,        -- from here to work_seq: the numbers of the entry at the head
+  turns        INTEGER NOT NULL,
+  tool_calls   INTEGER NOT NULL,
+  tool_failures INTEGER NOT NULL,
+  input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  cache_read_tokens INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL,
+  cost_nano    INTEGER NOT NULL,
+  active_ms    INTEGER NOT NULL,
+  work_seq     INTEGER NOT NULL,
+  branches     INTEGER NOT NULL,        -- how many rows of branch belong to this session
+  revision     INTEGER NOT NULL,
+  updated      INTEGER NOT NULL,        -- feed position of the last change: the order of listings
+  updated_ms   INTEGER NOT NULL,
+  head_chk     INTEGER NOT NULL         -- sid and all columns from head_branch to updated_ms
+) STRICT;
+CREATE UNIQUE INDEX session_id ON session (scope, id);
+CREATE UNIQUE INDEX session_name ON session (scope, agent, workspace, name) WHERE name IS NOT NULL AND hidden = 0;
+CREATE INDEX session_updated ON session (scope, hidden, updated);
+
+CREATE TABLE branch (
+  bid          INTEGER PRIMARY KEY,     -- local to this store
+  scope        TEXT NOT NULL,
+  uid          TEXT NOT NULL,
+  session      INTEGER NOT NULL REFERENCES session (sid),
+  name         TEXT NOT NULL,
+  parent       INTEGER REFERENCES branch (bid),
+  fork_seq     INTEGER NOT NULL,        -- the last seq that is read from the parent; 0 without one
+  depth        INTEGER NOT NULL,
+  jump         INTEGER REFERENCES branch (bid),
+  jump_seq     INTEGER NOT NULL,        -- the last seq of this path that jump or its ancestors own
+  created_ms   INTEGER NOT NULL,
+  tip_seq      INTEGER NOT NULL,        -- of a branch that no head is attached to; else a lower bound
+  tip_hash     BLOB NOT NULL,
+  chk          INTEGER NOT NULL         -- all columns above
+) STRICT;
+CREATE UNIQUE INDEX branch_uid ON branch (scope, uid);
+CREATE UNIQUE INDEX branch_name ON branch (scope, session, name);
+
+CREATE TABLE entry (
+  scope        TEXT NOT NULL,
+  branch       INTEGER NOT NULL,
+  seq          INTEGER NOT NULL,
+  kind         TEXT NOT NULL,
+  at_ms        INTEGER NOT NULL,
+  turns        INTEGER NOT NULL,
+  mid          TEXT,                    -- the caller's id, if one was given
+  body         BLOB,                    -- NULL: spilled or redacted
+  raw          BLOB,                    -- the provider's bytes, verbatim
+  spill        TEXT,                    -- hashes of the blobs that hold body and raw, 'body,raw'
+  chk          INTEGER NOT NULL,        -- all columns above
+  messages     INTEGER NOT NULL,        -- running numbers of the path
+  tool_calls   INTEGER NOT NULL,
+  tool_failures INTEGER NOT NULL,
+  input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  cache_read_tokens INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL,
+  cost_nano    INTEGER NOT NULL,
+  active_ms    INTEGER NOT NULL,
+  work_seq     INTEGER NOT NULL,        -- the last entry at or before this one that changed the state of work; 0: none
+  salt         BLOB,
+  body_hash    BLOB,                    -- kept only where body is redacted
+  hash         BLOB NOT NULL,
+  chain_chk    INTEGER NOT NULL,        -- scope, branch, seq and all columns from messages to hash
+  PRIMARY KEY (scope, branch, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entry_mid ON entry (scope, mid) WHERE mid IS NOT NULL;
+
+CREATE TABLE idempotency (
+  scope        TEXT NOT NULL,
+  session      INTEGER NOT NULL,
+  ikey         TEXT NOT NULL,
+  branch       INTEGER NOT NULL,
+  seq          INTEGER NOT NULL,        -- the first entry that the call stored
+  last_seq     INTEGER NOT NULL,
+  chk          INTEGER NOT NULL,
+  PRIMARY KEY (scope, session, ikey, branch, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE operation (
+  oid          INTEGER PRIMARY KEY,
+  scope        TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  kind         TEXT NOT NULL,
+  session      INTEGER NOT NULL,
+  at_ms        INTEGER NOT NULL,
+  before       BLOB NOT NULL,
+  after        BLOB NOT NULL,
+  undoes       INTEGER,                 -- what an undo took back, what a redo brought back
+  undone_by    INTEGER,
+  chk          INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX operation_id ON operation (scope, id);
+CREATE INDEX operation_session ON operation (scope, session, oid);
+
+CREATE TABLE blob (
+  blob_id      INTEGER PRIMARY KEY,
+  scope        TEXT NOT NULL,
+  hash         TEXT,                    -- SHA-256 of the content; NULL while it is being uploaded
+  size         INTEGER NOT NULL,
+  chunks       INTEGER NOT NULL,
+  created_ms   INTEGER NOT NULL,
+  chk          INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX blob_hash ON blob (scope, hash) WHERE hash IS NOT NULL;
+
+CREATE TABLE chunk (
+  scope        TEXT NOT NULL,
+  blob_id      INTEGER NOT NULL REFERENCES blob (blob_id),
+  n            INTEGER NOT NULL,
+  codec        TEXT NOT NULL,           -- 'raw' or 'zstd'
+  data         BLOB NOT NULL,
+  chk          INTEGER NOT NULL,
+  PRIMARY KEY (scope, blob_id, n)
+) STRICT;
+
+CREATE TABLE feed (
+  pos          INTEGER PRIMARY KEY,     -- the order of commits; the last row is never deleted
+  scope        TEXT NOT NULL,
+  kind         TEXT NOT NULL,
+  session      INTEGER NOT NULL,
+  branch       INTEGER NOT NULL,
+  first_seq    INTEGER NOT NULL,
+  last_seq     INTEGER NOT NULL,
+  chk          INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE meta (
+  name         TEXT PRIMARY KEY,
+  value        BLOB NOT NULL,
+  chk          INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE migration (
+  version      INTEGER PRIMARY KEY,
+  name         TEXT NOT NULL,
+  applied_ms   INTEGER NOT NULL,
+  chk          INTEGER NOT NULL
+) STRICT;

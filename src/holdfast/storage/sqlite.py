@@ -1,0 +1,465 @@
+"""SQLite: one writer connection behind group commit, a pool of readers, WAL with full sync.
+
+The write path of a file is: wait at the turnstile, BEGIN IMMEDIATE, run the batch, COMMIT (synced),
+note the high-water mark, leave the turnstile. ``MemoryBackend`` is the same engine without files:
+no fake database that could disagree. The invariant: nothing returns from ``write`` unless SQLite
+has synced it, except with ``durability="relaxed"``, which the caller chose by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import apsw
+
+from ..clock import Clock, SystemClock
+from ..errors import Closed, Corrupt, Error, Invalid, NotFound, StorageFull, Unsupported
+from . import files, guard, migrate, wal
+from .base import Capabilities, Op, row_check
+from .commit import GroupCommit, Ticket
+from .connection import SqliteTx, connect, translate, translated
+
+T = TypeVar("T")
+log = logging.getLogger("holdfast")
+
+APPLICATION_ID = 0x484F4C44  # "HOLD"
+_OPEN_TIMEOUT = 60.0
+_WAL_BYTES = 32 + 1024 * (4096 + 24)
+_EXTEND_AFTER = 4  # commits: a store that is opened for a glance never pays for it
+_SYNCHRONOUS = {"full": "full", "relaxed": "normal"}
+
+
+class _Engine(ABC):
+    """What both SQLite backends share: a writer connection, group commit, batches."""
+
+    capabilities: Capabilities
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._group = GroupCommit(self._transact)
+        self._pid = os.getpid()
+        self._closed = False
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        """Run an operation and return when it is durable."""
+        self._check_open()
+        return self._group.write(op, frees_space=frees_space)
+
+    def check(self) -> list[str]:
+        """Run SQLite's own integrity check."""
+        rows = self.read(lambda tx: tx.all("PRAGMA integrity_check(20)"))
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    @abstractmethod
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks."""
+
+    @abstractmethod
+    def _transact(self, batch: list[Ticket[Any]]) -> None:
+        """Commit a batch or raise."""
+
+    def _check_open(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            raise Closed()
+
+    def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[SqliteTx], None]) -> None:
+        """Run a batch in one transaction; a lone operation needs no savepoint."""
+        connection = self._connection
+        tx = SqliteTx(connection)
+        tx.run("BEGIN IMMEDIATE")
+        try:
+            if len(batch) == 1:
+                batch[0].value = batch[0].op(tx)
+            else:
+                for ticket in batch:
+                    self._run_in_savepoint(tx, ticket)
+            before_commit(tx)
+            tx.run("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _run_in_savepoint(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
+        tx.run("SAVEPOINT one")
+        try:
+            ticket.value = ticket.op(tx)
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise  # SQLite rolled the whole batch back: every operation must run again
+            ticket.error = error
+            tx.run("ROLLBACK TO one")
+        tx.run("RELEASE one")
+
+    def _migrate(self, clock: Clock) -> None:
+        """Bring the schema up to date, one transaction per step."""
+        migrations = migrate.load()
+
+        def step(migration: migrate.Migration) -> None:
+            tx = SqliteTx(self._connection)
+            tx.run("BEGIN IMMEDIATE")
+            try:
+                if _version(tx) < migration.version:  # nobody was faster
+                    tx.all(migration.sql)
+                    self._record(tx, migration, clock.now_ms())
+                tx.run("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+        migrate.apply(lambda: _version(SqliteTx(self._connection)), migrations, step)
+
+    def _record(self, tx: SqliteTx, migration: migrate.Migration, now_ms: int) -> None:
+        row = (migration.version, migration.name, now_ms)
+        tx.run("INSERT INTO migration VALUES (?, ?, ?, ?)", (*row, row_check(row)))
+        if migration.version == 1:
+            identity = ("store", uuid.uuid4().bytes)
+            tx.run("INSERT INTO meta VALUES (?, ?, ?)", (*identity, row_check(identity)))
+            tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _version(tx: SqliteTx) -> int:
+    """Give the schema version, 0 for an empty file; another program's file is refused."""
+    if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
+        row = tx.one("SELECT max(version) FROM migration")
+        version = row[0] if row else None
+        if version is None:
+            raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
+        return int(version)
+    if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
+        raise Invalid("this is a SQLite database, but not a Holdfast store; choose another path")
+    pages = tx.one("PRAGMA page_count")
+    if pages and pages[0] > 1:
+        raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
+    return 0
+
+
+class MemoryBackend(_Engine):
+    """SQLite in memory: one connection, gone when it is closed."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        with translated():
+            connection = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        super().__init__(connection)
+        self.capabilities = Capabilities(
+            name="memory", persistent=False, many_processes=False, durability="none", journal="memory"
+        )
+        self._exclusive = threading.Lock()
+        self._migrate(clock or SystemClock())
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks."""
+        self._check_open()
+        with self._exclusive:
+            tx = SqliteTx(self._connection)
+            tx.run("BEGIN")
+            try:
+                return op(tx)
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _transact(self, batch: list[Ticket[Any]]) -> None:
+        with self._exclusive:
+            self._run_batch(batch, lambda tx: None)
+
+    def size_bytes(self) -> int:
+        """Bytes of all pages in memory."""
+        row = self.read(lambda tx: tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
+        return int(row[0]) if row else 0
+
+    def close(self) -> None:
+        """Forget everything; calling it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            with self._exclusive:
+                self._connection.close()
+
+
+class SqliteBackend(_Engine):
+    """A store in a file, for any number of threads and processes of one machine."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: str = "full",
+        read_only: bool = False,
+        clock: Clock | None = None,
+        vfs: str | None = None,
+    ) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+        self.path = os.path.abspath(path)
+        self._vfs = vfs
+        self._read_only = read_only
+        self._durability = durability
+        self._readers: list[apsw.Connection] = []
+        self._guarded: list[tuple[int, int]] = []
+        self._commits = 0
+        self._check_place()
+        try:
+            self._presence = files.FileLock(self.path + "-open")
+            self._turnstile = files.FileLock(self.path + "-lock")
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+        self._mark = files.Mark(self._turnstile.descriptor)
+        self._ballast = files.Ballast(self.path + "-ballast")
+        try:
+            self._open(clock or SystemClock())
+        except BaseException:
+            self._release_files()
+            raise
+
+    # ------------------------------------------------------------------ opening
+
+    def _check_place(self) -> None:
+        if os.path.isdir(self.path):
+            raise Invalid(f"{self.path!r} is a directory; name a file in it, such as 'holdfast.db'")
+        if self._read_only and not os.path.exists(self.path):
+            raise NotFound(f"there is no store at {self.path!r} to read")
+        try:
+            files.prepare_directory(self.path)
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+
+    def _open(self, clock: Clock) -> None:
+        alone = self._presence.try_exclusive()
+        if not alone:
+            self._presence.shared(_OPEN_TIMEOUT)
+        else:
+            self._check_log()
+        try:
+            os.close(files.open_private(self.path))
+            super().__init__(self._connect_or_make_room())
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+        try:
+            self._set_up(clock)
+        except BaseException:
+            self._connection.close()
+            raise
+        if alone:
+            self._presence.shared(_OPEN_TIMEOUT)
+
+    def _check_log(self) -> None:
+        """Refuse a log from which SQLite would drop acknowledged commits in silence."""
+        state = wal.inspect(self.path + "-wal")
+        if state.lost_commits:
+            raise Corrupt(
+                f"{self.path}-wal is damaged ({state.what}): {state.lost_commits} commits lie behind the damage."
+                " Nothing was changed; holdfast.salvage(path, to) recovers them into a copy",
+                what="log",
+            )
+
+    def _connect_or_make_room(self) -> apsw.Connection:
+        try:
+            return self._connect()
+        except StorageFull:
+            if not self._ballast.release():
+                raise
+            return self._connect()
+
+    def _connect(self) -> apsw.Connection:
+        with translated():
+            connection = connect(self.path, vfs=self._vfs)
+            try:
+                # Until the mark has been compared, closing must not fold the log into the file.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.pragma("query_only", self._read_only)
+                connection.pragma("schema_version")
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _set_up(self, clock: Clock) -> None:
+        journal = self._set_journal()
+        synchronous = "extra" if journal == "delete" else _SYNCHRONOUS[self._durability]
+        with translated():
+            self._connection.pragma("synchronous", synchronous)
+        self._guarded = guard.protect(self.path, self.path + "-shm")
+        if self._read_only:
+            self._require_current_schema()
+        else:
+            self._migrate(clock)
+            self._ballast.restore()
+        self._compare_mark()
+        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        self.capabilities = Capabilities(
+            name="sqlite",
+            persistent=True,
+            many_processes=True,
+            durability=self._durability,
+            journal=journal,
+            read_only=self._read_only,
+        )
+
+    def _set_journal(self) -> str:
+        """Use WAL where shared memory works; elsewhere a rollback journal with every sync there is."""
+        network = files.network_filesystem(self.path)
+        wanted = "delete" if network else "wal"
+        with translated():
+            if self._read_only:
+                return str(self._connection.pragma("journal_mode"))
+            got = str(self._connection.pragma("journal_mode", wanted))
+        if got != "wal":
+            why = f"{network} is a network file system" if network else "WAL was refused"
+            log.warning("%s: %s; using a rollback journal with synchronous=EXTRA (slower, as safe)", self.path, why)
+            return "delete"
+        return got
+
+    def _require_current_schema(self) -> None:
+        version = _version(SqliteTx(self._connection))
+        if migrate.pending(version, migrate.load()):
+            raise Unsupported(
+                f"this store has the older schema {version}; open it once for writing to bring it up to date",
+                capability="migrate",
+            )
+
+    def _compare_mark(self) -> None:
+        """Refuse a store that ends before what was acknowledged."""
+        tx = SqliteTx(self._connection)
+        identity = tx.one("SELECT value, chk FROM meta WHERE name = 'store'")
+        if identity is None or identity[1] != row_check(("store", identity[0])):
+            raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
+        self._mark.bind(identity[0])
+        acknowledged, found = self._mark.read(), _position(tx)
+        if found < acknowledged:
+            raise Corrupt(
+                f"{self.path} ends at change {found}, but {acknowledged} changes were acknowledged. Nothing was"
+                f" changed. If you put an older copy here on purpose, delete {self.path}-lock; else restore a backup",
+                what="log",
+            )
+
+    # ------------------------------------------------------------------ reading and writing
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks, on a connection of its own."""
+        self._check_open()
+        connection = self._take_reader()
+        tx = SqliteTx(connection)
+        try:
+            tx.run("BEGIN")
+            return op(tx)
+        finally:
+            self._give_back(connection)
+
+    def _take_reader(self) -> apsw.Connection:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            with translated():
+                connection = connect(self.path, vfs=self._vfs)
+                connection.pragma("query_only", True)
+                return connection
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if self._closed:
+            connection.close()
+        else:
+            self._readers.append(connection)
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        """Run an operation and return when it is synced to disk."""
+        if self._read_only:
+            raise Unsupported("this store was opened read-only", capability="write")
+        return super().write(op, frees_space=frees_space)
+
+    def _transact(self, batch: list[Ticket[Any]]) -> None:
+        try:
+            self._attempt(batch)
+        except StorageFull:
+            if not any(ticket.frees_space for ticket in batch) or not self._ballast.release():
+                raise
+            self._attempt(batch)
+
+    def _attempt(self, batch: list[Ticket[Any]]) -> None:
+        position = 0
+
+        def before_commit(tx: SqliteTx) -> None:
+            nonlocal position
+            position = _position(tx)
+            if self._commits == _EXTEND_AFTER:
+                self._extend_log()
+
+        self._turnstile.exclusive()
+        try:
+            self._run_batch(batch, before_commit)
+            if self._durability == "full":
+                self._mark.write(position)
+        except apsw.Error as error:
+            raise translate(error) from error
+        finally:
+            self._turnstile.unlock()
+        self._commits += 1
+        if self._commits % 256 == 0:
+            self._ballast.restore()
+
+    def _extend_log(self) -> None:
+        """Give the log its full length once, while we alone may write it: syncs then move no metadata."""
+        if self.capabilities.journal != "wal" or self._durability != "full":
+            return
+        try:
+            descriptor = os.open(self.path + "-wal", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                while (end := os.fstat(descriptor).st_size) < _WAL_BYTES:
+                    os.pwrite(descriptor, bytes(min(1 << 20, _WAL_BYTES - end)), end)
+            except OSError:
+                os.ftruncate(descriptor, size)  # a full disk: leave it to the commits
+        finally:
+            os.close(descriptor)
+
+    # ------------------------------------------------------------------ size and end
+
+    def size_bytes(self) -> int:
+        """Bytes of the database and its log, without locks and ballast."""
+        total = 0
+        for suffix in ("", "-wal"):
+            try:
+                total += os.stat(self.path + suffix).st_size
+            except FileNotFoundError:
+                continue
+        return total
+
+    def close(self) -> None:
+        """Finish what is being written, fold the log into the file, release every lock."""
+        if self._closed:
+            return
+        if os.getpid() != self._pid:
+            self._closed = True
+            return
+        try:
+            if not self._read_only:
+                self._group.write(lambda tx: None)
+        except Error:
+            log.warning("%s: the last commit before closing failed; nothing acknowledged is affected", self.path)
+        self._closed = True
+        for connection in (*self._readers, self._connection):
+            connection.close()
+        self._release_files()
+
+    def _release_files(self) -> None:
+        self._closed = True
+        guard.release(self._guarded)
+        self._guarded = []
+        self._turnstile.close()
+        self._presence.close()
+
+
+def _position(tx: SqliteTx) -> int:
+    row = tx.one("SELECT max(pos) FROM feed")
+    return int(row[0]) if row and row[0] is not None else 0

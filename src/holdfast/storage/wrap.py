@@ -1,0 +1,119 @@
+"""Backends around a backend: tracing, faults, read-only. Each keeps the contract of ``base``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ..errors import Unsupported
+from .base import Backend, Capabilities, Op, Row, Tx, Value
+
+T = TypeVar("T")
+
+
+class Wrapper:
+    """Passes everything on; the base of the others."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    def read(self, op: Op[T]) -> T:
+        return self.inner.read(op)
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        return self.inner.write(op, frees_space=frees_space)
+
+    def size_bytes(self) -> int:
+        return self.inner.size_bytes()
+
+    def check(self) -> list[str]:
+        return self.inner.check()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class ReadOnly(Wrapper):
+    """Refuses every write with ``Unsupported``, before the engine sees it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return msgspec.structs.replace(self.inner.capabilities, read_only=True)
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        raise Unsupported("this store was opened read-only", capability="write")
+
+
+class _TracedTx:
+    def __init__(self, inner: Tx, sink: Callable[[str, float], None]) -> None:
+        self._inner = inner
+        self._sink = sink
+
+    def _timed(self, call: Callable[[str, Sequence[Value]], T], sql: str, args: Sequence[Value]) -> T:
+        started = time.perf_counter()
+        try:
+            return call(sql, args)
+        finally:
+            self._sink(sql, time.perf_counter() - started)
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        self._timed(self._inner.run, sql, args)
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        return self._timed(self._inner.one, sql, args)
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        return self._timed(self._inner.all, sql, args)
+
+
+class Traced(Wrapper):
+    """Reports each statement and its seconds to ``sink``: SQL text only, never values."""
+
+    def __init__(self, inner: Backend, sink: Callable[[str, float], None]) -> None:
+        super().__init__(inner)
+        self._sink = sink
+
+    def read(self, op: Op[T]) -> T:
+        return self.inner.read(lambda tx: op(_TracedTx(tx, self._sink)))
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        return self.inner.write(lambda tx: op(_TracedTx(tx, self._sink)), frees_space=frees_space)
+
+
+class _FaultyTx:
+    def __init__(self, inner: Tx, before: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._before = before
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        self._before(sql)
+        self._inner.run(sql, args)
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        self._before(sql)
+        return self._inner.one(sql, args)
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        self._before(sql)
+        return self._inner.all(sql, args)
+
+
+class Faulty(Wrapper):
+    """Calls ``before(sql)`` ahead of every statement; what it raises, the statement raises."""
+
+    def __init__(self, inner: Backend, before: Callable[[str], None]) -> None:
+        super().__init__(inner)
+        self._before = before
+
+    def read(self, op: Op[T]) -> T:
+        return self.inner.read(lambda tx: op(_FaultyTx(tx, self._before)))
+
+    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+        return self.inner.write(lambda tx: op(_FaultyTx(tx, self._before)), frees_space=frees_space)

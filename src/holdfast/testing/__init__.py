@@ -1,0 +1,1 @@
+"""Tools to test against Holdfast, and to test Holdfast itself."""
