@@ -97,14 +97,24 @@ def _plain_int(value: int) -> int:
 
 
 def _plain_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    depth += 1
+    plain = {}
+    for key, item in value.items():
+        if type(key) is not str or not key.isascii() or key[:1] == "$":
+            return _plain_pairs(value, depth)
+        plain[key] = _plain(item, depth)
+    return plain
+
+
+def _plain_pairs(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    """Handle keys that are not plain ASCII: escape a dict that would be mistaken or cannot be written as it is."""
     for key in value:
         if not isinstance(key, str):
             raise Invalid(f"keys must be strings, not {type(key).__name__} ({key!r:.40})")
     looks_escaped = len(value) == 1 and next(iter(value)).startswith("$")
     if looks_escaped or not all(_is_utf8(key) for key in value):
-        pairs = [[_plain(str(k), depth), _plain(v, depth + 1)] for k, v in value.items()]
-        return {"$map": pairs}
-    return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+        return {"$map": [[_plain(str(key), depth), _plain(item, depth)] for key, item in value.items()]}
+    return {str(key): _plain(item, depth) for key, item in value.items()}
 
 
 def _plain_other(value: Any, depth: int) -> Any:

@@ -9,7 +9,9 @@ its branch, a dash and its seq. Ids are data; none ever becomes a path.
 from __future__ import annotations
 
 import os
+from collections import deque
 
+_salts: deque[bytes] = deque()
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_LIMIT = (1 << 45) - 1
 LENGTH = 25
@@ -19,6 +21,20 @@ def new_id(now_ms: int) -> str:
     """Make an id for something that happens at ``now_ms``; the caller reads the clock once."""
     value = min(max(now_ms, 0), _TIME_LIMIT) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join([_ALPHABET[value >> shift & 31] for shift in range(120, -5, -5)])
+
+
+def new_salt() -> bytes:
+    """Give 16 random bytes; they are drawn many at a time, because asking the kernel costs more than using them."""
+    try:
+        return _salts.popleft()
+    except IndexError:
+        drawn = os.urandom(16 * 64)
+        _salts.extend(drawn[at : at + 16] for at in range(16, len(drawn), 16))
+        return drawn[:16]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_salts.clear)
 
 
 def is_id(text: str) -> bool:

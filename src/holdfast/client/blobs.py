@@ -71,6 +71,11 @@ def _chunk(backend: Backend, scope: str, blob_id: int, number: int) -> bytes:
     return backend.read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))
 
 
+def is_large(draft: Draft) -> bool:
+    """Say whether a part of an entry belongs into a blob."""
+    return len(draft.body) > SPILL_BYTES or (draft.raw is not None and len(draft.raw) > SPILL_BYTES)
+
+
 def spill(backend: Backend, clock: Clock, scope: str, draft: Draft) -> Draft:
     """Store the large parts of an entry as blobs ahead of the entry itself."""
     parts = [

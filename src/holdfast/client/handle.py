@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.session import SessionInfo
 from ..ops import sessions
 from ..storage.base import Tx
 
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
 class Handle:
     """A session of a store, as last seen."""
 
-    def __init__(self, store: Store, info: SessionInfo) -> None:
+    def __init__(self, store: Store, seen: sessions.SessionRow) -> None:
         self._store = store
-        self._info = info
+        self._seen = seen
 
     @property
     def id(self) -> str:
         """Unique everywhere, sorted by time."""
-        return self._info.id
+        return self._seen.id
 
     def _row(self, tx: Tx) -> sessions.SessionRow:
         return sessions.get(tx, self._store.scope, self.id)

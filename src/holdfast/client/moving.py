@@ -30,7 +30,7 @@ class Moving(Handle):
             return row, trees.as_value(made, parent=parent, head_seq=made.tip_seq, is_head=False)
 
         row, branch = self._store._write(op)
-        self._info = sessions.as_value(row)
+        self._seen = row
         return branch
 
     def branches(self) -> list[Branch]:
@@ -38,7 +38,7 @@ class Moving(Handle):
 
         def look(tx: Tx) -> list[Branch]:
             row = self._row(tx)
-            found = trees.of_session(tx, row.scope, row.sid, row.place.branches)
+            found = trees.of_session(tx, row.scope, row.sid, row.branches)
             names = {branch.bid: branch.name for branch in found}
             return [_branch_value(row, branch, names) for branch in found]
 
@@ -74,7 +74,7 @@ class Moving(Handle):
     def _operate(self, op: Callable[[Tx, int], tuple[sessions.SessionRow, Operation]]) -> Operation:
         now_ms = self._store._clock.now_ms()
         row, operation = self._store._write(lambda tx: op(tx, now_ms))
-        self._info = sessions.as_value(row)
+        self._seen = row
         return operation
 
 
@@ -83,8 +83,7 @@ def _seq(point: int | Message) -> int:
 
 
 def _branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:
-    place = session.place
-    here = place.branch == branch.bid
-    tip = place.seq if here and place.attached else branch.tip_seq
+    here = session.branch == branch.bid
+    tip = session.seq if here and session.attached else branch.tip_seq
     parent = None if branch.parent is None else names.get(branch.parent)
     return trees.as_value(branch, parent=parent, head_seq=tip, is_head=here)

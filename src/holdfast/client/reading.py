@@ -5,21 +5,23 @@ Each page is a read of its own, so a slow reader holds up no writer and memory h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TypeAlias, TypeVar
 
 from ..errors import NotFound
 from ..ids import parse_entry_id
-from ..model import message as messages_
 from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..ops import branches, sessions
 from ..ops import entries as log
-from ..storage.base import Op, Tx
+from ..storage.base import Op, Row, Tx
 from . import check
 from .handle import Handle
 
-_Rows = list[tuple[str, log.Content]]
+T = TypeVar("T")
+Make: TypeAlias = Callable[[str, list[Row]], list[T]]
 
 
 class Reading(Handle):
@@ -32,42 +34,44 @@ class Reading(Handle):
 
         The limit counts after the filter. ``tools=False`` leaves tool messages out.
         """
-        kinds = MESSAGE_KINDS if tools else frozenset({MESSAGE})
-        low, high = _bounds(after, before)
-        if limit is None or after is not None:
-            found = self._iterate(low, high, kinds)
-            wanted = [] if limit == 0 else _take(found, limit)
-            return [_message(uid, row) for uid, row in wanted]
-        check.whole(limit, what="limit")
-        rows = self._store._read(lambda tx: self._latest(tx, limit, high, kinds))
-        return [_message(uid, row) for uid, row in rows]
+        make, (low, high) = _make_messages(tools), _bounds(after, before)
+        if limit is not None:
+            check.whole(limit, what="limit")
+            if after is None:
+                return self._store._read(lambda tx: self._latest(tx, limit, high, make))
+        found: list[Message] = []
+        for page in self._pages(low, high, make):
+            found += page
+            if limit is not None and len(found) >= limit:
+                break
+        return found if limit is None else found[:limit]
 
     def iter_messages(self, *, after: int | None = None, tools: bool = True) -> Iterator[Message]:
         """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
-        kinds = MESSAGE_KINDS if tools else frozenset({MESSAGE})
         low, high = _bounds(after, None)
-        return (_message(uid, row) for uid, row in self._iterate(low, high, kinds))
+        return chain.from_iterable(self._pages(low, high, _make_messages(tools)))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
         """Stream entries of every kind, oldest first."""
         low, high = _bounds(after, before)
-        return (log.as_entry(uid, row) for uid, row in self._iterate(low, high, None))
+        return chain.from_iterable(self._pages(low, high, _make_entries))
 
     def message(self, id: str) -> Message:
         """Give a message of the path by its id, the caller's or the store's."""
         wanted = check.name(id, what="message id")
 
-        def look(tx: Tx) -> tuple[str, log.Content]:
+        def look(tx: Tx) -> tuple[str, Row]:
             row = self._row(tx)
             segment = log.find_by_id(tx, row, wanted) or _own_id(tx, row, wanted)
             if segment is None:
                 raise NotFound(f"there is no message {wanted!r} on the path of this session")
             content = log.read_segment(tx, row.scope, segment)[0]
-            if content.kind not in MESSAGE_KINDS:
-                raise NotFound(f"entry {wanted!r} is a {content.kind}, not a message")
+            if content[1] not in MESSAGE_KINDS:
+                raise NotFound(f"entry {wanted!r} is a {content[1]}, not a message")
             return segment.uid, content
 
-        return _message(*self._store._read(look))
+        uid, row = self._store._read(look)
+        return _make_messages(True)(uid, [row])[0]
 
     def stats(self, at: int | None = None) -> Stats:
         """Give the totals of the path, up to entry ``at`` if given; one read at any depth."""
@@ -75,38 +79,37 @@ class Reading(Handle):
             check.whole(at, what="at")
         return Stats.from_numbers(self._store._read(lambda tx: log.numbers_at(tx, self._row(tx), at)))
 
-    def _latest(self, tx: Tx, limit: int, high: int, kinds: frozenset[str]) -> _Rows:
-        row = self._row(tx)
-        high = min(high, row.place.seq)
-        found: _Rows = []
+    def _latest(self, tx: Tx, limit: int, high: int, make: Make[T]) -> list[T]:
+        """Read backwards in windows until enough has passed the filter."""
+        session = self._row(tx)
+        high, found = min(high, session.seq), list[T]()
         while high > 0 and len(found) < limit:
-            low = max(0, high - max(limit - len(found), 32 if found else 1))
-            page = [
-                (segment.uid, content)
-                for segment in log.path_segments(tx, row, low, high)
-                for content in _whole_segment(tx, row.scope, segment)
-                if content.kind in kinds
-            ]
-            found = page + found
+            window = max(limit - len(found), 32 if found else 1)
+            low = max(0, high - min(window, log.PAGE))
+            found = _read_path(tx, session, low, high, make)[0] + found
             high = low
         return found[-limit:] if limit else []
 
-    def _iterate(self, low: int, high: int, kinds: frozenset[str] | None) -> Iterator[tuple[str, log.Content]]:
+    def _pages(self, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
         """Page through the path as it is now; each page is a read of its own."""
         session = self._store._read(self._row)
-        high = min(high, session.place.seq)
+        high = min(high, session.seq)
         while low < high:
-            page_end = min(low + log.PAGE, high)
-            page = self._store._read(_read_page(session, low, page_end))
-            for uid, content in page:
-                if kinds is None or content.kind in kinds:
-                    yield uid, content
-            low = page[-1][1].seq
+            page, low = self._store._read(_page_op(session, low, min(low + log.PAGE, high), make))
+            yield page
 
 
-def _message(uid: str, row: log.Content) -> Message:
-    body = messages_.REDACTED if row.body is None else messages_.decode_body(row.body)
-    return Message(uid, row.seq, row.turns, row.at_ms, row.raw, body)
+def _make_messages(tools: bool) -> Make[Message]:
+    kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
+
+    def make(uid: str, rows: list[Row]) -> list[Message]:
+        return [Message(uid, row[0] & mask, row[3], row[2], row[5], row[6]) for row in rows if row[1] in kinds]
+
+    return make
+
+
+def _make_entries(uid: str, rows: list[Row]) -> list[Entry]:
+    return [log.as_entry(uid, row) for row in rows]
 
 
 def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
@@ -115,40 +118,28 @@ def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
     return low, high
 
 
-def _take(rows: Iterable[tuple[str, log.Content]], limit: int | None) -> _Rows:
-    found: _Rows = []
-    for row in rows:
-        found.append(row)
-        if limit is not None and len(found) >= limit:
-            break
-    return found
+def _page_op(session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Op[tuple[list[T], int]]:
+    """Read one page of a fixed path and say where it ended: early behind a very large entry."""
+    return lambda tx: _read_path(tx, session, low, high, make, bounded=True)
 
 
-def _read_page(session: sessions.SessionRow, low: int, high: int) -> Op[_Rows]:
-    """Read a page of a fixed path; a page ends early behind a very large entry."""
-
-    def op(tx: Tx) -> _Rows:
-        found: _Rows = []
-        for segment in log.path_segments(tx, session, low, high):
+def _read_path(
+    tx: Tx, session: sessions.SessionRow, low: int, high: int, make: Make[T], *, bounded: bool = False
+) -> tuple[list[T], int]:
+    found: list[T] = []
+    for segment in log.path_segments(tx, session, low, high):
+        while segment.low < segment.high:
             rows = log.read_segment(tx, session.scope, segment)
-            found += [(segment.uid, row) for row in rows]
-            if len(rows) < segment.high - segment.low:
-                break
-        return found
-
-    return op
-
-
-def _whole_segment(tx: Tx, scope: str, segment: branches.Segment) -> list[log.Content]:
-    rows = log.read_segment(tx, scope, segment)
-    while rows[-1].seq < segment.high:
-        rows += log.read_segment(tx, scope, segment._replace(low=rows[-1].seq))
-    return rows
+            found += make(segment.uid, rows)
+            segment = segment._replace(low=rows[-1][0] & log.MAX_SEQ)
+            if bounded and segment.low < segment.high:
+                return found, segment.low
+    return found, high
 
 
 def _own_id(tx: Tx, session: sessions.SessionRow, text: str) -> branches.Segment | None:
     parsed = parse_entry_id(text)
-    if parsed is None or not 0 < parsed[1] <= session.place.seq:
+    if parsed is None or not 0 < parsed[1] <= session.seq:
         return None
     uid, seq = parsed
     segment = log.path_segments(tx, session, seq - 1, seq)[0]

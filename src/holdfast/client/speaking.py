@@ -6,7 +6,7 @@ Everything that can be refused is refused here, before the transaction; large pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -15,27 +15,40 @@ from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.usage import Usage
-from ..ops import entries, sessions
+from ..ops import entries
 from . import blobs, check
 from .reading import Reading
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 
 
+class Said(TypedDict, total=False):
+    """What may be said beside a message's content."""
+
+    id: str | None
+    usage: Usage | Mapping[str, Any] | None
+    model: str | None
+    duration: float | None
+    parent_id: str | None
+    metadata: Mapping[str, Any] | None
+    raw: bytes | None
+    idempotency_key: str | None
+
+
 class Speaking(Reading):
     """The part of a session that adds messages."""
 
-    def user(self, content: Any, **fields: Any) -> Message:
+    def user(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add a user message; ``append`` describes durability and retries."""
-        return self._say("user", content, **fields)
+        return self._say("user", content, fields)
 
-    def assistant(self, content: Any, **fields: Any) -> Message:
+    def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add an assistant message."""
-        return self._say("assistant", content, **fields)
+        return self._say("assistant", content, fields)
 
-    def system(self, content: Any, **fields: Any) -> Message:
+    def system(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add a system message."""
-        return self._say("system", content, **fields)
+        return self._say("system", content, fields)
 
     def append(
         self,
@@ -53,40 +66,24 @@ class Speaking(Reading):
             check.whole(expected_revision, what="expected_revision")
         return self._append(drafts, expected_revision, idempotency_key)
 
-    def _say(
-        self,
-        role: str,
-        content: Any,
-        *,
-        id: str | None = None,
-        usage: Usage | None = None,
-        model: str | None = None,
-        duration: float | None = None,
-        parent_id: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        raw: bytes | None = None,
-        idempotency_key: str | None = None,
-    ) -> Message:
-        fields = {
-            "role": role,
-            "content": content,
-            "id": id,
-            "usage": usage,
-            "model": model,
-            "duration": duration,
-            "parent_id": parent_id,
-            "metadata": metadata,
-            "raw": raw,
-        }
-        return self._append([_draft(fields)], None, idempotency_key)[0]
+    def _say(self, role: str, content: Any, fields: Said) -> Message:
+        if not fields:
+            return self._append((messages_.draft({"role": role, "content": content}),), None, None)[0]
+        unknown = fields.keys() - Said.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
+        key = fields.pop("idempotency_key", None)
+        return self._append((_draft({"role": role, "content": content, **fields}),), None, key)[0]
 
     def _append(
         self, drafts: Sequence[Draft], expected_revision: int | None, idempotency_key: str | None
     ) -> list[Message]:
         store = self._store
-        key = check.optional_name(idempotency_key, what="idempotency_key")
-        if any(len(draft.body) + len(draft.raw or b"") > blobs.SPILL_BYTES for draft in drafts):
-            drafts = [blobs.spill(store._backend, store._clock, store.scope, draft) for draft in drafts]
+        key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
+        drafts = [
+            blobs.spill(store._backend, store._clock, store.scope, draft) if blobs.is_large(draft) else draft
+            for draft in drafts
+        ]
         now_ms = store._clock.now_ms()
         done = store._write(
             lambda tx: entries.append(
@@ -99,7 +96,7 @@ class Speaking(Reading):
                 idempotency_key=key,
             )
         )
-        self._info = sessions.as_value(done.session)
+        self._seen = done.session
         if done.repeated or not drafts:
             return self.messages(after=done.first - 1, before=done.last + 1)
         return _appended(done, drafts, now_ms)
@@ -107,22 +104,28 @@ class Speaking(Reading):
 
 def _draft(item: Mapping[str, Any]) -> Draft:
     """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict | Mapping):
         raise Invalid(f"a message is a dict with role and content, not {type(item).__name__}")
-    body = {key: value for key, value in item.items() if key in _KNOWN and value is not None}
-    extra = {key: value for key, value in item.items() if key not in _KNOWN and key != "raw"}
-    usage = body.get("usage")
-    if usage is not None:
-        body["usage"] = _usage(usage)
-    metadata = body.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise Invalid(f"metadata must be a dict, not {type(metadata).__name__}")
-    if metadata is not None:
-        body["metadata"] = dict(metadata)
-    if extra:
-        body["extra"] = {**body.get("extra", {}), **extra}
+    body = {key: value for key, value in item.items() if value is not None}
+    raw = body.pop("raw", None)
     body.setdefault("content", "")
-    return messages_.draft(body, raw=item.get("raw"))
+    if len(body) > 2:
+        _tidy(body)
+    return messages_.draft(body, raw=raw)
+
+
+def _tidy(body: dict[str, Any]) -> None:
+    """Bring the rarer fields into their stored form."""
+    if (usage := body.get("usage")) is not None:
+        body["usage"] = _usage(usage)
+    for name in ("metadata", "extra"):
+        if not isinstance(body.get(name, {}), Mapping):
+            raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
+    if "metadata" in body:
+        body["metadata"] = dict(body["metadata"])
+    unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
+    if unknown:
+        body["extra"] = {**body.get("extra", {}), **unknown}
 
 
 def _usage(usage: Any) -> dict[str, Any]:
@@ -139,10 +142,10 @@ def _usage(usage: Any) -> dict[str, Any]:
 
 def _appended(done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:
     """Show what was just stored without reading it back."""
-    turn = done.session.place.numbers[1] - sum(draft.adds.turns for draft in drafts)
-    found = []
-    for seq, draft in enumerate(drafts, done.first):
-        turn += draft.adds.turns
-        body = messages_.decode_body(draft.body)
-        found.append(Message(done.uid, seq, turn, now_ms, draft.raw, body))
+    turn, seq, found = done.session.turns, done.last, []
+    for draft in reversed(drafts):
+        found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw))
+        turn -= draft.adds[1]
+        seq -= 1
+    found.reverse()
     return found

@@ -81,13 +81,13 @@ class Store:
         title = check.optional_name(title, what="title")
         now_ms = self._clock.now_ms()
         row = self._write(lambda tx: sessions.create(tx, self.scope, name=name, title=title, now_ms=now_ms, **fields))
-        return Session(self, sessions.as_value(row))
+        return Session(self, row)
 
     def get_session(self, session_id: str) -> Session:
         """Give a session by its exact id, also one in the trash."""
         wanted = check.name(session_id, what="session id")
         row = self._read(lambda tx: sessions.get(tx, self.scope, wanted))
-        return Session(self, sessions.as_value(row))
+        return Session(self, row)
 
     def find_session(self, name: str, *, agent: str = "main", workspace: str | None = None) -> Session | None:
         """Give the visible session of that exact name, or None."""
@@ -95,7 +95,7 @@ class Store:
         agent = check.name(agent, what="agent")
         place = check.optional_name(workspace, what="workspace") or ""
         row = self._read(lambda tx: sessions.find_by_name(tx, self.scope, agent=agent, workspace=place, name=wanted))
-        return None if row is None else Session(self, sessions.as_value(row))
+        return None if row is None else Session(self, row)
 
     def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """Give visible sessions, last changed first; the page's cursor gives the next page."""
@@ -104,8 +104,8 @@ class Store:
         rows = self._read(lambda tx: sessions.newest(tx, self.scope, before=before, limit=limit + 1))
         more = len(rows) > limit
         found = rows[:limit]
-        next_cursor = feed.cursor(found[-1].place.updated) if more else None
-        return Page([Session(self, sessions.as_value(row)) for row in found], next_cursor)
+        next_cursor = feed.cursor(found[-1].rank) if more else None
+        return Page([Session(self, row) for row in found], next_cursor)
 
     def delete_session(self, session_id: str) -> Operation | None:
         """Put a session into the trash; one that is absent or there already is no error."""

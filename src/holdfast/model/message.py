@@ -15,7 +15,7 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from .entry import Draft, Entry, Numbers
+from .entry import Draft, Numbers
 from .usage import Usage
 
 MESSAGE = "message"
@@ -41,15 +41,36 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 _decode_body = msgspec.json.Decoder(Body).decode
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a session, as stored."""
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One message of a session, as stored. Its content is decoded when it is first looked at."""
 
     branch: str
     seq: int
     turn: int
     at_ms: int
-    raw: bytes | None
-    body: Body
+    data: bytes | None
+    raw: bytes | None = None
+    _body: Body | None = None
+
+    @property
+    def body(self) -> Body:
+        """The stored normal form; an erased message says so in its status."""
+        if self._body is None:
+            decoded = REDACTED if self.data is None else decode_body(self.data)
+            msgspec.structs.force_setattr(self, "_body", decoded)
+            return decoded
+        return self._body
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.branch, self.seq))
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.branch, self.seq, self.turn, self.at_ms, self.data, self.raw
 
     @property
     def id(self) -> str:
@@ -132,18 +153,11 @@ def draft(body: dict[str, Any], *, raw: bytes | None = None) -> Draft:
     """Check and encode a message for storing; what cannot be stored is ``Invalid`` here."""
     if raw is not None and not isinstance(raw, bytes):
         raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
-    role = codec.storable_text(body.get("role"), what="role")
-    mid = body.get("id")
+    role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
     if mid is not None and not codec.storable_text(mid, what="message id"):
         raise Invalid("a message id must not be empty; leave it out to get one")
-    encoded = codec.encode({key: value for key, value in body.items() if value is not None})
-    return Draft(
-        kind=TOOL_MESSAGE if role == "tool" else MESSAGE,
-        body=encoded,
-        raw=raw,
-        mid=mid,
-        adds=_adds(role, body),
-    )
+    kind = TOOL_MESSAGE if role == "tool" else MESSAGE
+    return Draft(kind, codec.encode(body), raw, mid, _adds(role, body))
 
 
 def _adds(role: str, body: dict[str, Any]) -> Numbers:
@@ -172,9 +186,3 @@ def decode_body(data: bytes) -> Body:
 
 
 REDACTED = Body(role="redacted", status="redacted")
-
-
-def from_entry(entry: Entry) -> Message:
-    """Read an entry of a message kind as a message; an erased one says so in its status."""
-    body = REDACTED if entry.body is None else decode_body(entry.body)
-    return Message(entry.branch, entry.seq, entry.turn, entry.at_ms, entry.raw, body)

@@ -1,4 +1,4 @@
-"""What a session is at one moment: the row that listings and handles show."""
+"""Where a session is and what it adds up to."""
 
 from __future__ import annotations
 
@@ -16,23 +16,6 @@ class Head(NamedTuple):
     branch: str
     seq: int
     attached: bool
-
-
-class SessionInfo(msgspec.Struct, frozen=True):
-    """A session's fields as one read saw them."""
-
-    id: str
-    agent_id: str
-    kind: str
-    name: str | None
-    workspace: str | None
-    title: str | None
-    created_ms: int
-    updated_ms: int
-    head: Head
-    numbers: Numbers
-    revision: int
-    hidden: bool
 
 
 class Stats(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ billionths so that sums are exact in every order; ``cost`` is the same number fo
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -49,5 +50,5 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_counts(cls, counts: tuple[int, ...]) -> Usage:
         """Build from the six integers that ``counts`` gives."""
-        values = (*counts[:5], counts[5] / _NANO)
+        values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO)
         return cls(*values)

@@ -7,49 +7,38 @@ that no seq is missing: a damaged or vanished record is an error, never a shorte
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from operator import add
 from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
+from ..ids import new_salt
 from ..model.entry import Draft, Entry, Numbers
-from ..storage.base import Tx, row_check
+from ..storage.base import Row, Tx, row_check
 from . import blobs, branches, chain, feed, sessions
 from .branches import Segment
-from .sessions import Place, SessionRow
+from .sessions import SessionRow
 
 _CHAINED = (
-    "messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,"
+    "scope, messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,"
     " reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash"
 )
-INSERT = f"""INSERT INTO entry (scope, branch, seq, kind, at_ms, turns, mid, body, raw, spill, chk,
+INSERT = f"""INSERT INTO entry (key, kind, at_ms, turns, mid, body, raw, spill, chk,
 {_CHAINED}, chain_chk)
-VALUES ({", ".join("?" * 26)})"""
-READ = """SELECT seq, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
-WHERE scope = ? AND branch = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
-POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE scope = ? AND branch = ? AND seq = ?"
-BY_MID = "SELECT branch, seq FROM entry WHERE scope = ? AND mid = ? ORDER BY branch DESC, seq DESC"
+VALUES ({", ".join("?" * 25)})"""
+READ = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
+WHERE key > ? AND key <= ? AND scope = ? ORDER BY key"""
+POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE key = ? AND scope = ?"
+BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC"
 FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency
 WHERE scope = ? AND session = ? AND ikey = ?"""
 KEEP_KEY = "INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 PAGE = 500
 PAGE_BYTES = 16 << 20
+MAX_SEQ = (1 << 32) - 1
 _LIMIT = 1 << 63
-
-
-class Content(NamedTuple):
-    """A checked row of ``entry`` without its chain columns; spilled parts are loaded."""
-
-    seq: int
-    kind: str
-    at_ms: int
-    turns: int
-    mid: str | None
-    body: bytes | None
-    raw: bytes | None
 
 
 class Appended(NamedTuple):
@@ -82,45 +71,52 @@ def append(
         raise Conflict("this session is in the trash; restore it first", found="trash")
     if idempotency_key is not None and (earlier := _repeat(tx, session, drafts, idempotency_key)):
         return earlier
-    place = session.place
-    if expected_revision is not None and expected_revision != place.revision:
+    if expected_revision is not None and expected_revision != session.revision:
         raise Conflict(
-            f"the session is at revision {place.revision}, not {expected_revision}; read what was added",
+            f"the session is at revision {session.revision}, not {expected_revision}; read what was added",
             expected=expected_revision,
-            found=place.revision,
+            found=session.revision,
         )
     if not drafts:
-        return Appended(session, place.uid, place.seq + 1, place.seq, False)
-    if not place.attached:
-        place = _open_branch(tx, session, now_ms)
-    first = place.seq + 1
-    place = _insert(tx, scope, place, drafts, now_ms)
-    position = feed.record(tx, scope, "entries", session.sid, place.branch, first, place.seq)
-    place = place._replace(revision=place.revision + 1, updated=position, updated_ms=now_ms)
+        return Appended(session, session.uid, session.seq + 1, session.seq, False)
+    if not session.attached:
+        session = _open_branch(tx, session, now_ms)
+    first, branch = session.seq + 1, session.branch
+    seq, last_hash, numbers = _insert(tx, session, drafts, now_ms)
+    position, rank = feed.record(tx, session, "entries", branch=branch, first=first, last=seq)
     if idempotency_key is not None:
-        key = (scope, session.sid, idempotency_key, place.branch, first, place.seq)
+        key = (scope, session.sid, idempotency_key, branch, first, seq)
         tx.run(KEEP_KEY, (*key, row_check(key)))
-    return Appended(sessions.move(tx, session, place), place.uid, first, place.seq, False)
+    place = (branch, session.uid, session.fork, seq, 1, last_hash)
+    counts = (session.branches, session.revision + 1, position, now_ms, rank)
+    session = sessions.write_head(tx, session, (*place, *numbers, *counts))
+    return Appended(session, session.uid, first, seq, False)
 
 
-def _insert(tx: Tx, scope: str, place: Place, drafts: Sequence[Draft], now_ms: int) -> Place:
-    branch, uid, seq, numbers, previous = place.branch, place.uid, place.seq, place.numbers, place.hash
+def key_of(branch: int, seq: int) -> int:
+    """Give the key of an entry's row."""
+    return branch << 32 | seq
+
+
+def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> tuple[int, bytes, tuple[int, ...]]:
+    """Store entries behind the head; give the last seq, its hash and the totals there."""
+    scope, uid, seq, previous = session.scope, session.uid, session.seq, session.hash
+    key, numbers = key_of(session.branch, seq), session.numbers
+    if seq + len(drafts) > MAX_SEQ:
+        raise Invalid(f"a path holds at most {MAX_SEQ} entries")
     for kind, body, raw, mid, adds, spill in drafts:
         seq += 1
+        key += 1
         numbers = (*map(add, numbers[:-1], adds), seq if adds[-1] else numbers[-1])
         if max(numbers) >= _LIMIT:
             raise Invalid("the totals of this session would pass 2^63")
-        salt = os.urandom(chain.SALT_BYTES)
+        salt = new_salt()
         head = chain.header(uid, seq, kind, now_ms, numbers)
         previous = chain.entry_hash(previous, head, chain.body_hash(salt, body, raw))
-        kept = _kept(body, raw, spill)
-        content = (scope, branch, seq, kind, now_ms, numbers[1], mid, *kept, spill)
-        chained = (numbers[0], *numbers[2:], salt, None, previous)
-        tx.run(
-            INSERT,
-            (*content, row_check(content), *chained, row_check((scope, branch, seq, *chained))),
-        )
-    return place._replace(seq=seq, hash=previous, numbers=numbers)
+        content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
+        chained = (scope, numbers[0], *numbers[2:], salt, None, previous)
+        tx.run(INSERT, (*content, row_check(content), *chained, row_check((key, *chained))))
+    return seq, previous, numbers
 
 
 def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | None, bytes | None]:
@@ -131,30 +127,35 @@ def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | No
     return (None if body_blob else body), (None if raw_blob else raw)
 
 
-def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> Place:
+def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     """Open a branch where a detached head points; the head will be attached to it."""
-    place = session.place
-    origin = branches.get(tx, place.branch)
-    name = branches.free_name(tx, session.scope, session.sid, base=origin.name, count=place.branches)
+    origin = branches.get(tx, session.branch)
+    name = branches.free_name(tx, session.scope, session.sid, base=origin.name, count=session.branches)
     opened = branches.create(
-        tx, session.scope, session.sid, name=name, origin=origin, seq=place.seq, tip_hash=place.hash, now_ms=now_ms
+        tx,
+        session.scope,
+        session.sid,
+        name=name,
+        origin=origin,
+        seq=session.seq,
+        tip_hash=session.hash,
+        now_ms=now_ms,
     )
-    return place._replace(
-        branch=opened.bid, uid=opened.uid, fork=opened.fork_seq, attached=1, branches=place.branches + 1
+    return session._replace(
+        branch=opened.bid, uid=opened.uid, fork=opened.fork_seq, attached=1, branches=session.branches + 1
     )
 
 
 def _repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
     """Find an earlier call with this key on the head's path; other content under it is ``Conflict``."""
-    place = session.place
     head: branches.BranchRow | None = None
     for *row, chk in tx.all(FIND_KEY, (session.scope, session.sid, key)):
         if row_check(row) != chk:
             raise Corrupt(f"the record of idempotency key {key!r} is damaged", what="idempotency")
         branch, first, last = row[3:]
-        if last > place.seq:
+        if last > session.seq:
             continue
-        head = head or branches.get(tx, place.branch)
+        head = head or branches.get(tx, session.branch)
         if branches.owner(tx, head, first).bid != branch:
             continue
         segment = Segment(branch, branches.get(tx, branch).uid, first - 1, last)
@@ -164,15 +165,15 @@ def _repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> A
     return None
 
 
-def _same(stored: Sequence[Content], drafts: Sequence[Draft]) -> bool:
+def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
     if len(stored) != len(drafts):
         return False
-    for old, new in zip(stored, drafts, strict=True):
-        if old.body is None:
+    for (_, kind, _, _, _, body, raw, _, _), new in zip(stored, drafts, strict=True):
+        if body is None:
             continue  # redacted: nothing is left to compare
-        if old.kind != new.kind or old.raw != new.raw:
+        if kind != new.kind or raw != new.raw:
             return False
-        if old.body != new.body and codec.canonical(codec.decode(old.body)) != codec.canonical(codec.decode(new.body)):
+        if body != new.body and codec.canonical(codec.decode(body)) != codec.canonical(codec.decode(new.body)):
             return False
     return True
 
@@ -180,29 +181,26 @@ def _same(stored: Sequence[Content], drafts: Sequence[Draft]) -> bool:
 # ---------------------------------------------------------------------- reading
 
 
-def read_segment(tx: Tx, scope: str, segment: Segment) -> list[Content]:
-    """Read the entries of a segment, each checked; a missing seq is ``Corrupt``.
+def read_segment(tx: Tx, scope: str, segment: Segment) -> list[Row]:
+    """Read the entries of a segment as rows of ``READ``, each checked; a missing seq is ``Corrupt``.
 
-    Stops early, after at least one entry, when spilled parts pass ``PAGE_BYTES``.
+    Spilled parts are loaded. Stops early, after at least one entry, when those pass ``PAGE_BYTES``.
     """
-    bid, uid, low, high = segment
-    rows = tx.all(READ, (scope, bid, low, high, high - low))
-    found, expected, loaded = [], low, 0
-    for row in rows:
+    base = key_of(segment.bid, 0)
+    expected, loaded = base + segment.low, 0
+    rows = tx.all(READ, (expected, base + segment.high, scope))
+    for index, row in enumerate(rows):
         expected += 1
-        if row[0] != expected or row_check((scope, bid, *row[:-1])) != row[-1]:
-            raise _damaged(uid, row[0], expected)
-        if row[7] is None:
-            found.append(Content._make(row[:7]))
-            continue
-        body, raw = _load_spilled(tx, scope, row[5], row[6], row[7])
-        found.append(Content._make((*row[:5], body, raw)))
-        loaded += len(body or b"") + len(raw or b"")
-        if loaded > PAGE_BYTES:
-            return found
-    if expected != high:
-        raise _damaged(uid, expected + 1, expected + 1)
-    return found
+        if row[0] != expected or row_check(row[:8]) != row[8]:
+            raise _damaged(segment.uid, row[0] - base, expected - base)
+        if row[7] is not None:
+            rows[index] = row = _load_spilled(tx, scope, row)
+            loaded += len(row[5] or b"") + len(row[6] or b"")
+            if loaded > PAGE_BYTES:
+                return rows[: index + 1]
+    if expected != base + segment.high:
+        raise _damaged(segment.uid, 0, expected - base + 1)
+    return rows
 
 
 def _damaged(uid: str, seq: int, expected: int) -> Error:
@@ -212,29 +210,25 @@ def _damaged(uid: str, seq: int, expected: int) -> Error:
     return Corrupt(f"entry {seq} of branch {uid} is damaged; run verify", what=what)
 
 
-def _load_spilled(
-    tx: Tx, scope: str, body: bytes | None, raw: bytes | None, spill: str
-) -> tuple[bytes | None, bytes | None]:
-    body_blob, _, raw_blob = spill.partition(",")
-    if body_blob:
-        body = blobs.read_whole(tx, scope, body_blob)
-    if raw_blob:
-        raw = blobs.read_whole(tx, scope, raw_blob)
-    return body, raw
+def _load_spilled(tx: Tx, scope: str, row: Row) -> Row:
+    body_blob, _, raw_blob = row[7].partition(",")
+    body = blobs.read_whole(tx, scope, body_blob) if body_blob else row[5]
+    raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else row[6]
+    return (*row[:5], body, raw, *row[7:])
 
 
 def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segment]:
     """Find what holds the entries low+1..high of the head's path; most often one segment, without a read."""
-    place = session.place
-    high = min(high, place.seq)
-    if low >= place.fork and high > low:
-        return [Segment(place.branch, place.uid, low, high)]
-    return branches.segments(tx, branches.get(tx, place.branch), low, high)
+    high = min(high, session.seq)
+    if low >= session.fork and high > low:
+        return [Segment(session.branch, session.uid, low, high)]
+    return branches.segments(tx, branches.get(tx, session.branch), low, high)
 
 
-def as_entry(uid: str, row: Content) -> Entry:
-    """Show an entry to callers."""
-    return Entry(uid, row.seq, row.kind, row.at_ms, row.turns, row.body, row.raw, row.mid)
+def as_entry(uid: str, row: Row) -> Entry:
+    """Show a row of ``READ`` to callers."""
+    key, kind, at_ms, turns, mid, body, raw, _, _ = row
+    return Entry(uid, key & MAX_SEQ, kind, at_ms, turns, body, raw, mid)
 
 
 # ---------------------------------------------------------------------- points
@@ -253,12 +247,11 @@ class Point(NamedTuple):
 
 def point(tx: Tx, session: SessionRow, seq: int) -> Point:
     """Find entry ``seq`` of the head's path; 0 is the beginning. Beyond the head is ``NotFound``."""
-    place = session.place
-    if not 0 <= seq <= place.seq:
-        raise NotFound(f"the session has entries 1 to {place.seq}; there is no entry {seq} on its path")
-    if seq == place.seq:
-        return Point(place.branch, place.uid, place.fork, seq, place.hash, place.numbers)
-    return point_on(tx, session.scope, branches.get(tx, place.branch), seq)
+    if not 0 <= seq <= session.seq:
+        raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {seq} on its path")
+    if seq == session.seq:
+        return Point(session.branch, session.uid, session.fork, seq, session.hash, session.numbers)
+    return point_on(tx, session.scope, branches.get(tx, session.branch), seq)
 
 
 def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
@@ -266,19 +259,20 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     if seq == 0:
         return Point(branch.bid, branch.uid, branch.fork_seq, 0, chain.GENESIS, sessions.NO_NUMBERS)
     holder = branches.owner(tx, branch, seq)
-    row = tx.one(POINT, (scope, holder.bid, seq))
-    if row is None or row_check((scope, holder.bid, seq, *row[1:-1])) != row[-1]:
+    key = key_of(holder.bid, seq)
+    row = tx.one(POINT, (key, scope))
+    if row is None or row_check((key, *row[1:-1])) != row[-1]:
         raise _damaged(holder.uid, seq if row else 0, seq)
-    turns, messages, *others = row[:12]
-    return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], (messages, turns, *others))
+    numbers = (row[2], row[0], *row[3:13])
+    return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], numbers)
 
 
 def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
     """Find an entry of the head's path by the id that its caller gave."""
-    place = session.place
-    for bid, seq in tx.all(BY_MID, (session.scope, message_id)):
-        if seq <= place.seq:
-            holder = branches.owner(tx, branches.get(tx, place.branch), seq)
+    for (key,) in tx.all(BY_MID, (session.scope, message_id)):
+        bid, seq = key >> 32, key & MAX_SEQ
+        if seq <= session.seq:
+            holder = branches.owner(tx, branches.get(tx, session.branch), seq)
             if holder.bid == bid:
                 return Segment(bid, holder.uid, seq - 1, seq)
     return None
@@ -286,4 +280,4 @@ def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
 
 def numbers_at(tx: Tx, session: SessionRow, seq: int | None) -> Numbers:
     """Give the running totals at a point of the path; at the head without one."""
-    return Numbers(*(session.place.numbers if seq is None else point(tx, session, seq).numbers))
+    return Numbers(*(session.numbers if seq is None else point(tx, session, seq).numbers))

@@ -7,30 +7,36 @@ listings is the position of its last change: integers, never the clock.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import Corrupt, Invalid
 from ..model.feed import Change
 from ..storage.base import Tx, row_check
 
+if TYPE_CHECKING:
+    from .sessions import SessionRow
+
 INSERT = """INSERT INTO feed (pos, scope, kind, session, branch, first_seq, last_seq, chk)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-NEXT = "SELECT max(pos) FROM feed"
+LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
 AFTER = """SELECT f.pos, f.scope, f.kind, f.session, f.branch, f.first_seq, f.last_seq, f.chk, s.id, b.uid
 FROM feed f LEFT JOIN session s ON s.sid = f.session LEFT JOIN branch b ON b.bid = f.branch
 WHERE f.pos > ? AND f.scope = ? ORDER BY f.pos LIMIT ?"""
 
 
-def record(tx: Tx, scope: str, kind: str, session: int, branch: int, first: int, last: int) -> int:
-    """Add a change and give its position."""
-    position = last_position(tx) + 1
-    row = (position, scope, kind, session, branch, first, last)
+def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, last: int) -> tuple[int, int]:
+    """Add a change of a session; give its position and the session's rank after it.
+
+    A session that made the last change as well keeps its rank: the order of listings stays the same, and
+    the index over ranks is not written. Whoever changes after it ranks higher, so ranks order like changes.
+    """
+    newest = tx.one(LAST)
+    position = newest[0] + 1 if newest else 1
+    rank = session.rank if newest and newest[1] == session.sid else position
+    row = (position, session.scope, kind, session.sid, branch, first, last)
     tx.run(INSERT, (*row, row_check(row)))
-    return position
-
-
-def last_position(tx: Tx) -> int:
-    """Give the position of the newest change, 0 in an empty store."""
-    row = tx.one(NEXT)
-    return row[0] if row and row[0] is not None else 0
+    tx.reached(position)
+    return position, rank
 
 
 def changes(tx: Tx, scope: str, *, after: str | None, limit: int) -> list[Change]:

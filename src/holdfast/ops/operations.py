@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
+from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..storage.base import Row, Tx, row_check
 from . import branches, entries, feed, sessions
@@ -63,7 +64,7 @@ def rewind(tx: Tx, scope: str, session_id: str, *, to: int, now_ms: int) -> tupl
     """Move the head back to entry ``to`` of its path; what follows stays on its branch."""
     session = sessions.get(tx, scope, session_id)
     target = entries.point(tx, session, to)
-    attached = bool(session.place.attached) and to == session.place.seq
+    attached = bool(session.attached) and to == session.seq
     return _do(tx, session, "rewind", _view(session, target=target, attached=attached), now_ms)
 
 
@@ -90,21 +91,24 @@ def fork(
 ) -> tuple[SessionRow, branches.BranchRow]:
     """Open a branch at a point of the head's path without copying anything; the head stays."""
     session = sessions.get(tx, scope, session_id)
-    place = session.place
-    target = entries.point(tx, session, place.seq if at is None else at)
-    origin = branches.get(tx, place.branch)
+    target = entries.point(tx, session, session.seq if at is None else at)
+    origin = branches.get(tx, session.branch)
     if name is None:
-        name = branches.free_name(tx, scope, session.sid, base=origin.name, count=place.branches)
+        name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
     elif tx.one(branches.BY_NAME, (scope, session.sid, name)):
         raise Conflict(f"this session has a branch {name!r} already; choose another name", found=name)
     row = branches.create(
         tx, scope, session.sid, name=name, origin=origin, seq=target.seq, tip_hash=target.hash, now_ms=now_ms
     )
-    position = feed.record(tx, scope, "fork", session.sid, row.bid, target.seq, target.seq)
-    changed = place._replace(
-        branches=place.branches + 1, revision=place.revision + 1, updated=position, updated_ms=now_ms
-    )
-    return sessions.move(tx, session, changed), row
+    position, rank = feed.record(tx, session, "fork", branch=row.bid, first=target.seq, last=target.seq)
+    changed = session._replace(branches=session.branches + 1)
+    return _touch(tx, changed, position, rank, now_ms), row
+
+
+def _touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int) -> SessionRow:
+    """Write a session that an operation changed: one revision further, at its new position."""
+    head = (*session.head[:-4], session.revision + 1, position, now_ms, rank)
+    return sessions.write_head(tx, session, head)
 
 
 # ---------------------------------------------------------------------- undo and redo
@@ -170,8 +174,7 @@ def _set_undone(tx: Tx, row: OperationRow, by: int | None) -> None:
 
 def _view(session: SessionRow, *, target: entries.Point | None = None, attached: bool = True) -> dict[str, Any]:
     """Describe what an operation may change: the head, the trash, and the name that may have to give way."""
-    place = session.place
-    view = {"branch": place.uid, "seq": place.seq, "attached": place.attached}
+    view = {"branch": session.uid, "seq": session.seq, "attached": session.attached}
     if target is not None:
         view = {"branch": target.uid, "seq": target.seq, "attached": int(attached)}
     return {**view, "hidden": session.hidden, "name": session.name}
@@ -183,9 +186,8 @@ def _do(
     """Apply a view and record it with the view it replaced."""
     before = _view(session)
     changed = _apply(tx, session, after)
-    position = feed.record(tx, session.scope, kind, session.sid, changed.place.branch, after["seq"], after["seq"])
-    place = changed.place._replace(revision=changed.place.revision + 1, updated=position, updated_ms=now_ms)
-    changed = sessions.move(tx, changed, place)
+    position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
+    changed = _touch(tx, changed, position, rank, now_ms)
     now = _view(changed)
     row = OperationRow(
         _last_oid(tx) + 1,
@@ -207,25 +209,23 @@ def _apply(tx: Tx, session: SessionRow, after: dict[str, Any]) -> SessionRow:
     if (after["hidden"], after["name"]) != (session.hidden, session.name):
         name = after["name"] if after["hidden"] else _free_name(tx, session, after["name"])
         session = sessions.set_visible(tx, session, hidden=after["hidden"], name=name)
-    place = session.place
-    if (after["branch"], after["seq"], after["attached"]) == (place.uid, place.seq, place.attached):
+    if (after["branch"], after["seq"], after["attached"]) == (session.uid, session.seq, session.attached):
         return session
     left = sessions.head_branch(tx, session)
-    if place.attached:
-        branches.set_tip(tx, left, place.seq, place.hash)
-    branch = left if after["branch"] == place.uid else branches.find(tx, session.scope, session.sid, after["branch"])
+    if session.attached:
+        branches.set_tip(tx, left, session.seq, session.hash)
+    branch = left if after["branch"] == session.uid else branches.find(tx, session.scope, session.sid, after["branch"])
     seq = branch.tip_seq if after["attached"] else after["seq"]
     target = entries.point_on(tx, session.scope, branch, seq)
+    numbers = Numbers._make(target.numbers)._asdict()
     return session._replace(
-        place=place._replace(
-            branch=branch.bid,
-            uid=branch.uid,
-            fork=branch.fork_seq,
-            seq=seq,
-            attached=after["attached"],
-            hash=target.hash,
-            numbers=target.numbers,
-        )
+        branch=branch.bid,
+        uid=branch.uid,
+        fork=branch.fork_seq,
+        seq=seq,
+        attached=after["attached"],
+        hash=target.hash,
+        **numbers,
     )
 
 

@@ -7,12 +7,11 @@ The invariant: the numbers and the hash of the row are those of the entry at the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
 from ..model.entry import Numbers
-from ..model.session import Head, SessionInfo
 from ..storage.base import Row, Tx, row_check
 from . import branches, chain, feed
 
@@ -20,48 +19,27 @@ _NUMBERS = ", ".join(Numbers._fields)
 COLUMNS = (
     "sid, scope, id, agent, kind, name, workspace, title, hidden, created_ms, chk,"
     " head_branch, head_uid, head_fork, head_seq, attached, head_hash,"
-    f" {_NUMBERS}, branches, revision, updated, updated_ms, head_chk"
+    f" {_NUMBERS}, branches, revision, updated, updated_ms, rank, head_chk"
 )
 _SLOTS = ", ".join("?" * len(COLUMNS.split(",")))
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
 NEXT = "SELECT max(sid) FROM session"
 INSERT = f"INSERT INTO session ({COLUMNS}) VALUES ({_SLOTS})"
-LIST = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND hidden = 0 AND updated < ? ORDER BY updated DESC LIMIT ?"
+LIST = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND hidden = 0 AND rank < ? ORDER BY rank DESC LIMIT ?"
 SET_VISIBLE = "UPDATE session SET name = ?, hidden = ?, chk = ? WHERE sid = ?"
-MOVE = f"""UPDATE session SET head_branch = ?, head_uid = ?, head_fork = ?, head_seq = ?, attached = ?, head_hash = ?,
+_SET_HEAD = f"""UPDATE session SET head_branch = ?, head_uid = ?, head_fork = ?, head_seq = ?,
+attached = ?, head_hash = ?,
 {", ".join(f"{name} = ?" for name in Numbers._fields)},
-branches = ?, revision = ?, updated = ?, updated_ms = ?, head_chk = ? WHERE sid = ?"""
+branches = ?, revision = ?, updated = ?, updated_ms = ?, head_chk = ?"""
+MOVE = f"{_SET_HEAD} WHERE sid = ?"
+MOVE_UP = f"{_SET_HEAD}, rank = ? WHERE sid = ?"
 
-_COLD = slice(0, 10)
-_HOT = slice(11, -1)
-_FIRST = 17
-_LAST = _FIRST + len(Numbers._fields)
-NO_NUMBERS = Numbers()
-
-
-class Place(NamedTuple):
-    """What an append changes in a session's row: head, numbers, counters. In the order of the columns."""
-
-    branch: int
-    uid: str
-    fork: int
-    seq: int
-    attached: int
-    hash: bytes
-    numbers: tuple[int, ...]
-    branches: int
-    revision: int
-    updated: int
-    updated_ms: int
-
-    def columns(self) -> tuple[int | str | bytes, ...]:
-        """Give the values in the order of the table's columns."""
-        return (*self[:6], *self.numbers, *self[7:])
+NO_NUMBERS = tuple(Numbers())
 
 
 class SessionRow(NamedTuple):
-    """A session's row, checked."""
+    """A session's row as it lies in the table, checked."""
 
     sid: int
     scope: str
@@ -73,15 +51,48 @@ class SessionRow(NamedTuple):
     title: str | None
     hidden: int
     created_ms: int
-    place: Place
+    chk: int
+    branch: int
+    uid: str
+    fork: int
+    seq: int
+    attached: int
+    hash: bytes
+    messages: int
+    turns: int
+    tool_calls: int
+    tool_failures: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_nano: int
+    active_ms: int
+    work_seq: int
+    branches: int
+    revision: int
+    updated: int
+    updated_ms: int
+    rank: int
+    head_chk: int
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The running totals at the head."""
+        return (*self[17:29],)
+
+    @property
+    def head(self) -> tuple[Any, ...]:
+        """The columns from head_branch to rank."""
+        return tuple(self)[11:-1]
 
 
 def checked(row: Row) -> SessionRow:
     """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[_COLD]) != row[10] or row_check((row[0], *row[_HOT])) != row[-1]:
+    if row_check(row[:10]) != row[10] or row_check((row[0], *row[11:-1])) != row[-1]:
         raise Corrupt(f"the record of session {row[2]!r} is damaged", what=f"session {row[2]}")
-    place = Place._make((*row[11:_FIRST], row[_FIRST:_LAST], *row[_LAST:-1]))
-    return SessionRow._make((*row[_COLD], place))
+    return SessionRow._make(row)
 
 
 def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
@@ -108,56 +119,46 @@ def create(
     sid = (newest[0] or 0) + 1 if newest else 1
     cold = (sid, scope, new_id(now_ms), agent, kind, name, workspace, title, 0, now_ms)
     # The session and its branch point at each other: the branch comes second and the head follows it.
-    empty = Place(0, "", 0, 0, 1, chain.GENESIS, NO_NUMBERS, 1, 0, 0, now_ms)
-    session = SessionRow(*cold, empty)
-    tx.run(INSERT, (*cold, row_check(cold), *empty.columns(), 0))
+    head: tuple[Any, ...] = (0, "", 0, 0, 1, chain.GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, 0)
+    session = SessionRow._make((*cold, row_check(cold), *head, 0))
+    tx.run(INSERT, session)
     main = branches.create(tx, scope, sid, name="main", origin=None, seq=0, tip_hash=chain.GENESIS, now_ms=now_ms)
-    position = feed.record(tx, scope, "session", sid, main.bid, 0, 0)
-    return move(tx, session, empty._replace(branch=main.bid, uid=main.uid, updated=position))
+    position, rank = feed.record(tx, session, "session", branch=main.bid, first=0, last=0)
+    head = (main.bid, main.uid, *head[2:-3], position, now_ms, rank)
+    return write_head(tx, session, head)
 
 
-def move(tx: Tx, session: SessionRow, place: Place) -> SessionRow:
-    """Write a session's new place."""
-    columns = place.columns()
-    tx.run(MOVE, (*columns, row_check((session.sid, *columns)), session.sid))
-    return session._replace(place=place)
+def write_head(tx: Tx, session: SessionRow, head: tuple[Any, ...]) -> SessionRow:
+    """Write a session's columns from head_branch to rank.
+
+    An unchanged rank is left alone, since setting it would write its index.
+    """
+    sid, rank = session.sid, head[-1]
+    check = row_check((sid, *head))
+    if rank == session.rank:
+        tx.run(MOVE, (*head[:-1], check, sid))
+    else:
+        tx.run(MOVE_UP, (*head[:-1], check, rank, sid))
+    return SessionRow._make((*session[:11], *head, check))
 
 
 def set_visible(tx: Tx, session: SessionRow, *, hidden: int, name: str | None) -> SessionRow:
     """Put a session into the trash or take it out, under the name given."""
     changed = session._replace(hidden=hidden, name=name)
-    tx.run(SET_VISIBLE, (name, hidden, row_check(changed[:10]), session.sid))
+    changed = changed._replace(chk=row_check(changed[:10]))
+    tx.run(SET_VISIBLE, (name, hidden, changed.chk, session.sid))
     return changed
 
 
 def newest(tx: Tx, scope: str, *, before: int | None, limit: int) -> list[SessionRow]:
-    """Give visible sessions, last changed first, below a feed position."""
+    """Give visible sessions, last changed first, below a rank."""
     bound = (1 << 62) if before is None else before
     return [checked(row) for row in tx.all(LIST, (scope, bound, limit))]
 
 
 def head_branch(tx: Tx, session: SessionRow) -> branches.BranchRow:
     """Give the branch of the head with its true tip: while attached, only the session's row knows it."""
-    branch = branches.get(tx, session.place.branch)
-    if session.place.attached:
-        return branch._replace(tip_seq=session.place.seq, tip_hash=session.place.hash)
+    branch = branches.get(tx, session.branch)
+    if session.attached:
+        return branch._replace(tip_seq=session.seq, tip_hash=session.hash)
     return branch
-
-
-def as_value(session: SessionRow) -> SessionInfo:
-    """Show a session to callers."""
-    place = session.place
-    return SessionInfo(
-        id=session.id,
-        agent_id=session.agent,
-        kind=session.kind,
-        name=session.name,
-        workspace=session.workspace or None,
-        title=session.title,
-        created_ms=session.created_ms,
-        updated_ms=place.updated_ms,
-        head=Head(place.uid, place.seq, bool(place.attached)),
-        numbers=Numbers(*place.numbers),
-        revision=place.revision,
-        hidden=bool(session.hidden),
-    )

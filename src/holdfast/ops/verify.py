@@ -27,14 +27,14 @@ BLOBS = (
     "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE blob_id > ? ORDER BY blob_id LIMIT ?"
 )
 KEYS = "SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency"
-ENTRIES = """SELECT seq, kind, at_ms, turns, mid, body, raw, spill, chk,
-messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+ENTRIES = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk,
+scope, messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
 reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash, chain_chk FROM entry
-WHERE scope = ? AND branch = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
-LAST = "SELECT max(seq) FROM entry WHERE scope = ? AND branch = ?"
+WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"""
+LAST = "SELECT max(key) FROM entry WHERE key > ? AND key <= ?"
 SESSION = f"SELECT {sessions.COLUMNS} FROM session WHERE sid = ?"
 COUNT = "SELECT count(*) FROM branch WHERE session = ?"
-HASH_AT = "SELECT hash FROM entry WHERE scope = ? AND branch = ? AND seq = ?"
+HASH_AT = "SELECT hash FROM entry WHERE key = ? AND scope = ?"
 
 _LOST = "Its content is lost unless a backup has it; everything else can be read"
 
@@ -100,8 +100,8 @@ def _check_log(read: Read, found: _Findings) -> None:
         except Corrupt as error:
             found.add("session", f"session {row[2]}", str(error))
             continue
-        if session.place.attached:
-            tips[session.place.branch] = (session.place.seq, session.place.hash)
+        if session.attached:
+            tips[session.branch] = (session.seq, session.hash)
         _check_head(read, found, session)
         _check_count(read, found, session.sid, session.id)
     for row in _pages(read, BRANCHES):
@@ -117,7 +117,7 @@ def _check_log(read: Read, found: _Findings) -> None:
 def _check_count(read: Read, found: _Findings, sid: int, session_id: str) -> None:
     def both(tx: Tx) -> bool:
         row, count = tx.one(SESSION, (sid,)), tx.one(COUNT, (sid,))
-        return row is not None and count is not None and sessions.checked(row).place.branches == count[0]
+        return row is not None and count is not None and sessions.checked(row).branches == count[0]
 
     if not read(both):
         found.add("missing", f"session {session_id}", "a branch of this session is missing")
@@ -125,30 +125,30 @@ def _check_count(read: Read, found: _Findings, sid: int, session_id: str) -> Non
 
 def _check_head(read: Read, found: _Findings, session: sessions.SessionRow) -> None:
     """The row must agree with the entry at its head."""
-    place = session.place
 
     def at_head(tx: Tx) -> entries.Point:
-        return entries.point_on(tx, session.scope, branches.get(tx, place.branch), place.seq)
+        return entries.point_on(tx, session.scope, branches.get(tx, session.branch), session.seq)
 
     try:
         point = read(at_head)
     except Corrupt as error:
         found.add("missing", f"session {session.id}", f"its head cannot be read: {error}")
         return
-    if (point.hash, tuple(point.numbers)) != (place.hash, tuple(place.numbers)):
+    if (point.hash, tuple(point.numbers)) != (session.hash, tuple(session.numbers)):
         found.add("session", f"session {session.id}", "its totals are not those of its last entry")
 
 
 def _check_branch(read: Read, found: _Findings, branch: branches.BranchRow, tip: tuple[int, bytes]) -> None:
     previous = _fork_hash(read, found, branch)
-    seq, (last, last_hash) = branch.fork_seq, tip
+    base, seq, (last, last_hash) = entries.key_of(branch.bid, 0), branch.fork_seq, tip
     while rows := read(_entries_after(branch, seq, last)):
         for row in rows:
             found.checked += 1
-            if row[0] != seq + 1:
-                _report_gap(found, branch, seq + 1, row[0] - 1)
+            here = row[0] - base
+            if here != seq + 1:
+                _report_gap(found, branch, seq + 1, here - 1)
                 previous = None
-            seq = row[0]
+            seq = here
             previous = _check_entry(read, found, branch, row, previous)
     if seq < last:
         _report_gap(found, branch, seq + 1, last)
@@ -158,19 +158,22 @@ def _check_branch(read: Read, found: _Findings, branch: branches.BranchRow, tip:
 
 
 def _entries_after(branch: branches.BranchRow, seq: int, last: int) -> Op[list[Row]]:
-    return lambda tx: tx.all(ENTRIES, (branch.scope, branch.bid, seq, last, PAGE))
+    base = entries.key_of(branch.bid, 0)
+    return lambda tx: tx.all(ENTRIES, (base + seq, base + last, PAGE))
 
 
 def _check_end(read: Read, found: _Findings, branch: branches.BranchRow) -> None:
     """Nothing may lie behind the end of a branch, and its session must exist; both as of now."""
 
+    base = entries.key_of(branch.bid, 0)
+
     def look(tx: Tx) -> tuple[Row | None, int, int]:
-        row, end = tx.one(SESSION, (branch.session,)), tx.one(LAST, (branch.scope, branch.bid))
+        row, end = tx.one(SESSION, (branch.session,)), tx.one(LAST, (base, base + entries.MAX_SEQ))
         tip = branches.get(tx, branch.bid).tip_seq
         if row is not None:
-            place = sessions.checked(row).place
-            tip = place.seq if place.attached and place.branch == branch.bid else tip
-        return row, tip, end[0] if end and end[0] is not None else tip
+            session = sessions.checked(row)
+            tip = session.seq if session.attached and session.branch == branch.bid else tip
+        return row, tip, end[0] - base if end and end[0] is not None else tip
 
     try:
         row, tip, end = read(look)
@@ -190,7 +193,7 @@ def _fork_hash(read: Read, found: _Findings, branch: branches.BranchRow) -> byte
     """Give the hash that the branch's first entry must chain to; None when it cannot be known."""
     if branch.fork_seq == 0:
         return chain.GENESIS
-    row = read(lambda tx: tx.one(HASH_AT, (branch.scope, branch.parent, branch.fork_seq)))
+    row = read(lambda tx: tx.one(HASH_AT, (entries.key_of(branch.parent or 0, branch.fork_seq), branch.scope)))
     if row is None:
         found.add("missing", f"branch {branch.uid}", f"entry {branch.fork_seq}, where it starts, is missing")
         return None
@@ -201,28 +204,28 @@ def _check_entry(
     read: Read, found: _Findings, branch: branches.BranchRow, row: Row, previous: bytes | None
 ) -> bytes | None:
     """Check one entry; give its hash for the next, or None if it cannot be trusted."""
-    where = f"entry {branch.uid}-{row[0]}"
-    chained = row[9:23]
-    if row_check((branch.scope, branch.bid, row[0], *chained)) != row[23]:
+    seq = row[0] & entries.MAX_SEQ
+    where = f"entry {branch.uid}-{seq}"
+    if row_check((row[0], *row[9:24])) != row[24]:
         found.add("entry", where, "its place in the chain is damaged")
         return None
-    if row_check((branch.scope, branch.bid, *row[:8])) != row[8]:
+    if row_check(row[:8]) != row[8]:
         found.add("entry", where, "its content is damaged")
-        return bytes(row[22])
+        return bytes(row[23])
     try:
         content = _content_hash(read, branch.scope, row)
     except Corrupt as error:
         found.add("blob", where, str(error))
-        return bytes(row[22])
-    numbers = (row[9], row[3], *row[10:20])
-    head = chain.header(branch.uid, row[0], row[1], row[2], numbers)
-    if previous is not None and chain.entry_hash(previous, head, content) != row[22]:
+        return bytes(row[23])
+    numbers = (row[10], row[3], *row[11:21])
+    head = chain.header(branch.uid, seq, row[1], row[2], numbers)
+    if previous is not None and chain.entry_hash(previous, head, content) != row[23]:
         found.add("chain", where, "its hash does not follow from the entry before it")
-    return bytes(row[22])
+    return bytes(row[23])
 
 
 def _content_hash(read: Read, scope: str, row: Row) -> bytes:
-    body, raw, spill, salt, redacted = row[5], row[6], row[7], row[20], row[21]
+    body, raw, spill, salt, redacted = row[5], row[6], row[7], row[21], row[22]
     if redacted is not None:
         return bytes(redacted)
     if spill is not None:
@@ -249,7 +252,7 @@ def _check_feed(read: Read, found: _Findings) -> None:
         if row_check(row[:-1]) != row[-1]:
             found.add("feed", f"change {row[0]}", "the record does not match its check", "Followers may have missed it")
             continue
-        if row[2] == "entries" and not read(lambda tx: tx.one(HASH_AT, (row[1], row[4], row[6]))):  # noqa: B023
+        if row[2] == "entries" and not read(lambda tx: tx.one(HASH_AT, (entries.key_of(row[4], row[6]), row[1]))):  # noqa: B023
             found.add("missing", f"change {row[0]}", f"entry {row[6]} of branch number {row[4]} is missing")
 
 

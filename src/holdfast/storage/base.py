@@ -35,6 +35,9 @@ class Tx(Protocol):
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
         """Give all rows."""
 
+    def reached(self, position: int) -> None:
+        """Tell the backend the feed position that this transaction writes; it may note it once durable."""
+
 
 Op: TypeAlias = Callable[[Tx], T]
 

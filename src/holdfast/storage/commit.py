@@ -82,21 +82,19 @@ class GroupCommit:
         return ticket.state == _LEADING
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        with self._mutex:
-            batch = [ticket]
-            while self._queue and len(batch) < _MAX_BATCH:
-                batch.append(self._queue.popleft())
-            for follower in batch[1:]:
-                follower.state = _TAKEN
-        failure: BaseException | None = BackendError("the commit was interrupted; it may be retried")
+        batch = [ticket]
+        if self._queue:
+            with self._mutex:
+                while self._queue and len(batch) < _MAX_BATCH:
+                    batch.append(self._queue.popleft())
+                for follower in batch[1:]:
+                    follower.state = _TAKEN
         try:
             self._commit(batch)
-            failure = None
         except BaseException as error:
-            failure = error
+            self._settle(batch, error)
             raise
-        finally:
-            self._settle(batch, failure)
+        self._settle(batch, None)
 
     def _settle(self, batch: list[Ticket[Any]], failure: BaseException | None) -> None:
         # A follower must not re-raise the leader's Ctrl-C: it was not the one interrupted.

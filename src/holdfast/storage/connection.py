@@ -77,10 +77,11 @@ class SqliteTx:
     """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
     its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
-    __slots__ = ("_execute",)
+    __slots__ = ("_execute", "position")
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._execute = connection.execute
+    def __init__(self, cursor: apsw.Cursor) -> None:
+        self._execute = cursor.execute
+        self.position = 0
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         """Execute a statement that gives no rows."""
@@ -88,6 +89,10 @@ class SqliteTx:
             self._execute(sql, args)
         except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
             raise translate(error) from error
+
+    def reached(self, position: int) -> None:
+        """Remember the newest feed position of this transaction."""
+        self.position = position
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Give the first row, or None."""

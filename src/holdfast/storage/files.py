@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import struct
 import time
@@ -26,6 +27,7 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
+log = logging.getLogger("holdfast")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 
@@ -114,17 +116,19 @@ class Mark:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._store = bytes(16)
+        self._store, self._seed = bytes(16), 0
 
     def bind(self, store: bytes) -> None:
         """Name the store that positions are written for."""
-        self._store = store
+        self._store, self._seed = store, zlib.crc32(store)
 
     def write(self, position: int) -> None:
-        """Note a position after its commit was synced; needs no sync of its own."""
-        data = _MARK.pack(self._store, position, 0)
-        data = _MARK.pack(self._store, position, zlib.crc32(data))
-        os.pwrite(self._descriptor, data, 0)
+        """Note a position after its commit was synced; needs no sync of its own, and may fail on a full disk."""
+        data = _MARK.pack(self._store, position, zlib.crc32(b"%d" % position, self._seed))
+        try:
+            os.pwrite(self._descriptor, data, 0)
+        except OSError:
+            log.debug("the high-water mark could not be written; it stays where it was")
 
     def read(self) -> int:
         """Give the position noted for this store, 0 if there is none that can be trusted."""
@@ -132,7 +136,7 @@ class Mark:
         if len(data) != _MARK.size:
             return 0
         store, position, check = _MARK.unpack(data)
-        intact = zlib.crc32(_MARK.pack(store, position, 0)) == check
+        intact = zlib.crc32(b"%d" % position, self._seed) == check
         return int(position) if intact and store == self._store else 0
 
 

@@ -21,6 +21,23 @@ _lock = threading.Lock()
 _installed = False
 
 
+_generation = 0
+
+
+def _forked() -> None:
+    global _generation
+    _generation += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def process_generation() -> int:
+    """Give a number that differs between a process and its forked children; asking the kernel costs more."""
+    return _generation
+
+
 def protect(*paths: str) -> list[_Key]:
     """Guard these files until ``release`` gets the returned keys."""
     global _installed

@@ -42,8 +42,9 @@ class _Engine(ABC):
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()
         self._group = GroupCommit(self._transact)
-        self._pid = os.getpid()
+        self._process = guard.process_generation()
         self._closed = False
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
@@ -65,13 +66,12 @@ class _Engine(ABC):
         """Commit a batch or raise."""
 
     def _check_open(self) -> None:
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or guard.process_generation() != self._process:
             raise Closed()
 
-    def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[SqliteTx], None]) -> None:
-        """Run a batch in one transaction; a lone operation needs no savepoint."""
-        connection = self._connection
-        tx = SqliteTx(connection)
+    def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[], None] | None = None) -> int:
+        """Run a batch in one transaction and give the feed position it reached; a lone operation needs no savepoint."""
+        tx = SqliteTx(self._cursor)
         tx.run("BEGIN IMMEDIATE")
         try:
             if len(batch) == 1:
@@ -79,11 +79,13 @@ class _Engine(ABC):
             else:
                 for ticket in batch:
                     self._run_in_savepoint(tx, ticket)
-            before_commit(tx)
+            if before_commit is not None:
+                before_commit()
             tx.run("COMMIT")
+            return tx.position
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
 
     def _run_in_savepoint(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
@@ -102,7 +104,7 @@ class _Engine(ABC):
         migrations = migrate.load()
 
         def step(migration: migrate.Migration) -> None:
-            tx = SqliteTx(self._connection)
+            tx = SqliteTx(self._cursor)
             tx.run("BEGIN IMMEDIATE")
             try:
                 if _version(tx) < migration.version:  # nobody was faster
@@ -114,7 +116,7 @@ class _Engine(ABC):
                     self._connection.execute("ROLLBACK")
                 raise
 
-        migrate.apply(lambda: _version(SqliteTx(self._connection)), migrations, step)
+        migrate.apply(lambda: _version(SqliteTx(self._cursor)), migrations, step)
 
     def _record(self, tx: SqliteTx, migration: migrate.Migration, now_ms: int) -> None:
         row = (migration.version, migration.name, now_ms)
@@ -158,7 +160,7 @@ class MemoryBackend(_Engine):
         """Run an operation that only looks."""
         self._check_open()
         with self._exclusive:
-            tx = SqliteTx(self._connection)
+            tx = SqliteTx(self._cursor)
             tx.run("BEGIN")
             try:
                 return op(tx)
@@ -168,7 +170,7 @@ class MemoryBackend(_Engine):
 
     def _transact(self, batch: list[Ticket[Any]]) -> None:
         with self._exclusive:
-            self._run_batch(batch, lambda tx: None)
+            self._run_batch(batch)
 
     def size_bytes(self) -> int:
         """Bytes of all pages in memory."""
@@ -201,7 +203,7 @@ class SqliteBackend(_Engine):
         self._vfs = vfs
         self._read_only = read_only
         self._durability = durability
-        self._readers: list[apsw.Connection] = []
+        self._readers: list[apsw.Cursor] = []
         self._guarded: list[tuple[int, int]] = []
         self._commits = 0
         self._check_place()
@@ -317,7 +319,7 @@ class SqliteBackend(_Engine):
         return got
 
     def _require_current_schema(self) -> None:
-        version = _version(SqliteTx(self._connection))
+        version = _version(SqliteTx(self._cursor))
         if migrate.pending(version, migrate.load()):
             raise Unsupported(
                 f"this store has the older schema {version}; open it once for writing to bring it up to date",
@@ -326,7 +328,7 @@ class SqliteBackend(_Engine):
 
     def _compare_mark(self) -> None:
         """Refuse a store that ends before what was acknowledged."""
-        tx = SqliteTx(self._connection)
+        tx = SqliteTx(self._cursor)
         identity = tx.one("SELECT value, chk FROM meta WHERE name = 'store'")
         if identity is None or identity[1] != row_check(("store", identity[0])):
             raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
@@ -344,30 +346,30 @@ class SqliteBackend(_Engine):
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks, on a connection of its own."""
         self._check_open()
-        connection = self._take_reader()
-        tx = SqliteTx(connection)
+        reader = self._take_reader()
+        tx = SqliteTx(reader)
         try:
             tx.run("BEGIN")
             return op(tx)
         finally:
-            self._give_back(connection)
+            self._give_back(reader)
 
-    def _take_reader(self) -> apsw.Connection:
+    def _take_reader(self) -> apsw.Cursor:
         try:
             return self._readers.pop()
         except IndexError:
             with translated():
                 connection = connect(self.path, vfs=self._vfs)
                 connection.pragma("query_only", True)
-                return connection
+                return connection.cursor()
 
-    def _give_back(self, connection: apsw.Connection) -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+    def _give_back(self, reader: apsw.Cursor) -> None:
+        if reader.connection.in_transaction:
+            reader.execute("ROLLBACK")
         if self._closed:
-            connection.close()
+            reader.connection.close()
         else:
-            self._readers.append(connection)
+            self._readers.append(reader)
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
         """Run an operation and return when it is synced to disk."""
@@ -384,18 +386,10 @@ class SqliteBackend(_Engine):
             self._attempt(batch)
 
     def _attempt(self, batch: list[Ticket[Any]]) -> None:
-        position = 0
-
-        def before_commit(tx: SqliteTx) -> None:
-            nonlocal position
-            position = _position(tx)
-            if self._commits == _EXTEND_AFTER:
-                self._extend_log()
-
         self._turnstile.exclusive()
         try:
-            self._run_batch(batch, before_commit)
-            if self._durability == "full":
+            position = self._run_batch(batch, self._extend_log if self._commits == _EXTEND_AFTER else None)
+            if position and self._durability == "full":
                 self._mark.write(position)
         except apsw.Error as error:
             raise translate(error) from error
@@ -439,7 +433,7 @@ class SqliteBackend(_Engine):
         """Finish what is being written, fold the log into the file, release every lock."""
         if self._closed:
             return
-        if os.getpid() != self._pid:
+        if guard.process_generation() != self._process:
             self._closed = True
             return
         try:
@@ -448,8 +442,9 @@ class SqliteBackend(_Engine):
         except Error:
             log.warning("%s: the last commit before closing failed; nothing acknowledged is affected", self.path)
         self._closed = True
-        for connection in (*self._readers, self._connection):
-            connection.close()
+        for reader in self._readers:
+            reader.connection.close()
+        self._connection.close()
         self._release_files()
 
     def _release_files(self) -> None:

@@ -63,6 +63,9 @@ class _TracedTx:
         finally:
             self._sink(sql, time.perf_counter() - started)
 
+    def reached(self, position: int) -> None:
+        self._inner.reached(position)
+
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._timed(self._inner.run, sql, args)
 
@@ -91,6 +94,9 @@ class _FaultyTx:
     def __init__(self, inner: Tx, before: Callable[[str], None]) -> None:
         self._inner = inner
         self._before = before
+
+    def reached(self, position: int) -> None:
+        self._inner.reached(position)
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._before(sql)

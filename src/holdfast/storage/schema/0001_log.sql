@@ -33,13 +33,14 @@ CREATE TABLE session (
   work_seq     INTEGER NOT NULL,
   branches     INTEGER NOT NULL,        -- how many rows of branch belong to this session
   revision     INTEGER NOT NULL,
-  updated      INTEGER NOT NULL,        -- feed position of the last change: the order of listings
+  updated      INTEGER NOT NULL,        -- feed position of the last change
   updated_ms   INTEGER NOT NULL,
-  head_chk     INTEGER NOT NULL         -- sid and all columns from head_branch to updated_ms
+  rank         INTEGER NOT NULL,        -- feed position at which it last became the newest: the order of listings
+  head_chk     INTEGER NOT NULL         -- sid and all columns from head_branch to rank
 ) STRICT;
 CREATE UNIQUE INDEX session_id ON session (scope, id);
 CREATE UNIQUE INDEX session_name ON session (scope, agent, workspace, name) WHERE name IS NOT NULL AND hidden = 0;
-CREATE INDEX session_updated ON session (scope, hidden, updated);
+CREATE INDEX session_rank ON session (scope, hidden, rank);
 
 CREATE TABLE branch (
   bid          INTEGER PRIMARY KEY,     -- local to this store
@@ -61,9 +62,7 @@ CREATE UNIQUE INDEX branch_uid ON branch (scope, uid);
 CREATE UNIQUE INDEX branch_name ON branch (scope, session, name);
 
 CREATE TABLE entry (
-  scope        TEXT NOT NULL,
-  branch       INTEGER NOT NULL,
-  seq          INTEGER NOT NULL,
+  key          INTEGER PRIMARY KEY,     -- branch << 32 | seq: rows of a branch lie together, in order
   kind         TEXT NOT NULL,
   at_ms        INTEGER NOT NULL,
   turns        INTEGER NOT NULL,
@@ -72,6 +71,7 @@ CREATE TABLE entry (
   raw          BLOB,                    -- the provider's bytes, verbatim
   spill        TEXT,                    -- hashes of the blobs that hold body and raw, 'body,raw'
   chk          INTEGER NOT NULL,        -- all columns above
+  scope        TEXT NOT NULL,
   messages     INTEGER NOT NULL,        -- running numbers of the path
   tool_calls   INTEGER NOT NULL,
   tool_failures INTEGER NOT NULL,
@@ -86,9 +86,8 @@ CREATE TABLE entry (
   salt         BLOB,
   body_hash    BLOB,                    -- kept only where body is redacted
   hash         BLOB NOT NULL,
-  chain_chk    INTEGER NOT NULL,        -- scope, branch, seq and all columns from messages to hash
-  PRIMARY KEY (scope, branch, seq)
-) STRICT, WITHOUT ROWID;
+  chain_chk    INTEGER NOT NULL         -- key and all columns from scope to hash
+) STRICT;
 CREATE INDEX entry_mid ON entry (scope, mid) WHERE mid IS NOT NULL;
 
 CREATE TABLE idempotency (
