@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from .errors import Corrupt, Invalid
 
 MAX_DEPTH = 256
 _MAX_INT_BITS = 4096
+_FLOATS = {repr(value): value for value in (math.nan, math.inf, -math.inf)}
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
@@ -153,13 +154,13 @@ def _fancy(value: Any) -> Any:
 def _unescape(key: str, inner: Any) -> Any:
     try:
         if key == "$float":
-            return float(cast(str, inner))
+            return _FLOATS[inner]
         if key == "$bytes":
             return base64.b64decode(inner, validate=True)
         if key == "$str":
             return base64.b64decode(inner, validate=True).decode("utf-8", "surrogatepass")
         if key == "$map":
             return {_fancy(name): _fancy(item) for name, item in inner}
-    except (TypeError, ValueError, binascii.Error) as error:
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise Corrupt(f"stored JSON has a damaged {key} value", what="json") from error
     raise Corrupt(f"stored JSON has an unknown escape {key!r}", what="json")

@@ -156,8 +156,19 @@ def draft(body: dict[str, Any], *, raw: bytes | None = None) -> Draft:
     role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
     if mid is not None and not codec.storable_text(mid, what="message id"):
         raise Invalid("a message id must not be empty; leave it out to get one")
+    data = codec.encode(body)
+    if len(body) > 2:
+        _require_readable(data)
     kind = TOOL_MESSAGE if role == "tool" else MESSAGE
-    return Draft(kind, codec.encode(body), raw, mid, _adds(role, body))
+    return Draft(kind, data, raw, mid, _adds(role, body))
+
+
+def _require_readable(data: bytes) -> None:
+    """Refuse what could be stored but not be read back as a message."""
+    try:
+        decode_body(data)
+    except Corrupt as error:
+        raise Invalid(f"a field of the message has the wrong type: {error.__cause__}") from error
 
 
 def _adds(role: str, body: dict[str, Any]) -> Numbers:
@@ -165,7 +176,8 @@ def _adds(role: str, body: dict[str, Any]) -> Numbers:
     if usage is None and duration is None:
         return _USER_TURN if role == "user" else _ONE_MESSAGE
     counts = Usage(**usage).counts() if usage is not None else (0,) * 6
-    if duration is not None and not 0 <= duration < 1e9:
+    is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
+    if duration is not None and not (is_number and 0 <= duration < 1e9):
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
     numbers = (1, int(role == "user"), 0, 0, *counts, round((duration or 0) * 1000), 0)
     return Numbers._make(numbers)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
-from ..errors import BackendError
+from ..errors import BackendError, Closed
 from .base import Op
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: deque[Ticket[Any]] = deque()
         self._leading = False
+        self._closed = False
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
         """Run ``op`` and return its value once the batch that holds it is durable."""
@@ -64,8 +65,24 @@ class GroupCommit:
             raise ticket.error
         return cast(T, ticket.value)
 
+    def close(self) -> None:
+        """Refuse new operations and wait until those under way are settled."""
+        self._closed = True
+        while True:
+            with self._mutex:
+                if not self._leading:
+                    return
+                last: Ticket[None] = Ticket(lambda tx: None, False)
+                last.wake = threading.Lock()
+                last.wake.acquire()
+                self._queue.append(last)
+            if self._await_turn(last):
+                self._hand_over()
+
     def _enter(self, ticket: Ticket[Any]) -> bool:
         with self._mutex:
+            if self._closed:
+                raise Closed()
             if not self._leading:
                 self._leading = True
                 ticket.state = _LEADING

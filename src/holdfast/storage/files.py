@@ -32,20 +32,25 @@ _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 
 
-def open_private(path: str, *, create: bool = True) -> int:
-    """Open a file of ours, made with mode 0600 whatever the umask says."""
-    flags = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+def create_private(path: str) -> int | None:
+    """Make a file with mode 0600 whatever the umask says; None if it is there already, and then it is not opened."""
+    if os.path.exists(path):
+        return None
     try:
-        return os.open(path, flags)
-    except FileNotFoundError:
-        if not create:
-            raise
-    try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return os.open(path, flags)
+        return None
     os.fchmod(descriptor, 0o600)
     return descriptor
+
+
+def open_private(path: str) -> int:
+    """Open a file of ours beside the database, making it if it is missing."""
+    created = create_private(path)
+    return os.open(path, _FLAGS) if created is None else created
 
 
 def prepare_directory(path: str) -> None:

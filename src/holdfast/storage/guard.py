@@ -27,6 +27,7 @@ _generation = 0
 def _forked() -> None:
     global _generation
     _generation += 1
+    _guarded.clear()  # the locks stay with the parent: nothing of this process can drop them
 
 
 if hasattr(os, "register_at_fork"):
@@ -55,9 +56,9 @@ def release(keys: list[_Key]) -> None:
     """Stop guarding what ``protect`` guarded."""
     with _lock:
         for key in keys:
-            _guarded[key] -= 1
-            if not _guarded[key]:
-                del _guarded[key]
+            left = _guarded.pop(key, 1) - 1
+            if left:
+                _guarded[key] = left
 
 
 def _identity(path: str | bytes | os.PathLike[str]) -> _Key | None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from ..errors import Closed, Corrupt, Error, Invalid, NotFound, StorageFull, Unsupported
+from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from . import files, guard, migrate, wal
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
@@ -181,6 +181,7 @@ class MemoryBackend(_Engine):
         """Forget everything; calling it again does nothing."""
         if not self._closed:
             self._closed = True
+            self._group.close()
             with self._exclusive:
                 self._connection.close()
 
@@ -239,7 +240,8 @@ class SqliteBackend(_Engine):
         else:
             self._check_log()
         try:
-            os.close(files.open_private(self.path))
+            if (created := files.create_private(self.path)) is not None:
+                os.close(created)
             super().__init__(self._connect_or_make_room())
         except OSError as error:
             raise files.translate(error, self.path) from error
@@ -287,13 +289,13 @@ class SqliteBackend(_Engine):
         synchronous = "extra" if journal == "delete" else _SYNCHRONOUS[self._durability]
         with translated():
             self._connection.pragma("synchronous", synchronous)
-        self._guarded = guard.protect(self.path, self.path + "-shm")
         if self._read_only:
             self._require_current_schema()
         else:
             self._migrate(clock)
             self._ballast.restore()
         self._compare_mark()
+        self._guarded = guard.protect(self.path, self.path + "-shm")
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         self.capabilities = Capabilities(
             name="sqlite",
@@ -436,12 +438,8 @@ class SqliteBackend(_Engine):
         if guard.process_generation() != self._process:
             self._closed = True
             return
-        try:
-            if not self._read_only:
-                self._group.write(lambda tx: None)
-        except Error:
-            log.warning("%s: the last commit before closing failed; nothing acknowledged is affected", self.path)
         self._closed = True
+        self._group.close()
         for reader in self._readers:
             reader.connection.close()
         self._connection.close()

@@ -1,0 +1,185 @@
+"""Group commit: shared syncs, fair leaders, and nobody left hanging."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast.errors import BackendError
+from holdfast.storage.commit import GroupCommit, Ticket
+
+
+class Engine:
+    """Commits batches slowly and remembers them."""
+
+    def __init__(self, seconds: float = 0.002) -> None:
+        self.batches: list[int] = []
+        self.seconds = seconds
+        self.group = GroupCommit(self.transact)
+
+    def transact(self, batch: list[Ticket[Any]]) -> None:
+        for ticket in batch:
+            ticket.value = ticket.op(None)  # type: ignore[arg-type]
+        time.sleep(self.seconds)
+        self.batches.append(len(batch))
+
+
+@pytest.mark.feature("D9")
+def test_waiting_writers_share_a_commit() -> None:
+    engine = Engine()
+    with ThreadPoolExecutor(16) as pool:
+        values = list(pool.map(lambda n: engine.group.write(lambda tx: n), range(320)))
+    assert values == list(range(320))
+    assert sum(engine.batches) == 320
+    assert len(engine.batches) < 160
+
+
+@pytest.mark.feature("D9")
+def test_a_leader_serves_one_batch_and_hands_over() -> None:
+    engine, longest = Engine(0.003), [0.0] * 8
+
+    def write(worker: int) -> None:
+        for _ in range(40):
+            started = time.perf_counter()
+            engine.group.write(lambda tx: None)
+            longest[worker] = max(longest[worker], time.perf_counter() - started)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    served = sum(engine.batches)
+    assert served == 320
+    assert max(longest) < 40 * 0.003, "a writer waited as long as a leader that never hands over would take"
+
+
+@pytest.mark.feature("D9")
+def test_an_interrupted_leader_leaves_nobody_hanging() -> None:
+    """Ctrl-C in the leader: it is raised there, the followers are told, the next writer goes on."""
+    entered, go = threading.Event(), threading.Event()
+
+    def transact(batch: list[Ticket[Any]]) -> None:
+        entered.set()
+        go.wait(5)
+        if any(ticket.op(None) == "interrupt" for ticket in batch):  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+        for ticket in batch:
+            ticket.value = "done"
+
+    group, outcomes = GroupCommit(transact), dict[str, BaseException | str]()
+
+    def write(name: str, what: str) -> None:
+        try:
+            outcomes[name] = group.write(lambda tx: what)
+        except BaseException as error:
+            outcomes[name] = error
+
+    leader = threading.Thread(target=write, args=("leader", "interrupt"))
+    leader.start()
+    entered.wait(5)
+    followers = [threading.Thread(target=write, args=(f"follower {n}", "fine")) for n in range(3)]
+    for thread in followers:
+        thread.start()
+    while len(group._queue) < 3:
+        time.sleep(0.001)
+    go.set()
+    for thread in (leader, *followers):
+        thread.join(5)
+        assert not thread.is_alive()
+    assert isinstance(outcomes["leader"], KeyboardInterrupt)
+    assert [outcomes[f"follower {n}"] for n in range(3)] == ["done"] * 3
+    assert group.write(lambda tx: "fine") == "done"
+
+
+@pytest.mark.feature("D9")
+def test_an_interrupt_in_a_batch_is_not_raised_in_the_others() -> None:
+    batches: list[list[Ticket[Any]]] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def transact(batch: list[Ticket[Any]]) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
+            entered.set()
+            go.wait(5)
+        elif len(batches) == 2:
+            raise KeyboardInterrupt
+        for ticket in batch:
+            ticket.value = "done"
+
+    group, outcomes = GroupCommit(transact), list[BaseException | str]()
+
+    def write() -> None:
+        try:
+            outcomes.append(group.write(lambda tx: None))
+        except BaseException as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    threads[0].start()
+    entered.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    while len(group._queue) < 3:
+        time.sleep(0.001)
+    go.set()
+    for thread in threads:
+        thread.join(5)
+    assert [type(o) for o in outcomes].count(KeyboardInterrupt) == 1
+    assert [type(o) for o in outcomes].count(BackendError) == 2
+    assert outcomes.count("done") == 1
+
+
+@pytest.mark.feature("D9")
+def test_an_interrupted_follower_leaves_the_queue() -> None:
+    engine = Engine(0)
+    entered, go = threading.Event(), threading.Event()
+
+    def slow(tx: object) -> None:
+        entered.set()
+        go.wait(5)
+
+    leader = threading.Thread(target=lambda: engine.group.write(slow))
+    leader.start()
+    entered.wait(5)
+    ticket: Ticket[None] = Ticket(lambda tx: None, False)
+    assert engine.group._enter(ticket) is False
+    engine.group._abandon(ticket)
+    go.set()
+    leader.join(5)
+    assert engine.group.write(lambda tx: 7) == 7
+
+
+@pytest.mark.feature("D9")
+def test_a_batch_that_the_engine_refuses_fails_only_the_culprit() -> None:
+    entered, go, first = threading.Event(), threading.Event(), [True]
+
+    def transact(batch: list[Ticket[Any]]) -> None:
+        if first[0]:
+            first[0] = False
+            entered.set()
+            go.wait(5)
+        for ticket in batch:
+            ticket.value = ticket.op(None)  # type: ignore[arg-type]
+            if ticket.value == "too much":
+                raise BackendError("refused")
+
+    group, outcomes = GroupCommit(transact), dict[int, object]()
+
+    def write(n: int, what: str) -> None:
+        try:
+            outcomes[n] = group.write(lambda tx: what)
+        except BackendError as error:
+            outcomes[n] = str(error)
+
+    words = ["fine", "fine", "too much", "fine"]
+    threads = [threading.Thread(target=write, args=pair) for pair in enumerate(words)]
+    threads[0].start()
+    entered.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    while len(group._queue) < 3:
+        time.sleep(0.001)
+    go.set()
+    for thread in threads:
+        thread.join(5)
+    assert outcomes == {0: "fine", 1: "fine", 2: "refused", 3: "fine"}

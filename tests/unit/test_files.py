@@ -1,0 +1,209 @@
+"""The files of a store: modes, places, locks, what may and may not touch them."""
+
+import logging
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.storage import files
+from holdfast.storage.sqlite import SqliteBackend
+
+
+@pytest.mark.feature("C5")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    old = os.umask(umask)
+    try:
+        with holdfast.open(tmp_path / "deep" / "er" / "s.db") as store:
+            store.create_session().user("a")
+            folder = tmp_path / "deep" / "er"
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    finally:
+        os.umask(old)
+    assert set(modes) == {"s.db", "s.db-wal", "s.db-shm", "s.db-open", "s.db-lock", "s.db-ballast"}
+    assert set(modes.values()) == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)} == {0o700}
+
+
+@pytest.mark.feature("E6")
+def test_the_settings_are_the_safe_ones(tmp_path: Path) -> None:
+    backend = SqliteBackend(str(tmp_path / "s.db"))
+    pragma = backend._connection.pragma
+    assert pragma("journal_mode") == "wal"
+    assert pragma("synchronous") == 2
+    assert pragma("secure_delete") == 1
+    assert apsw.sqlite_lib_version() >= "3.51.3", "older ones carry the WAL-reset bug"
+    backend.close()
+
+
+@pytest.mark.feature("E6")
+def test_relaxed_durability_comes_only_by_name(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db", durability="relaxed") as store:
+        assert store.capabilities.durability == "relaxed"
+        assert store._backend._connection.pragma("synchronous") == 1  # type: ignore[attr-defined]
+    with pytest.raises(holdfast.Invalid):
+        holdfast.open(tmp_path / "s.db", durability="off")
+
+
+@pytest.mark.feature("E6")
+def test_a_network_file_system_gets_a_rollback_journal_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "network_filesystem", lambda path: "nfs4")
+    with caplog.at_level(logging.WARNING, "holdfast"), holdfast.open(tmp_path / "s.db") as store:
+        assert store.capabilities.journal == "delete"
+        assert store._backend._connection.pragma("synchronous") == 3  # type: ignore[attr-defined]
+        session = store.create_session()
+        for n in range(20):
+            session.user(str(n))
+        assert [m.text for m in session.messages(limit=2)] == ["18", "19"]
+        assert not store.verify()
+    assert "nfs4 is a network file system" in caplog.text
+    assert not (tmp_path / "s.db-wal").exists()
+
+
+@pytest.mark.feature("E6")
+def test_mounts_are_told_apart() -> None:
+    table = (
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        "30 22 0:40 / /home/u rw - nfs4 server:/home rw\n"
+        "31 30 0:41 / /home/u/local\\040disk rw - ext4 /dev/sdb1 rw\n"
+        "32 22 0:42 / /mnt/s rw - fuse.sshfs host: rw\n"
+    )
+    kinds = {path: files.network_type(table, path) for path in ("/home/u/a", "/home/user2/a", "/mnt/s/x", "/mnt/st")}
+    assert kinds == {"/home/u/a": "nfs4", "/home/user2/a": None, "/mnt/s/x": "fuse.sshfs", "/mnt/st": None}
+    assert files.network_type(table, "/home/u/local disk/a") is None
+
+
+@pytest.mark.feature("C5")
+def test_paths_that_cannot_be_a_store_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a store, but text that somebody wrote")
+    with pytest.raises(holdfast.Corrupt):
+        holdfast.open(tmp_path / "file")
+    assert (tmp_path / "file").read_text().startswith("not a store")
+    for path in ("", tmp_path, tmp_path / "file" / "below", "a\0b", "sqlite://host/x.db", "sqlite:///x.db?mode=ro"):
+        with pytest.raises(holdfast.Invalid):
+            holdfast.open(path)
+    with pytest.raises(holdfast.Unsupported):
+        holdfast.open("mysql://x")
+    with pytest.raises(holdfast.NotFound):
+        holdfast.open(tmp_path / "absent.db", read_only=True)
+
+
+@pytest.mark.feature("E6")
+def test_urls_name_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url, path in [("a.db", "a.db"), ("sqlite:///b%20c.db", "b c.db"), (f"sqlite:///{tmp_path}/d.db", "d.db")]:
+        holdfast.open(url).close()
+        assert (tmp_path / path).exists()
+    monkeypatch.setenv("HOLDFAST_STORE", "mine.db")
+    holdfast.open().close()
+    monkeypatch.delenv("HOLDFAST_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    holdfast.open().close()
+    assert (tmp_path / "mine.db").exists()
+    assert (tmp_path / "data" / "holdfast" / "holdfast.db").exists()
+
+
+@pytest.mark.feature("D9")
+def test_nothing_else_in_the_process_may_open_a_live_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with holdfast.open(path) as store:
+        store.create_session().user("a")
+        os.link(path, tmp_path / "alias")
+        for name in (str(path), f"file:{path}?mode=ro", str(tmp_path / "alias")):
+            with pytest.raises(holdfast.Unsupported):
+                sqlite3.connect(name, uri=True)
+        for name in ("s.db", "alias", "s.db-shm"):
+            with pytest.raises(holdfast.Unsupported):
+                (tmp_path / name).read_bytes()
+        (tmp_path / "s.db-wal").read_bytes()
+        (tmp_path / "other").write_text("free")
+    path.read_bytes()
+    sqlite3.connect(path).close()
+
+
+@pytest.mark.feature("D9")
+def test_a_handle_used_after_fork_says_so(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as store:
+        session = store.create_session()
+        session.user("a")
+        child = os.fork()
+        if child == 0:
+            outcome = 1
+            try:
+                session.user("from the child")
+            except holdfast.Closed:
+                with holdfast.open(tmp_path / "s.db") as mine:
+                    mine.get_session(session.id).user("b")
+                outcome = 0
+            finally:
+                os._exit(outcome)
+        assert os.waitpid(child, 0)[1] == 0
+        session.user("c")
+        assert [m.text for m in session.messages()] == ["a", "b", "c"]
+
+
+@pytest.mark.feature("F5")
+def test_a_store_that_ends_before_its_mark_is_refused(tmp_path: Path) -> None:
+    """Whatever takes acknowledged commits away - here the log is simply gone - is noticed at the next open."""
+    path = tmp_path / "s.db"
+    holdfast.open(path).close()
+    script = (
+        "import os, sys, holdfast; store = holdfast.open(sys.argv[1]); session = store.create_session();"
+        "[session.user(str(n)) for n in range(30)]; os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    (tmp_path / "s.db-wal").unlink()
+    for _ in range(2):
+        with pytest.raises(holdfast.Corrupt, match="acknowledged"):
+            holdfast.open(path)
+    (tmp_path / "s.db-lock").unlink()
+    holdfast.open(path).close()
+
+
+@pytest.mark.feature("E6")
+def test_the_log_is_given_its_length_once_and_goes_with_the_store(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as store:
+        session = store.create_session()
+        session.user("a")
+        assert (tmp_path / "s.db-wal").stat().st_size < 1 << 20
+        for _ in range(8):
+            session.user("a")
+        assert (tmp_path / "s.db-wal").stat().st_size > 4 << 20
+    assert not (tmp_path / "s.db-wal").exists()
+
+
+@pytest.mark.feature("D9")
+def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> None:
+    store = holdfast.open(tmp_path / "s.db")
+    session = store.create_session()
+    stored: list[int] = []
+
+    def write() -> None:
+        try:
+            while True:
+                stored.append(session.user("x").seq)
+        except holdfast.Closed:
+            pass
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(stored) < 40:
+        threads[0].join(0.001)
+    store.close()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    with holdfast.open(tmp_path / "s.db") as again:
+        assert [m.seq for m in again.get_session(session.id).messages()] == sorted(stored)
+        assert not again.verify()

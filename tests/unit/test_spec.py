@@ -1,0 +1,83 @@
+"""docs/SPEC.md says what runs: its SQL is executed, and a store written from the page alone is a store."""
+
+import hashlib
+import re
+import sqlite3
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+import holdfast
+
+PAGE = (Path(__file__).parents[2] / "docs" / "SPEC.md").read_text("utf-8")
+SCHEMA, *STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE, re.S)
+
+
+def check(*values: object) -> int:
+    return zlib.crc32(msgspec.msgpack.encode(values))
+
+
+@pytest.mark.feature("F5")
+def test_every_statement_of_the_page_runs() -> None:
+    database = apsw.Connection(":memory:")
+    database.execute(SCHEMA).fetchall()
+    count = 0
+    for block in STATEMENTS:
+        for sql in filter(str.strip, block.split(";")):
+            database.execute("EXPLAIN " + sql, [None] * sql.count("?")).fetchall()
+            count += 1
+    assert count > 40
+
+
+@pytest.mark.feature("F5")
+def test_the_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    import gen_spec
+
+    assert gen_spec.fill(PAGE) == PAGE
+    sys.modules.pop("gen_spec")
+
+
+@pytest.mark.feature("F5")
+def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
+    """Another program, with the standard SQLite binding and this page: Holdfast reads it and goes on."""
+    path = tmp_path / "foreign.db"
+    database = sqlite3.connect(path)
+    database.executescript("PRAGMA journal_mode=wal;" + SCHEMA + ";PRAGMA application_id=0x484F4C44;")
+    numbers, genesis, salt = (1, 1, *[0] * 10), bytes(32), bytes(range(16))
+    session_id, uid = "1" * 25, "2" * 25
+    body = b'{"role":"user","content":"from elsewhere"}'
+    content = hashlib.sha256(b"holdfast body 1\n" + salt + struct.pack(">q", len(body)) + body + b"\0").digest()
+    header = struct.pack(">H25sqH7sqH12q", 25, uid.encode(), 1, 7, b"message", 5, 12, *numbers)
+    entry = hashlib.sha256(b"holdfast entry 1\n" + genesis + header + content).digest()
+
+    cold = (1, "", session_id, "main", "main", "imported", "", None, 0, 5)
+    head = (1, uid, 0, 1, 1, entry, *numbers, 1, 1, 2, 5, 1)
+    branch = (1, "", uid, 1, "main", None, 0, 0, None, 0, 5, 0, genesis)
+    shown = (1 << 32 | 1, "message", 5, 1, None, body, None, None)
+    chained = ("", 1, *numbers[2:], salt, None, entry)
+    rows = {
+        "session": (*cold, check(*cold), *head, check(1, *head)),
+        "branch": (*branch, check(*branch)),
+        "entry": (*shown, check(*shown), *chained, check(shown[0], *chained)),
+        "migration": (1, "log", 5, check(1, "log", 5)),
+        "meta": ("store", b"s" * 16, check("store", b"s" * 16)),
+    }
+    for table, row in rows.items():
+        database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    for change in ((1, "", "session", 1, 1, 0, 0), (2, "", "entries", 1, 1, 1, 1)):
+        database.execute("INSERT INTO feed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*change, check(*change)))
+    database.commit()
+    database.close()
+
+    with holdfast.open(path) as store:
+        session = store.find_session("imported")
+        assert session is not None
+        assert [m.text for m in session.messages()] == ["from elsewhere"]
+        session.user("and on")
+        assert not store.verify(), str(store.verify())

@@ -1,0 +1,129 @@
+"""Fill the generated parts of docs/SPEC.md: schema, statements, test vectors. ``--check`` only compares.
+
+The specification shows what runs, because it is written from what runs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from holdfast.model.entry import Numbers
+from holdfast.ops import blobs, branches, chain, entries, feed, operations, sessions
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = ROOT / "docs" / "SPEC.md"
+SCHEMA = ROOT / "src" / "holdfast" / "storage" / "schema"
+
+OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
+    "create a session": [
+        (sessions, "BY_NAME"),
+        (sessions, "NEXT"),
+        (sessions, "INSERT"),
+        (branches, "NEXT"),
+        (branches, "INSERT"),
+        (feed, "LAST"),
+        (feed, "INSERT"),
+        (sessions, "MOVE_UP"),
+    ],
+    "append (INSERT once per entry; MOVE_UP instead of MOVE if another session changed last)": [
+        (sessions, "GET"),
+        (entries, "FIND_KEY"),
+        (entries, "INSERT"),
+        (feed, "LAST"),
+        (feed, "INSERT"),
+        (entries, "KEEP_KEY"),
+        (sessions, "MOVE"),
+    ],
+    "read a range of a path": [(sessions, "GET"), (branches, "GET"), (entries, "READ")],
+    "find an entry, or the totals at a point": [(entries, "BY_MID"), (entries, "POINT")],
+    "fork": [(sessions, "GET"), (branches, "BY_NAME"), (branches, "GET"), (branches, "INSERT"), (sessions, "MOVE")],
+    "rewind, switch, delete, restore": [
+        (sessions, "GET"),
+        (branches, "BY_UID"),
+        (branches, "SET_TIP"),
+        (entries, "POINT"),
+        (sessions, "SET_VISIBLE"),
+        (sessions, "MOVE"),
+        (operations, "NEXT"),
+        (operations, "INSERT"),
+    ],
+    "undo and redo": [
+        (operations, "LAST_STANDING"),
+        (operations, "LAST_UNDO"),
+        (operations, "SINCE"),
+        (operations, "SET_UNDONE"),
+    ],
+    "list sessions": [(sessions, "LIST")],
+    "list branches": [(branches, "OF_SESSION")],
+    "follow the feed": [(feed, "AFTER")],
+    "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
+        (blobs, "FIND"),
+        (blobs, "NEXT"),
+        (blobs, "BEGIN"),
+        (blobs, "ADD_CHUNK"),
+        (blobs, "FINISH"),
+        (blobs, "DROP_CHUNKS"),
+        (blobs, "DROP"),
+    ],
+    "read a blob": [(blobs, "FIND"), (blobs, "GET_CHUNK")],
+}
+
+
+def schema() -> str:
+    """Give all schema files as one block."""
+    text = "\n".join(path.read_text("utf-8").strip() for path in sorted(SCHEMA.glob("*.sql")))
+    return f"```sql\n{text}\n```"
+
+
+def statements() -> str:
+    """Give the statements of each operation."""
+    parts = []
+    for title, names in OPERATIONS.items():
+        sql = ";\n".join(re.sub(r"\s*\n\s*", "\n  ", getattr(module, name)) for module, name in names)
+        parts.append(f"**{title[0].upper()}{title[1:]}**\n\n```sql\n{sql};\n```")
+    return "\n\n".join(parts)
+
+
+def vectors() -> str:
+    """Compute the table of test vectors."""
+    rows, previous, salt = [], chain.GENESIS, bytes(range(16))
+    given = [
+        (b'{"role":"user","content":"hello"}', None, 1, 1_700_000_000_000, Numbers(messages=1, turns=1)),
+        (b"{}", b'{"b": 1, "a": "\xc3\xa4"}', 2, -1, Numbers(2, 1, 0, 0, 7, 5, 3, 1, 2, 12_500_000, 1500, 0)),
+    ]
+    for body, raw, seq, at_ms, numbers in given:
+        content = chain.body_hash(salt, body, raw)
+        head = chain.header("0123456789abcdefghjkmnpqr", seq, "message", at_ms, numbers)
+        previous = chain.entry_hash(previous, head, content)
+        shown = "none" if raw is None else f"`{raw.decode()}`"
+        rows.append(f"| `{body.decode()}` | {shown} | `{content.hex()}` | `{previous.hex()}` |")
+    return "\n".join(["| body | raw | body_hash | entry_hash |", "|---|---|---|---|", *rows])
+
+
+def fill(text: str) -> str:
+    """Replace what stands behind each marker."""
+    for marker, content in (("vectors", vectors()), ("schema", schema()), ("statements", statements())):
+        begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
+        block = f"{begin}\n\n{content}\n\n{end}"
+        pattern = re.escape(begin) + r"(?:\n.*?" + re.escape(end) + ")?"
+        text = re.sub(pattern, lambda _, block=block: block, text, count=1, flags=re.S)
+    return text
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    old = SPEC.read_text("utf-8")
+    new = fill(old)
+    if "--check" in sys.argv:
+        if old != new:
+            print("docs/SPEC.md is not what the code says: run python tools/gen_spec.py", file=sys.stderr)
+        return int(old != new)
+    SPEC.write_text(new, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
