@@ -207,3 +207,24 @@ def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> Non
     with holdfast.open(tmp_path / "s.db") as again:
         assert [m.seq for m in again.get_session(session.id).messages()] == sorted(stored)
         assert not again.verify()
+
+
+@pytest.mark.feature("E6")
+def test_a_relaxed_log_is_not_mistaken_for_a_damaged_one(tmp_path: Path) -> None:
+    """Without a sync per commit a power cut may leave holes in the log: what follows them was never promised."""
+    path = tmp_path / "s.db"
+    script = (
+        "import os, sys, holdfast; store = holdfast.open(sys.argv[1], durability='relaxed');"
+        "session = store.create_session('a'); [session.user(str(n)) for n in range(30)]; os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    log = tmp_path / "s.db-wal"
+    data = bytearray(log.read_bytes())
+    data[32 + 60 * 4120 + 2000] ^= 1
+    log.write_bytes(data)
+    with holdfast.open(path) as store:
+        session = store.find_session("a")
+        assert session is not None
+        assert 0 < session.message_count < 30
+        assert not store.verify()
+    assert (tmp_path / "s.db-lock").read_bytes()[28] == 0

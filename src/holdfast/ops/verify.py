@@ -34,6 +34,8 @@ WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"""
 LAST = "SELECT max(key) FROM entry WHERE key > ? AND key <= ?"
 SESSION = f"SELECT {sessions.COLUMNS} FROM session WHERE sid = ?"
 COUNT = "SELECT count(*) FROM branch WHERE session = ?"
+MIGRATIONS = "SELECT version, name, applied_ms, chk FROM migration WHERE version > ? ORDER BY version LIMIT ?"
+META = "SELECT name, value, chk FROM meta"
 HASH_AT = "SELECT hash FROM entry WHERE key = ? AND scope = ?"
 
 _LOST = "Its content is lost unless a backup has it; everything else can be read"
@@ -55,6 +57,8 @@ def verify(read: Read, engine_check: Callable[[], list[str]]) -> Report:
         lambda: _check_engine(found, engine_check),
         lambda: _check_log(read, found),
         lambda: _check_rows(read, found, OPERATIONS, "operation"),
+        lambda: _check_rows(read, found, MIGRATIONS, "migration"),
+        lambda: _check_meta(read, found),
         lambda: _check_feed(read, found),
         lambda: _check_blobs(read, found),
         lambda: _check_keys(read, found),
@@ -278,6 +282,13 @@ def _check_blob(read: Read, found: _Findings, row: Row) -> None:
         return
     if digest.hexdigest() != content_hash or total != size:
         found.add("blob", f"blob {content_hash}", "the content does not match its hash")
+
+
+def _check_meta(read: Read, found: _Findings) -> None:
+    for row in read(lambda tx: tx.all(META)):
+        found.checked += 1
+        if row_check(row[:-1]) != row[-1]:
+            found.add("meta", f"meta {row[0]!r}", "the record does not match its check", "Restore a backup")
 
 
 def _check_keys(read: Read, found: _Findings) -> None:

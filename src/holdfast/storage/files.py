@@ -135,6 +135,15 @@ class Mark:
         except OSError:
             log.debug("the high-water mark could not be written; it stays where it was")
 
+    @property
+    def relaxed(self) -> bool:
+        """Whether a writer that does not sync each commit was here: its log may have holes after a power cut."""
+        return os.pread(self._descriptor, 1, _MARK.size) == b"\1"
+
+    @relaxed.setter
+    def relaxed(self, value: bool) -> None:
+        os.pwrite(self._descriptor, bytes([value]), _MARK.size)
+
     def read(self) -> int:
         """Give the position noted for this store, 0 if there is none that can be trusted."""
         data = os.pread(self._descriptor, _MARK.size, 0)

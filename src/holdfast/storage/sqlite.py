@@ -246,7 +246,7 @@ class SqliteBackend(_Engine):
         except OSError as error:
             raise files.translate(error, self.path) from error
         try:
-            self._set_up(clock)
+            self._set_up(clock, alone)
         except BaseException:
             self._connection.close()
             raise
@@ -256,7 +256,7 @@ class SqliteBackend(_Engine):
     def _check_log(self) -> None:
         """Refuse a log from which SQLite would drop acknowledged commits in silence."""
         state = wal.inspect(self.path + "-wal")
-        if state.lost_commits:
+        if state.lost_commits and not self._mark.relaxed:
             raise Corrupt(
                 f"{self.path}-wal is damaged ({state.what}): {state.lost_commits} commits lie behind the damage."
                 " Nothing was changed; holdfast.salvage(path, to) recovers them into a copy",
@@ -284,7 +284,7 @@ class SqliteBackend(_Engine):
                 raise
             return connection
 
-    def _set_up(self, clock: Clock) -> None:
+    def _set_up(self, clock: Clock, alone: bool) -> None:
         journal = self._set_journal()
         synchronous = "extra" if journal == "delete" else _SYNCHRONOUS[self._durability]
         with translated():
@@ -295,6 +295,7 @@ class SqliteBackend(_Engine):
             self._migrate(clock)
             self._ballast.restore()
         self._compare_mark()
+        self._note_durability(alone)
         self._guarded = guard.protect(self.path, self.path + "-shm")
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         self.capabilities = Capabilities(
@@ -342,6 +343,15 @@ class SqliteBackend(_Engine):
                 f" changed. If you put an older copy here on purpose, delete {self.path}-lock; else restore a backup",
                 what="log",
             )
+
+    def _note_durability(self, alone: bool) -> None:
+        """Tell later openers whether the log that begins here is synced at every commit."""
+        if self._durability == "relaxed":
+            self._mark.relaxed = True
+        elif alone and not self._read_only and self._mark.relaxed:
+            with translated():
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._mark.relaxed = False
 
     # ------------------------------------------------------------------ reading and writing
 

@@ -9,14 +9,16 @@ the damage back in a copy, where row checks and hashes then tell the damaged rec
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _MASK = 0xFFFFFFFF
+Data: TypeAlias = "bytes | bytearray | mmap.mmap"
 
 
 class Frame(NamedTuple):
@@ -42,11 +44,15 @@ def inspect(path: str) -> WalState:
     """Look at a log file without changing it; a missing or empty one is fine."""
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            if os.fstat(file.fileno()).st_size < _HEADER.size + _FRAME.size:
+                return WalState(0, 0, 0, "empty log")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _inspect(data)
     except FileNotFoundError:
         return WalState(0, 0, 0, "no log")
-    if len(data) < _HEADER.size + _FRAME.size:
-        return WalState(0, 0, 0, "empty log")
+
+
+def _inspect(data: Data) -> WalState:
     header = _HEADER.unpack_from(data)
     if not _header_is_valid(data, header):
         return _without_header(data)
@@ -55,11 +61,11 @@ def inspect(path: str) -> WalState:
     return WalState(len(frames), valid, _lost_commits(frames, valid), "frame checksum")
 
 
-def _header_is_valid(data: bytes, header: tuple[int, ...]) -> bool:
+def _header_is_valid(data: Data, header: tuple[int, ...]) -> bool:
     return header[0] in _MAGIC and _checksum(data, 0, 24, header[0] & 1, (0, 0)) == header[6:8]
 
 
-def _without_header(data: bytes) -> WalState:
+def _without_header(data: Data) -> WalState:
     """Without a valid header SQLite drops everything; count the commits that frames still show."""
     for page_size in (4096, 1024, 2048, 8192, 16384, 32768, 65536, 512):
         frames = list(_frames(data, page_size))
@@ -69,7 +75,7 @@ def _without_header(data: bytes) -> WalState:
     return WalState(0, 0, 0, "log header")
 
 
-def _frames(data: bytes, page_size: int) -> list[Frame]:
+def _frames(data: Data, page_size: int) -> list[Frame]:
     size = _FRAME.size + page_size
     found = []
     for offset in range(_HEADER.size, len(data) - size + 1, size):
@@ -78,7 +84,7 @@ def _frames(data: bytes, page_size: int) -> list[Frame]:
     return found
 
 
-def _valid_prefix(data: bytes, header: tuple[int, ...], frames: list[Frame]) -> int:
+def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[Frame]) -> int:
     """Count the frames that SQLite would replay: checked ones, up to the last commit among them."""
     page_size, big_endian = header[2], header[0] & 1
     running, committed, expected = (header[6], header[7]), 0, _HEADER.size
@@ -108,7 +114,7 @@ def _lost_commits(frames: list[Frame], valid: int) -> int:
     return len(commits)
 
 
-def _checksum(data: bytes, start: int, length: int, big_endian: int, seed: tuple[int, int]) -> tuple[int, int]:
+def _checksum(data: Data, start: int, length: int, big_endian: int, seed: tuple[int, int]) -> tuple[int, int]:
     words = struct.unpack_from(f"{'>' if big_endian else '<'}{length // 4}I", data, start)
     first, second = seed
     for even, odd in zip(words[::2], words[1::2], strict=True):
@@ -126,20 +132,19 @@ def salvage(source: str, target: str) -> int:
         data = bytearray(file.read())
     header = _HEADER.unpack_from(data)
     page_size, salts = header[2], header[4:6]
-    if not _header_is_valid(bytes(data), header):
+    if not _header_is_valid(data, header):
         page_size, salts = 4096, _FRAME.unpack_from(data, _HEADER.size)[2:4]
         fresh = (_MAGIC[0], 3007000, page_size, header[3], *salts)
         _HEADER.pack_into(data, 0, *fresh, 0, 0)
-        _HEADER.pack_into(data, 0, *fresh, *_checksum(bytes(data), 0, 24, 0, (0, 0)))
+        _HEADER.pack_into(data, 0, *fresh, *_checksum(data, 0, 24, 0, (0, 0)))
         header = _HEADER.unpack_from(data)
-    frames = _frames(bytes(data), page_size)
+    frames = _frames(data, page_size)
     last = max((n for n, f in enumerate(frames) if f.salts == salts and f.commit), default=-1)
     running = (header[6], header[7])
     for frame in frames[: last + 1]:
         _FRAME.pack_into(data, frame.offset, frame.page, frame.commit, *salts, 0, 0)
-        frozen = bytes(data[frame.offset : frame.offset + _FRAME.size + page_size])
-        running = _checksum(frozen, 0, 8, header[0] & 1, running)
-        running = _checksum(frozen, _FRAME.size, page_size, header[0] & 1, running)
+        running = _checksum(data, frame.offset, 8, header[0] & 1, running)
+        running = _checksum(data, frame.offset + _FRAME.size, page_size, header[0] & 1, running)
         _FRAME.pack_into(data, frame.offset, frame.page, frame.commit, *salts, *running)
     end = _HEADER.size + (last + 1) * (_FRAME.size + page_size)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
