@@ -37,7 +37,13 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (entries, "KEEP_KEY"),
         (sessions, "MOVE"),
     ],
-    "read a range of a path": [(sessions, "GET"), (branches, "GET"), (entries, "READ")],
+    "read a range of a path (READ within one branch, PATH and READ_PATH across several)": [
+        (sessions, "GET"),
+        (branches, "GET"),
+        (entries, "READ"),
+        (branches, "PATH"),
+        (entries, "READ_PATH"),
+    ],
     "find an entry, or the totals at a point": [(entries, "BY_MID"), (entries, "POINT")],
     "fork": [(sessions, "GET"), (branches, "BY_NAME"), (branches, "GET"), (branches, "INSERT"), (sessions, "MOVE")],
     "rewind, switch, delete, restore": [

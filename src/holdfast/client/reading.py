@@ -21,7 +21,7 @@ from . import check
 from .handle import Handle
 
 T = TypeVar("T")
-Make: TypeAlias = Callable[[str, list[Row]], list[T]]
+Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
 
 
 class Reading(Handle):
@@ -60,18 +60,17 @@ class Reading(Handle):
         """Give a message of the path by its id, the caller's or the store's."""
         wanted = check.name(id, what="message id")
 
-        def look(tx: Tx) -> tuple[str, Row]:
-            row = self._row(tx)
-            segment = log.find_by_id(tx, row, wanted) or _own_id(tx, row, wanted)
+        def look(tx: Tx) -> list[Message]:
+            session = self._row(tx)
+            segment = log.find_by_id(tx, session, wanted) or _own_id(tx, session, wanted)
             if segment is None:
                 raise NotFound(f"there is no message {wanted!r} on the path of this session")
-            content = log.read_segment(tx, row.scope, segment)[0]
-            if content[1] not in MESSAGE_KINDS:
-                raise NotFound(f"entry {wanted!r} is a {content[1]}, not a message")
-            return segment.uid, content
+            rows = log.read(tx, session.scope, [segment])
+            return _make_messages(True)({segment.bid: segment.uid}, rows)
 
-        uid, row = self._store._read(look)
-        return _make_messages(True)(uid, [row])[0]
+        for message in self._store._read(look):
+            return message
+        raise NotFound(f"entry {wanted!r} is not a message")
 
     def stats(self, at: int | None = None) -> Stats:
         """Give the totals of the path, up to entry ``at`` if given; one read at any depth."""
@@ -85,9 +84,12 @@ class Reading(Handle):
         high, found = min(high, session.seq), list[T]()
         while high > 0 and len(found) < limit:
             window = max(limit - len(found), 32 if found else 1)
-            low = max(0, high - min(window, log.PAGE))
-            found = _read_path(tx, session, low, high, make)[0] + found
-            high = low
+            start = low = max(0, high - min(window, log.PAGE))
+            window_found: list[T] = []
+            while start < high:
+                page, start = _read_path(tx, session, start, high, make)
+                window_found += page
+            found, high = window_found + found, low
         return found[-limit:] if limit else []
 
     def _pages(self, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
@@ -102,14 +104,18 @@ class Reading(Handle):
 def _make_messages(tools: bool) -> Make[Message]:
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
-    def make(uid: str, rows: list[Row]) -> list[Message]:
-        return [Message(uid, row[0] & mask, row[3], row[2], row[5], row[6]) for row in rows if row[1] in kinds]
+    def make(uids: dict[int, str], rows: list[Row]) -> list[Message]:
+        return [
+            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw)
+            for key, kind, at_ms, turns, _, body, raw, _, _ in rows
+            if kind in kinds
+        ]
 
     return make
 
 
-def _make_entries(uid: str, rows: list[Row]) -> list[Entry]:
-    return [log.as_entry(uid, row) for row in rows]
+def _make_entries(uids: dict[int, str], rows: list[Row]) -> list[Entry]:
+    return [log.as_entry(uids[row[0] >> 32], row) for row in rows]
 
 
 def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
@@ -119,22 +125,15 @@ def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
 
 
 def _page_op(session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Op[tuple[list[T], int]]:
-    """Read one page of a fixed path and say where it ended: early behind a very large entry."""
-    return lambda tx: _read_path(tx, session, low, high, make, bounded=True)
+    return lambda tx: _read_path(tx, session, low, high, make)
 
 
-def _read_path(
-    tx: Tx, session: sessions.SessionRow, low: int, high: int, make: Make[T], *, bounded: bool = False
-) -> tuple[list[T], int]:
-    found: list[T] = []
-    for segment in log.path_segments(tx, session, low, high):
-        while segment.low < segment.high:
-            rows = log.read_segment(tx, session.scope, segment)
-            found += make(segment.uid, rows)
-            segment = segment._replace(low=rows[-1][0] & log.MAX_SEQ)
-            if bounded and segment.low < segment.high:
-                return found, segment.low
-    return found, high
+def _read_path(tx: Tx, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> tuple[list[T], int]:
+    """Read a page of a fixed path and say where it ended: early behind very large entries."""
+    segments = log.path_segments(tx, session, low, high)
+    rows = log.read(tx, session.scope, segments)
+    uids = {segment.bid: segment.uid for segment in segments}
+    return make(uids, rows), rows[-1][0] & log.MAX_SEQ
 
 
 def _own_id(tx: Tx, session: sessions.SessionRow, text: str) -> branches.Segment | None:

@@ -22,6 +22,9 @@ GET = f"SELECT {COLUMNS} FROM branch WHERE bid = ?"
 BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
 OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
+PATH = f"""WITH RECURSIVE path (at) AS (
+SELECT ? UNION ALL SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?)
+SELECT {COLUMNS} FROM path JOIN branch ON bid = at"""
 NEXT = "SELECT max(bid) FROM branch"
 INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SET_TIP = "UPDATE branch SET tip_seq = ?, tip_hash = ?, chk = ? WHERE bid = ?"
@@ -97,12 +100,20 @@ def owner(tx: Tx, branch: BranchRow, seq: int) -> BranchRow:
 
 def segments(tx: Tx, branch: BranchRow, low: int, high: int) -> list[Segment]:
     """Split the entries low+1..high of a path by the branches that hold them, oldest first."""
-    found = []
-    while high > low:
-        branch = owner(tx, branch, high)
-        start = max(low, branch.fork_seq)
-        found.append(Segment(branch.bid, branch.uid, start, high))
-        high = start
+    if high <= low:
+        return []
+    branch = owner(tx, branch, high)
+    if branch.fork_seq <= low:
+        return [Segment(branch.bid, branch.uid, low, high)]
+    found, expected = list[Segment](), branch.bid
+    for row in map(checked, tx.all(PATH, (branch.bid, low))):
+        if row.bid != expected or (row.parent is None and row.fork_seq > low):
+            break
+        start = max(low, row.fork_seq)
+        found.append(Segment(row.bid, row.uid, start, high))
+        expected, high = row.parent or 0, start
+    if high > low:
+        raise Corrupt(f"branch {branch.name!r} has lost a parent", what=f"branch {branch.uid}")
     return found[::-1]
 
 

@@ -8,12 +8,13 @@ that no seq is missing: a damaged or vanished record is an error, never a shorte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain as chain_
 from operator import add
 from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
-from ..ids import new_salt
+from ..ids import entry_id, new_salt
 from ..model.entry import Draft, Entry, Numbers
 from ..storage.base import Row, Tx, row_check
 from . import blobs, branches, chain, feed, sessions
@@ -29,6 +30,11 @@ INSERT = f"""INSERT INTO entry (key, kind, at_ms, turns, mid, body, raw, spill, 
 VALUES ({", ".join("?" * 25)})"""
 READ = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
 WHERE key > ? AND key <= ? AND scope = ? ORDER BY key"""
+READ_PATH = """WITH RECURSIVE path (at, high) AS (
+SELECT ?, ? UNION ALL SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?)
+SELECT key, e.kind, at_ms, turns, mid, body, raw, spill, e.chk FROM path JOIN branch b ON b.bid = path.at
+JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq ELSE ? END)
+AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""
 POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE key = ? AND scope = ?"
 BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC"
 FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency
@@ -159,7 +165,7 @@ def _repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> A
         if branches.owner(tx, head, first).bid != branch:
             continue
         segment = Segment(branch, branches.get(tx, branch).uid, first - 1, last)
-        if not _same(read_segment(tx, session.scope, segment), drafts):
+        if not _same(read(tx, session.scope, [segment]), drafts):
             raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
         return Appended(session, segment.uid, first, last, True)
     return None
@@ -181,33 +187,43 @@ def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
 # ---------------------------------------------------------------------- reading
 
 
-def read_segment(tx: Tx, scope: str, segment: Segment) -> list[Row]:
-    """Read the entries of a segment as rows of ``READ``, each checked; a missing seq is ``Corrupt``.
+def read(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
+    """Read the entries of a path's segments as rows of ``READ``, oldest first, each checked.
 
-    Spilled parts are loaded. Stops early, after at least one entry, when those pass ``PAGE_BYTES``.
+    A missing seq is ``Corrupt``. Spilled parts are loaded; when those pass ``PAGE_BYTES`` the rest is left out.
     """
-    base = key_of(segment.bid, 0)
-    expected, loaded = base + segment.low, 0
-    rows = tx.all(READ, (expected, base + segment.high, scope))
-    for index, row in enumerate(rows):
-        expected += 1
-        if row[0] != expected or row_check(row[:8]) != row[8]:
-            raise _damaged(segment.uid, row[0] - base, expected - base)
+    low, top = segments[0].low, segments[-1]
+    if len(segments) == 1:
+        base = key_of(top.bid, 0)
+        rows = tx.all(READ, (base + low, base + top.high, scope))
+    else:
+        rows = tx.all(READ_PATH, (top.bid, top.high, low, low, low, scope))
+        rows.sort(key=_seq_of)
+    loaded = 0
+    keys = chain_.from_iterable(range(key_of(s.bid, s.low) + 1, key_of(s.bid, s.high) + 1) for s in segments)
+    for index, (row, key) in enumerate(zip(rows, keys, strict=False)):
+        if row[0] != key or row_check(row[:8]) != row[8]:
+            raise _damaged(segments, row[0], key)
         if row[7] is not None:
             rows[index] = row = _load_spilled(tx, scope, row)
             loaded += len(row[5] or b"") + len(row[6] or b"")
             if loaded > PAGE_BYTES:
                 return rows[: index + 1]
-    if expected != base + segment.high:
-        raise _damaged(segment.uid, 0, expected - base + 1)
+    if len(rows) != top.high - low:
+        raise _damaged(segments, 0, next(keys, key_of(top.bid, top.high)))
     return rows
 
 
-def _damaged(uid: str, seq: int, expected: int) -> Error:
-    what = f"entry {uid}-{expected}"
-    if seq != expected:
-        return Corrupt(f"entry {expected} of branch {uid} is missing; run verify", what=what)
-    return Corrupt(f"entry {seq} of branch {uid} is damaged; run verify", what=what)
+def _seq_of(row: Row) -> int:
+    return int(row[0]) & MAX_SEQ
+
+
+def _damaged(segments: Sequence[Segment], found: int, expected: int) -> Error:
+    """Name the entry that is missing or does not match its check."""
+    uid = next(s.uid for s in segments if s.bid == expected >> 32)
+    entry = entry_id(uid, expected & MAX_SEQ)
+    state = "damaged" if found == expected else "missing"
+    return Corrupt(f"entry {entry} is {state}; run verify to see what else is affected", what=f"entry {entry}")
 
 
 def _load_spilled(tx: Tx, scope: str, row: Row) -> Row:
@@ -262,7 +278,8 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     key = key_of(holder.bid, seq)
     row = tx.one(POINT, (key, scope))
     if row is None or row_check((key, *row[1:-1])) != row[-1]:
-        raise _damaged(holder.uid, seq if row else 0, seq)
+        segment = Segment(holder.bid, holder.uid, seq - 1, seq)
+        raise _damaged([segment], key if row else 0, key)
     numbers = (row[2], row[0], *row[3:13])
     return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], numbers)
 

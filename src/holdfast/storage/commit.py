@@ -18,6 +18,7 @@ from .base import Op
 
 T = TypeVar("T")
 _MAX_BATCH = 128
+_LOOK = 0.5
 
 _WAITING, _TAKEN, _LEADING, _SETTLED = range(4)
 
@@ -95,7 +96,10 @@ class GroupCommit:
     def _await_turn(self, ticket: Ticket[Any]) -> bool:
         """Sleep until somebody settled this ticket (False) or made it the leader (True)."""
         assert ticket.wake is not None
-        ticket.wake.acquire()
+        # An interrupt may take a leader away between settling a ticket and waking its owner: look now and then.
+        while not ticket.wake.acquire(timeout=_LOOK):
+            if ticket.state in (_LEADING, _SETTLED):
+                break
         return ticket.state == _LEADING
 
     def _lead(self, ticket: Ticket[Any]) -> None:
