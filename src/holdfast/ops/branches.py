@@ -2,7 +2,7 @@
 
 A branch reads entries up to ``fork_seq`` from its parent, which is always the branch that owns that
 entry, so fork points grow on the way down a path. Each branch also knows one far ancestor (``jump``)
-and the last seq that lies there or above: the owner of any seq is found in about 2 log2(depth) reads,
+and the last seq that lies there or above: the owner of any seq is found in at most 3 log2(depth) reads,
 even when every turn was popped and written again. Reading a range is one index range per branch in it.
 """
 
