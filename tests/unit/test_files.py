@@ -7,13 +7,18 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
 import holdfast
+from holdfast.model.message import draft
+from holdfast.ops import entries
 from holdfast.storage import files
+from holdfast.storage.base import Tx
+from holdfast.storage.commit import Ticket
 from holdfast.storage.sqlite import SqliteBackend
 
 
@@ -228,3 +233,28 @@ def test_a_relaxed_log_is_not_mistaken_for_a_damaged_one(tmp_path: Path) -> None
         assert 0 < session.message_count < 30
         assert not store.verify()
     assert (tmp_path / "s.db-lock").read_bytes()[28] == 0
+
+
+@pytest.mark.feature("F5")
+def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None:
+    """An operation that fails behind another in one batch must not leave its position in the mark."""
+    path = tmp_path / "s.db"
+    store = holdfast.open(path)
+    session = store.create_session()
+    backend = store._backend
+    assert isinstance(backend, SqliteBackend)
+
+    def append(text: str) -> Callable[[Tx], object]:
+        return lambda tx: entries.append(tx, "", session.id, [draft({"role": "user", "content": text})], now_ms=1)
+
+    def append_and_fail(tx: Tx) -> None:
+        append("lost")(tx)
+        raise holdfast.Conflict("planted")
+
+    batch: list[Ticket[object]] = [Ticket(append("kept"), False), Ticket(append_and_fail, False)]
+    backend._transact(batch)
+    assert isinstance(batch[1].error, holdfast.Conflict)
+    assert [m.text for m in session.messages()] == ["kept"]
+    assert backend._mark.read() == 2
+    store.close()
+    holdfast.open(path).close()

@@ -84,12 +84,20 @@ class _Engine(ABC):
             tx.run("COMMIT")
             return tx.position
         except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        """End a failed transaction; a disk that fails here too has nothing left to undo."""
+        try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            raise
+        except apsw.Error as error:
+            log.warning("rolling back failed: %s", error)
 
     def _run_in_savepoint(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
         tx.run("SAVEPOINT one")
+        position = tx.position
         try:
             ticket.value = ticket.op(tx)
         except Exception as error:
@@ -97,6 +105,7 @@ class _Engine(ABC):
                 raise  # SQLite rolled the whole batch back: every operation must run again
             ticket.error = error
             tx.run("ROLLBACK TO one")
+            tx.position = position  # the mark must never run ahead of what is committed
         tx.run("RELEASE one")
 
     def _migrate(self, clock: Clock) -> None:
@@ -112,8 +121,7 @@ class _Engine(ABC):
                     self._record(tx, migration, clock.now_ms())
                 tx.run("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
 
         migrate.apply(lambda: _version(SqliteTx(self._cursor)), migrations, step)
