@@ -47,7 +47,7 @@ def decode(data: bytes) -> Any:
 
 def has_escapes(data: bytes) -> bool:
     """Say whether the bytes may hold an escaped value, so that decoders can take the short way."""
-    return b'"$' in data
+    return 36 in data and b'"$' in data  # looking for one byte ("$") is much faster than for two
 
 
 def storable_text(text: object, *, what: str) -> str:

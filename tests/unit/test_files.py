@@ -1,5 +1,6 @@
 """The files of a store: modes, places, locks, what may and may not touch them."""
 
+import errno
 import logging
 import os
 import sqlite3
@@ -14,6 +15,8 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast.client.store import Store
+from holdfast.clock import SystemClock
 from holdfast.model.message import draft
 from holdfast.ops import entries
 from holdfast.storage import files
@@ -43,7 +46,7 @@ def test_the_settings_are_the_safe_ones(tmp_path: Path) -> None:
     backend = SqliteBackend(str(tmp_path / "s.db"))
     pragma = backend._connection.pragma
     assert pragma("journal_mode") == "wal"
-    assert pragma("synchronous") == 2
+    assert pragma("synchronous") == 1, "the log is synced by us, before anybody is told"
     assert pragma("secure_delete") == 1
     assert apsw.sqlite_lib_version() >= "3.51.3", "older ones carry the WAL-reset bug"
     backend.close()
@@ -253,8 +256,59 @@ def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None
 
     batch: list[Ticket[object]] = [Ticket(append("kept"), False), Ticket(append_and_fail, False)]
     backend._transact(batch)
+    backend._sync_log()
     assert isinstance(batch[1].error, holdfast.Conflict)
     assert [m.text for m in session.messages()] == ["kept"]
     assert backend._mark.read() == 2
     store.close()
     holdfast.open(path).close()
+
+
+@pytest.mark.feature("E6")
+@pytest.mark.promise("R1")
+def test_nothing_is_acknowledged_before_the_log_was_synced(tmp_path: Path) -> None:
+    """The sync of a commit begins after the commit and ends before the call returns."""
+    events: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        assert os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path / "s.db-wal")
+        events.append("sync begins")
+        os.fdatasync(descriptor)
+        events.append("sync ends")
+
+    backend = SqliteBackend(str(tmp_path / "s.db"), sync=sync)
+    with Store(backend, clock=SystemClock()) as store:
+        session = store.create_session()
+        events.clear()
+        for _ in range(3):
+            session.user("a")
+            events.append("told")
+    assert events[:9] == ["sync begins", "sync ends", "told"] * 3
+
+
+@pytest.mark.feature("C5")
+@pytest.mark.promise("R4")
+def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
+    failing = [False]
+
+    def sync(descriptor: int) -> None:
+        if failing[0]:
+            raise OSError(errno.EIO, "Input/output error")
+        os.fdatasync(descriptor)
+
+    backend = SqliteBackend(str(tmp_path / "s.db"), sync=sync)
+    with Store(backend, clock=SystemClock()) as store:
+        session = store.create_session("s")
+        session.user("told")
+        failing[0] = True
+        with pytest.raises(holdfast.BackendError):
+            session.user("not told")
+        failing[0] = False
+        with pytest.raises(holdfast.BackendError, match="earlier"):
+            session.user("refused")
+    with holdfast.open(tmp_path / "s.db") as store:
+        found = store.find_session("s")
+        assert found is not None
+        assert [m.text for m in found.messages()] in (["told"], ["told", "not told"])
+        found.user("works again")
+        assert not store.verify()

@@ -8,7 +8,6 @@ that no seq is missing: a damaged or vanished record is an error, never a shorte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain as chain_
 from operator import add
 from typing import NamedTuple
 
@@ -199,38 +198,43 @@ def read(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
     else:
         rows = tx.all(READ_PATH, (top.bid, top.high, low, low, low, scope))
         rows.sort(key=_seq_of)
-    loaded = 0
-    keys = chain_.from_iterable(range(key_of(s.bid, s.low) + 1, key_of(s.bid, s.high) + 1) for s in segments)
-    for index, (row, key) in enumerate(zip(rows, keys, strict=False)):
-        if row[0] != key or row_check(row[:8]) != row[8]:
-            raise _damaged(segments, row[0], key)
-        if row[7] is not None:
-            rows[index] = row = _load_spilled(tx, scope, row)
-            loaded += len(row[5] or b"") + len(row[6] or b"")
-            if loaded > PAGE_BYTES:
-                return rows[: index + 1]
-    if len(rows) != top.high - low:
-        raise _damaged(segments, 0, next(keys, key_of(top.bid, top.high)))
-    return rows
+    keys = [key for s in segments for key in range(key_of(s.bid, s.low) + 1, key_of(s.bid, s.high) + 1)]
+    if [row[0] for row in rows] != keys or [row_check(row[:8]) for row in rows] != [row[8] for row in rows]:
+        raise _damaged(segments, rows, keys)
+    spilled = [index for index, row in enumerate(rows) if row[7] is not None]
+    return _with_spilled(tx, scope, rows, spilled) if spilled else rows
 
 
 def _seq_of(row: Row) -> int:
     return int(row[0]) & MAX_SEQ
 
 
-def _damaged(segments: Sequence[Segment], found: int, expected: int) -> Error:
-    """Name the entry that is missing or does not match its check."""
-    uid = next(s.uid for s in segments if s.bid == expected >> 32)
-    entry = entry_id(uid, expected & MAX_SEQ)
-    state = "damaged" if found == expected else "missing"
+def _damaged(segments: Sequence[Segment], rows: Sequence[Row], keys: Sequence[int]) -> Error:
+    """Name the first entry that is missing or does not match its check."""
+    intact = {row[0]: row_check(row[:8]) == row[8] for row in rows}
+    key = next((key for key in keys if not intact.get(key)), keys[0])
+    uid = next(segment.uid for segment in segments if segment.bid == key >> 32)
+    return _damage(entry_id(uid, key & MAX_SEQ), missing=key not in intact)
+
+
+def _damage(entry: str, *, missing: bool) -> Error:
+    state = "missing" if missing else "damaged"
     return Corrupt(f"entry {entry} is {state}; run verify to see what else is affected", what=f"entry {entry}")
 
 
-def _load_spilled(tx: Tx, scope: str, row: Row) -> Row:
-    body_blob, _, raw_blob = row[7].partition(",")
-    body = blobs.read_whole(tx, scope, body_blob) if body_blob else row[5]
-    raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else row[6]
-    return (*row[:5], body, raw, *row[7:])
+def _with_spilled(tx: Tx, scope: str, rows: list[Row], spilled: Sequence[int]) -> list[Row]:
+    """Load the parts that lie in blobs; when they pass ``PAGE_BYTES``, end the page there."""
+    loaded = 0
+    for index in spilled:
+        row = rows[index]
+        body_blob, _, raw_blob = row[7].partition(",")
+        body = blobs.read_whole(tx, scope, body_blob) if body_blob else row[5]
+        raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else row[6]
+        rows[index] = (*row[:5], body, raw, *row[7:])
+        loaded += len(body or b"") + len(raw or b"")
+        if loaded > PAGE_BYTES:
+            return rows[: index + 1]
+    return rows
 
 
 def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segment]:
@@ -278,8 +282,7 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     key = key_of(holder.bid, seq)
     row = tx.one(POINT, (key, scope))
     if row is None or row_check((key, *row[1:-1])) != row[-1]:
-        segment = Segment(holder.bid, holder.uid, seq - 1, seq)
-        raise _damaged([segment], key if row else 0, key)
+        raise _damage(entry_id(holder.uid, seq), missing=row is None)
     numbers = (row[2], row[0], *row[3:13])
     return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], numbers)
 

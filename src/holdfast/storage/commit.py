@@ -1,9 +1,10 @@
-"""Group commit: many operations, one transaction, no extra thread.
+"""Group commit: many operations, one transaction, one sync, no extra thread.
 
-A durable commit costs one sync whatever it holds, so whoever finds the writer free commits for
-everyone who waits: one batch, then the lead is handed to the next in line (serving until the
-queue was empty starved the leader for up to 0.8 s). Nobody is told "done" before the commit is
-durable. Whatever interrupts a leader, every ticket it took is settled and the lead passes on.
+Whoever finds the writer free runs everyone's waiting operations in one transaction, then hands the lead to the
+next in line (serving until the queue was empty starved leaders for up to 0.8 s) and only then makes the
+batch durable: the next batch runs while this one is on its way to the disk, and one sync may serve several.
+Nobody is told "done" before the sync that covers them has returned. Whatever interrupts a leader, every
+ticket it took is settled and the lead passes on.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ class Ticket(Generic[T]):
 
 
 class GroupCommit:
-    """Runs operations in batches through ``transact``, which commits a batch or raises."""
+    """Runs operations in batches through ``transact``, which commits a batch or raises, and ``sync``, which
+    makes everything committed so far durable; without one, a commit is durable by itself."""
 
-    def __init__(self, transact: Callable[[list[Ticket[Any]]], None]) -> None:
+    def __init__(self, transact: Callable[[list[Ticket[Any]]], None], sync: Callable[[], None] | None = None) -> None:
         self._transact = transact
+        self._sync = sync
+        self._syncing = threading.Lock()
+        self._committed = self._synced = 0
         self._mutex = threading.Lock()
         self._queue: deque[Ticket[Any]] = deque()
         self._leading = False
@@ -67,18 +72,19 @@ class GroupCommit:
         return cast(T, ticket.value)
 
     def close(self) -> None:
-        """Refuse new operations and wait until those under way are settled."""
+        """Refuse new operations and wait until those under way are committed and durable."""
         self._closed = True
         while True:
             with self._mutex:
                 if not self._leading:
-                    return
+                    break
                 last: Ticket[None] = Ticket(lambda tx: None, False)
                 last.wake = threading.Lock()
                 last.wake.acquire()
                 self._queue.append(last)
             if self._await_turn(last):
                 self._hand_over()
+        self._make_durable(self._committed)
 
     def _enter(self, ticket: Ticket[Any]) -> bool:
         with self._mutex:
@@ -113,9 +119,27 @@ class GroupCommit:
         try:
             self._commit(batch)
         except BaseException as error:
+            self._hand_over()
+            self._settle(batch, error)
+            raise
+        self._committed = number = self._committed + 1
+        self._hand_over()
+        try:
+            self._make_durable(number)
+        except BaseException as error:
             self._settle(batch, error)
             raise
         self._settle(batch, None)
+
+    def _make_durable(self, number: int) -> None:
+        """Return once a sync that began after commit ``number`` has ended; often another leader's."""
+        if self._sync is None:
+            return
+        with self._syncing:
+            if self._synced < number:
+                covered = self._committed
+                self._sync()
+                self._synced = covered
 
     def _settle(self, batch: list[Ticket[Any]], failure: BaseException | None) -> None:
         # A follower must not re-raise the leader's Ctrl-C: it was not the one interrupted.
@@ -125,8 +149,6 @@ class GroupCommit:
         batch[0].settle(failure)
         for follower in batch[1:]:
             follower.settle(theirs)
-        self._hand_over()
-        for follower in batch[1:]:
             if follower.wake is not None:
                 follower.wake.release()
 

@@ -50,6 +50,8 @@ def translate(error: Exception) -> Error:
             return Closed()
         case apsw.IOError():
             return _translate_io(error)
+        case UnicodeDecodeError():
+            return Corrupt(f"the store file is damaged: a text is not UTF-8 ({error.reason})", what="file")
         case UnicodeEncodeError() | OverflowError():
             return Invalid(f"a value cannot be stored: {error}")
     return BackendError(f"SQLite refused: {error}")
@@ -69,7 +71,7 @@ def translated() -> Iterator[None]:
     """Run driver calls outside a transaction with their errors translated."""
     try:
         yield
-    except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+    except (apsw.Error, UnicodeError, OverflowError) as error:
         raise translate(error) from error
 
 
@@ -87,7 +89,7 @@ class SqliteTx:
         """Execute a statement that gives no rows."""
         try:
             self._execute(sql, args)
-        except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+        except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
 
     def reached(self, position: int) -> None:
@@ -103,7 +105,7 @@ class SqliteTx:
         """Give all rows."""
         try:
             return self._execute(sql, args).fetchall()
-        except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+        except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
 
 

@@ -1,9 +1,10 @@
 """SQLite: one writer connection behind group commit, a pool of readers, WAL with full sync.
 
-The write path of a file is: wait at the turnstile, BEGIN IMMEDIATE, run the batch, COMMIT (synced),
-note the high-water mark, leave the turnstile. ``MemoryBackend`` is the same engine without files:
-no fake database that could disagree. The invariant: nothing returns from ``write`` unless SQLite
-has synced it, except with ``durability="relaxed"``, which the caller chose by name.
+The write path of a file is: wait at the turnstile, BEGIN IMMEDIATE, run the batch, COMMIT, leave the
+turnstile, sync the log, note the high-water mark. Syncing behind the turnstile lets the next writer work while
+this one waits for the disk. ``MemoryBackend`` is the same engine without files: no fake database that could
+disagree. The invariant: nothing returns from ``write`` before the log that holds it was synced, except with
+``durability="relaxed"``, which the caller chose by name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
+from ..errors import BackendError, Closed, Corrupt, Error, Invalid, NotFound, StorageFull, Unsupported
 from . import files, guard, migrate, wal
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
@@ -32,7 +33,8 @@ APPLICATION_ID = 0x484F4C44  # "HOLD"
 _OPEN_TIMEOUT = 60.0
 _WAL_BYTES = 32 + 1024 * (4096 + 24)
 _EXTEND_AFTER = 4  # commits: a store that is opened for a glance never pays for it
-_SYNCHRONOUS = {"full": "full", "relaxed": "normal"}
+_DURABILITIES = ("full", "relaxed")
+_fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 class _Engine(ABC):
@@ -40,10 +42,10 @@ class _Engine(ABC):
 
     capabilities: Capabilities
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, sync: Callable[[], None] | None = None) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
-        self._group = GroupCommit(self._transact)
+        self._group = GroupCommit(self._transact, sync)
         self._process = guard.process_generation()
         self._closed = False
 
@@ -205,8 +207,9 @@ class SqliteBackend(_Engine):
         read_only: bool = False,
         clock: Clock | None = None,
         vfs: str | None = None,
+        sync: Callable[[int], None] = _fdatasync,
     ) -> None:
-        if durability not in _SYNCHRONOUS:
+        if durability not in _DURABILITIES:
             raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
         self.path = os.path.abspath(path)
         self._vfs = vfs
@@ -215,6 +218,10 @@ class SqliteBackend(_Engine):
         self._readers: list[apsw.Cursor] = []
         self._guarded: list[tuple[int, int]] = []
         self._commits = 0
+        self._position = 0
+        self._sync_file = sync
+        self._log: int | None = None
+        self._failed = False
         self._check_place()
         try:
             self._presence = files.FileLock(self.path + "-open")
@@ -250,7 +257,7 @@ class SqliteBackend(_Engine):
         try:
             if (created := files.create_private(self.path)) is not None:
                 os.close(created)
-            super().__init__(self._connect_or_make_room())
+            super().__init__(self._connect_or_make_room(), self._sync_log)
         except OSError as error:
             raise files.translate(error, self.path) from error
         try:
@@ -294,9 +301,9 @@ class SqliteBackend(_Engine):
 
     def _set_up(self, clock: Clock, alone: bool) -> None:
         journal = self._set_journal()
-        synchronous = "extra" if journal == "delete" else _SYNCHRONOUS[self._durability]
         with translated():
-            self._connection.pragma("synchronous", synchronous)
+            # With WAL we sync the log ourselves before anybody is told; SQLite then syncs around checkpoints only.
+            self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
         if self._read_only:
             self._require_current_schema()
         else:
@@ -395,6 +402,8 @@ class SqliteBackend(_Engine):
         """Run an operation and return when it is synced to disk."""
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")
+        if self._failed:
+            raise BackendError("the disk failed to sync earlier; check it, then open the store again")
         return super().write(op, frees_space=frees_space)
 
     def _transact(self, batch: list[Ticket[Any]]) -> None:
@@ -409,8 +418,7 @@ class SqliteBackend(_Engine):
         self._turnstile.exclusive()
         try:
             position = self._run_batch(batch, self._extend_log if self._commits == _EXTEND_AFTER else None)
-            if position and self._durability == "full":
-                self._mark.write(position)
+            self._position = position or self._position
         except apsw.Error as error:
             raise translate(error) from error
         finally:
@@ -418,6 +426,29 @@ class SqliteBackend(_Engine):
         self._commits += 1
         if self._commits % 256 == 0:
             self._ballast.restore()
+
+    def _sync_log(self) -> None:
+        """Sync the log, then note how far it reaches.
+
+        After a failed sync the kernel may have dropped what it could not write, and a later sync would not
+        say so: no further write is acknowledged through this handle.
+        """
+        if self._durability != "full":
+            return
+        position = self._position
+        if self.capabilities.journal == "wal":
+            try:
+                if self._log is None:
+                    self._log = os.open(self.path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+                self._sync_file(self._log)
+            except OSError as error:
+                self._failed = True
+                raise BackendError(
+                    f"the disk failed to sync ({error.strerror}); what was being written may be lost. Check the"
+                    " disk, then open the store again"
+                ) from error
+        if position:
+            self._mark.write(position)
 
     def _extend_log(self) -> None:
         """Give the log its full length once, while we alone may write it: syncs then move no metadata."""
@@ -457,14 +488,23 @@ class SqliteBackend(_Engine):
             self._closed = True
             return
         self._closed = True
-        self._group.close()
+        try:
+            self._group.close()
+        except Error as error:
+            log.warning("%s: %s", self.path, error)
         for reader in self._readers:
             reader.connection.close()
-        self._connection.close()
+        try:
+            self._connection.close()
+        except apsw.Error as error:
+            log.warning("%s: the log was not folded into the file (%s); the next open does it", self.path, error)
         self._release_files()
 
     def _release_files(self) -> None:
         self._closed = True
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
         guard.release(self._guarded)
         self._guarded = []
         self._turnstile.close()
