@@ -255,7 +255,7 @@ def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None
         raise holdfast.Conflict("planted")
 
     batch: list[Ticket[object]] = [Ticket(append("kept"), False), Ticket(append_and_fail, False)]
-    backend._transact(batch)
+    backend._group._commit(batch)
     backend._sync_log()
     assert isinstance(batch[1].error, holdfast.Conflict)
     assert [m.text for m in session.messages()] == ["kept"]

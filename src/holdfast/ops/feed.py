@@ -30,12 +30,12 @@ def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, l
     A session that made the last change as well keeps its rank: the order of listings stays the same, and
     the index over ranks is not written. Whoever changes after it ranks higher, so ranks order like changes.
     """
-    newest = tx.one(LAST)
+    newest = tx.newest() or tx.one(LAST)
     position = newest[0] + 1 if newest else 1
     rank = session.rank if newest and newest[1] == session.sid else position
     row = (position, session.scope, kind, session.sid, branch, first, last)
     tx.run(INSERT, (*row, row_check(row)))
-    tx.reached(position)
+    tx.reached(position, session.sid)
     return position, rank
 
 

@@ -35,8 +35,11 @@ class Tx(Protocol):
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
         """Give all rows."""
 
-    def reached(self, position: int) -> None:
-        """Tell the backend the feed position that this transaction writes; it may note it once durable."""
+    def reached(self, position: int, session: int) -> None:
+        """Note the newest change that this transaction writes; the backend may keep it once it is durable."""
+
+    def newest(self) -> tuple[int, int] | None:
+        """Give position and session of the newest change written in this transaction, if there is one."""
 
 
 Op: TypeAlias = Callable[[Tx], T]

@@ -2,7 +2,7 @@
 
 Whoever finds the writer free runs everyone's waiting operations in one transaction, then hands the lead to the
 next in line (serving until the queue was empty starved leaders for up to 0.8 s) and only then makes the
-batch durable: the next batch runs while this one is on its way to the disk, and one sync may serve several.
+batch durable; the next leader gathers its batch meanwhile, and one sync may serve several.
 Nobody is told "done" before the sync that covers them has returned. Whatever interrupts a leader, every
 ticket it took is settled and the lead passes on.
 """
@@ -110,6 +110,9 @@ class GroupCommit:
 
     def _lead(self, ticket: Ticket[Any]) -> None:
         batch = [ticket]
+        if self._syncing.locked():
+            with self._syncing:  # a sync is under way: the longer the queue by its end, the fewer transactions
+                pass
         if self._queue:
             with self._mutex:
                 while self._queue and len(batch) < _MAX_BATCH:
@@ -180,7 +183,7 @@ class GroupCommit:
         try:
             self._transact(batch)
         except Exception:
-            # The engine refused the batch as a whole: only the culprit may fail.
+            # An operation failed half-way, or the engine refused the batch as a whole: only the culprit may fail.
             for ticket in batch:
                 ticket.value = ticket.error = None
                 try:

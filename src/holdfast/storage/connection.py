@@ -79,11 +79,11 @@ class SqliteTx:
     """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
     its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
-    __slots__ = ("_execute", "position")
+    __slots__ = ("_execute", "position", "session")
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._execute = cursor.execute
-        self.position = 0
+        self.position = self.session = 0
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         """Execute a statement that gives no rows."""
@@ -92,9 +92,13 @@ class SqliteTx:
         except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
 
-    def reached(self, position: int) -> None:
-        """Remember the newest feed position of this transaction."""
-        self.position = position
+    def reached(self, position: int, session: int) -> None:
+        """Remember the newest change of this transaction."""
+        self.position, self.session = position, session
+
+    def newest(self) -> tuple[int, int] | None:
+        """Give the newest change of this transaction."""
+        return (self.position, self.session) if self.position else None
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Give the first row, or None."""

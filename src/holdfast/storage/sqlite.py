@@ -72,7 +72,11 @@ class _Engine(ABC):
             raise Closed()
 
     def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[], None] | None = None) -> int:
-        """Run a batch in one transaction and give the feed position it reached; a lone operation needs no savepoint."""
+        """Run a batch in one transaction and give the feed position it reached.
+
+        An operation of many that fails before it wrote anything is left out; one that fails later fails the
+        batch, whose operations then run one by one. Savepoints would cost every operation two statements.
+        """
         tx = SqliteTx(self._cursor)
         tx.run("BEGIN IMMEDIATE")
         try:
@@ -80,7 +84,7 @@ class _Engine(ABC):
                 batch[0].value = batch[0].op(tx)
             else:
                 for ticket in batch:
-                    self._run_in_savepoint(tx, ticket)
+                    self._run_one_of_many(tx, ticket)
             if before_commit is not None:
                 before_commit()
             tx.run("COMMIT")
@@ -89,6 +93,15 @@ class _Engine(ABC):
             self._roll_back()
             raise
 
+    def _run_one_of_many(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
+        changes = self._connection.total_changes()
+        try:
+            ticket.value = ticket.op(tx)
+        except Exception as error:
+            if not self._connection.in_transaction or self._connection.total_changes() != changes:
+                raise
+            ticket.error = error
+
     def _roll_back(self) -> None:
         """End a failed transaction; a disk that fails here too has nothing left to undo."""
         try:
@@ -96,19 +109,6 @@ class _Engine(ABC):
                 self._connection.execute("ROLLBACK")
         except apsw.Error as error:
             log.warning("rolling back failed: %s", error)
-
-    def _run_in_savepoint(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
-        tx.run("SAVEPOINT one")
-        position = tx.position
-        try:
-            ticket.value = ticket.op(tx)
-        except Exception as error:
-            if not self._connection.in_transaction:
-                raise  # SQLite rolled the whole batch back: every operation must run again
-            ticket.error = error
-            tx.run("ROLLBACK TO one")
-            tx.position = position  # the mark must never run ahead of what is committed
-        tx.run("RELEASE one")
 
     def _migrate(self, clock: Clock) -> None:
         """Bring the schema up to date, one transaction per step."""

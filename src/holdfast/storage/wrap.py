@@ -63,8 +63,11 @@ class _TracedTx:
         finally:
             self._sink(sql, time.perf_counter() - started)
 
-    def reached(self, position: int) -> None:
-        self._inner.reached(position)
+    def reached(self, position: int, session: int) -> None:
+        self._inner.reached(position, session)
+
+    def newest(self) -> tuple[int, int] | None:
+        return self._inner.newest()
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._timed(self._inner.run, sql, args)
@@ -95,8 +98,11 @@ class _FaultyTx:
         self._inner = inner
         self._before = before
 
-    def reached(self, position: int) -> None:
-        self._inner.reached(position)
+    def reached(self, position: int, session: int) -> None:
+        self._inner.reached(position, session)
+
+    def newest(self) -> tuple[int, int] | None:
+        return self._inner.newest()
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._before(sql)
