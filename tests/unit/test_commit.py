@@ -141,9 +141,9 @@ def test_an_interrupted_follower_leaves_the_queue() -> None:
     leader = threading.Thread(target=lambda: engine.group.write(slow))
     leader.start()
     entered.wait(5)
-    ticket: Ticket[None] = Ticket(lambda tx: None, False)
+    ticket: Ticket[None] = Ticket(lambda tx: None)
     assert engine.group._enter(ticket) is False
-    engine.group._abandon(ticket)
+    engine.group._leave(ticket)
     go.set()
     leader.join(5)
     assert engine.group.write(lambda tx: 7) == 7

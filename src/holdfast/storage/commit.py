@@ -2,9 +2,11 @@
 
 Whoever finds the writer free runs everyone's waiting operations in one transaction, then hands the lead to the
 next in line (serving until the queue was empty starved leaders for up to 0.8 s) and only then makes the
-batch durable; the next leader gathers its batch meanwhile, and one sync may serve several.
-Nobody is told "done" before the sync that covers them has returned. Whatever interrupts a leader, every
-ticket it took is settled and the lead passes on.
+batch durable; the next leader gathers its batch meanwhile, and one sync may serve several. Nobody is told
+"done" before the sync that covers them has returned.
+
+Ctrl-C may strike between any two steps. So each step leaves a state that ``_leave`` can finish from: the lead
+belongs to a ticket, a batch is noted on it before it leaves the queue, and sleepers look up now and then.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
 from ..errors import BackendError, Closed
@@ -19,29 +22,28 @@ from .base import Op
 
 T = TypeVar("T")
 _MAX_BATCH = 128
-_LOOK = 0.5
-
-_WAITING, _TAKEN, _LEADING, _SETTLED = range(4)
+_LOOK_SECONDS = 0.5
 
 
 class Ticket(Generic[T]):
-    """One operation on its way: what to run, and what became of it."""
+    """One operation on its way: what to run, whom it leads, and what became of it."""
 
-    __slots__ = ("error", "frees_space", "op", "state", "value", "wake")
+    __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "value", "wake")
 
-    def __init__(self, op: Op[T], frees_space: bool) -> None:
+    def __init__(self, op: Op[T], frees_space: bool = False) -> None:
         self.op = op
         self.frees_space = frees_space
         self.value: T | None = None
         self.error: BaseException | None = None
-        self.state = _WAITING
+        self.followers: list[Ticket[Any]] = []
+        self.durable = False
+        self.settled = False
         self.wake: threading.Lock | None = None
 
-    def settle(self, error: BaseException | None = None) -> None:
-        """Record the outcome; the first error stands."""
-        if error is not None and self.error is None:
-            self.error = error
-        self.state = _SETTLED
+    def wake_up(self) -> None:
+        """Let the thread behind this ticket go on; doing it twice does no harm."""
+        if self.wake is not None and self.wake.locked():
+            self.wake.release()
 
 
 class GroupCommit:
@@ -55,7 +57,7 @@ class GroupCommit:
         self._committed = self._synced = 0
         self._mutex = threading.Lock()
         self._queue: deque[Ticket[Any]] = deque()
-        self._leading = False
+        self._leader: Ticket[Any] | None = None
         self._closed = False
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
@@ -64,9 +66,15 @@ class GroupCommit:
         try:
             if self._enter(ticket) or self._await_turn(ticket):
                 self._lead(ticket)
-        except BaseException:
-            self._abandon(ticket)
+        except BaseException as error:
+            ticket.error = error
             raise
+        finally:
+            try:
+                self._leave(ticket)
+            except BaseException:
+                self._leave(ticket)  # interrupted while leaving: every part of it may be done again
+                raise
         if ticket.error is not None:
             raise ticket.error
         return cast(T, ticket.value)
@@ -75,106 +83,91 @@ class GroupCommit:
         """Refuse new operations and wait until those under way are committed and durable."""
         self._closed = True
         while True:
+            last: Ticket[None] = Ticket(lambda tx: None)
             with self._mutex:
-                if not self._leading:
+                if self._leader is None:
                     break
-                last: Ticket[None] = Ticket(lambda tx: None, False)
-                last.wake = threading.Lock()
-                last.wake.acquire()
-                self._queue.append(last)
-            if self._await_turn(last):
-                self._hand_over()
+                self._join_queue(last)
+            self._await_turn(last)
+            self._leave(last)
         self._make_durable(self._committed)
 
+    # ------------------------------------------------------------------ coming and going
+
     def _enter(self, ticket: Ticket[Any]) -> bool:
+        """Take the lead if nobody has it, else join the queue."""
         with self._mutex:
             if self._closed:
                 raise Closed()
-            if not self._leading:
-                self._leading = True
-                ticket.state = _LEADING
+            if self._leader is None:
+                self._leader = ticket
                 return True
-            ticket.wake = threading.Lock()
-            ticket.wake.acquire()
-            self._queue.append(ticket)
+            self._join_queue(ticket)
             return False
+
+    def _join_queue(self, ticket: Ticket[Any]) -> None:
+        ticket.wake = threading.Lock()
+        ticket.wake.acquire()
+        self._queue.append(ticket)
 
     def _await_turn(self, ticket: Ticket[Any]) -> bool:
         """Sleep until somebody settled this ticket (False) or made it the leader (True)."""
         assert ticket.wake is not None
-        # An interrupt may take a leader away between settling a ticket and waking its owner: look now and then.
-        while not ticket.wake.acquire(timeout=_LOOK):
-            if ticket.state in (_LEADING, _SETTLED):
+        while not ticket.wake.acquire(timeout=_LOOK_SECONDS):
+            if ticket.settled or self._leader is ticket:
                 break
-        return ticket.state == _LEADING
+        return self._leader is ticket
+
+    def _hand_over(self, ticket: Ticket[Any]) -> None:
+        """Pass the lead to the next in line, if this ticket has it."""
+        with self._mutex:
+            if self._leader is not ticket:
+                return
+            while self._queue and self._queue[0].settled:
+                self._queue.popleft()
+            heir = self._queue[0] if self._queue else None
+            self._leader = heir
+            if heir is not None:
+                self._queue.popleft()
+        if heir is not None:
+            heir.wake_up()
+
+    def _leave(self, ticket: Ticket[Any]) -> None:
+        """Finish whatever was begun for a ticket: its place in the queue, its lead, its followers."""
+        if ticket.wake is not None and not ticket.settled:
+            with self._mutex:  # before looking at the lead: what is not in the queue cannot be given it
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+        if self._leader is ticket:
+            self._hand_over(ticket)
+        if ticket.followers:
+            failure = None if ticket.durable else _for_followers(ticket.error)
+            for follower in ticket.followers:
+                follower.error = follower.error or failure
+                follower.settled = True
+                follower.wake_up()
+
+    # ------------------------------------------------------------------ leading
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        batch = [ticket]
         if self._syncing.locked():
             with self._syncing:  # a sync is under way: the longer the queue by its end, the fewer transactions
                 pass
-        if self._queue:
-            with self._mutex:
-                while self._queue and len(batch) < _MAX_BATCH:
-                    batch.append(self._queue.popleft())
-                for follower in batch[1:]:
-                    follower.state = _TAKEN
-        try:
-            self._commit(batch)
-        except BaseException as error:
-            self._hand_over()
-            self._settle(batch, error)
-            raise
+        self._take_followers(ticket)
+        self._commit([ticket, *ticket.followers])
         self._committed = number = self._committed + 1
-        self._hand_over()
-        try:
-            self._make_durable(number)
-        except BaseException as error:
-            self._settle(batch, error)
-            raise
-        self._settle(batch, None)
+        self._hand_over(ticket)
+        self._make_durable(number)
+        ticket.durable = True
 
-    def _make_durable(self, number: int) -> None:
-        """Return once a sync that began after commit ``number`` has ended; often another leader's."""
-        if self._sync is None:
+    def _take_followers(self, ticket: Ticket[Any]) -> None:
+        if not self._queue:
             return
-        with self._syncing:
-            if self._synced < number:
-                covered = self._committed
-                self._sync()
-                self._synced = covered
-
-    def _settle(self, batch: list[Ticket[Any]], failure: BaseException | None) -> None:
-        # A follower must not re-raise the leader's Ctrl-C: it was not the one interrupted.
-        theirs = failure
-        if failure is not None and not isinstance(failure, Exception):
-            theirs = BackendError("the process was interrupted during the commit; it may be retried")
-        batch[0].settle(failure)
-        for follower in batch[1:]:
-            follower.settle(theirs)
-            if follower.wake is not None:
-                follower.wake.release()
-
-    def _hand_over(self) -> None:
         with self._mutex:
-            if not self._queue:
-                self._leading = False
-                return
-            heir = self._queue.popleft()
-            heir.state = _LEADING
-        if heir.wake is not None:
-            heir.wake.release()
-
-    def _abandon(self, ticket: Ticket[Any]) -> None:
-        """Leave in order when an exception arrives while waiting or on becoming the leader."""
-        with self._mutex:
-            if ticket.state == _WAITING and ticket in self._queue:
-                self._queue.remove(ticket)
-                return
-            lead = ticket.state == _LEADING
-            ticket.state = _SETTLED
-        if lead:
-            self._hand_over()
+            waiting = list(islice(self._queue, _MAX_BATCH - 1))
+            ticket.followers = [other for other in waiting if other is not ticket and not other.settled]
+            for _ in waiting:
+                self._queue.popleft()
 
     def _commit(self, batch: list[Ticket[Any]]) -> None:
         if len(batch) == 1:
@@ -190,3 +183,20 @@ class GroupCommit:
                     self._transact([ticket])
                 except Exception as error:
                     ticket.error = error
+
+    def _make_durable(self, number: int) -> None:
+        """Return once a sync that began after commit ``number`` has ended; often another leader's."""
+        if self._sync is None:
+            return
+        with self._syncing:
+            if self._synced < number:
+                covered = self._committed
+                self._sync()
+                self._synced = covered
+
+
+def _for_followers(error: BaseException | None) -> BaseException:
+    """Give what followers are told: not the leader's own Ctrl-C, for they were not interrupted."""
+    if isinstance(error, Exception):
+        return error
+    return BackendError("the process was interrupted during the commit; it may be retried")

@@ -77,9 +77,11 @@ class _Engine(ABC):
         An operation of many that fails before it wrote anything is left out; one that fails later fails the
         batch, whose operations then run one by one. Savepoints would cost every operation two statements.
         """
+        if self._connection.in_transaction:
+            self._roll_back()  # an interrupt got between a failure and its rollback
         tx = SqliteTx(self._cursor)
-        tx.run("BEGIN IMMEDIATE")
         try:
+            tx.run("BEGIN IMMEDIATE")
             if len(batch) == 1:
                 batch[0].value = batch[0].op(tx)
             else:
@@ -415,8 +417,8 @@ class SqliteBackend(_Engine):
             self._attempt(batch)
 
     def _attempt(self, batch: list[Ticket[Any]]) -> None:
-        self._turnstile.exclusive()
         try:
+            self._turnstile.exclusive()
             position = self._run_batch(batch, self._extend_log if self._commits == _EXTEND_AFTER else None)
             self._position = position or self._position
         except apsw.Error as error:

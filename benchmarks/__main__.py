@@ -1,0 +1,84 @@
+"""Run the groups and write the page. ``--only p1,p4`` runs some of them, ``--quick`` takes three minutes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+from . import p1_append, p2_concurrent, p4_read, p9_growth, p11_memory, plot
+from .common import ROOT, SCRATCH, Settings, load, machine, say
+from .report import Section, summary, write_page
+
+GROUPS = {
+    "p1": p1_append.run,
+    "p2": p2_concurrent.run,
+    "p4": p4_read.run,
+    "p9": p9_growth.run,
+    "p11": p11_memory.run,
+}
+
+
+def main() -> None:
+    """Read the command line, run, print, write."""
+    options = _options()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    described, before = machine(SCRATCH), load()
+    say(f"{described}, load average {before}")
+    found = _run(options.only, quick=options.quick, seed=options.seed)
+    for section in found.values():
+        print(f"\n{section.markdown()}")
+    print(f"\n{summary(check for section in found.values() for check in section.checks)}")
+    described = f"Last run: {', '.join(found)}; seed {options.seed}; {described}; load average {before} before the run"
+    described += f" and {load()} after it, its own work included."
+    _write(SCRATCH if options.quick else ROOT / "docs", found, described)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", type=_names, default=list(GROUPS), help=f"some of {','.join(GROUPS)}")
+    parser.add_argument("--quick", action="store_true", help="small amounts; writes to build/bench, not to docs")
+    parser.add_argument("--seed", type=int, default=1, help="of the messages and of the order of arms")
+    return parser.parse_args()
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in GROUPS:
+            raise argparse.ArgumentTypeError(f"there is no group {name!r}; there are {', '.join(GROUPS)}")
+    return names
+
+
+def _run(names: list[str], *, quick: bool, seed: int) -> dict[str, Section]:
+    found = {}
+    for name in names:
+        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH))
+        try:
+            found[name] = GROUPS[name](Settings(scratch, quick=quick, seed=seed, rng=random.Random(seed)))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return found
+
+
+def _write(directory: Path, found: dict[str, Section], described: str) -> None:
+    """Replace what was measured; picture and summary need all of it."""
+    blocks = {name: section.markdown() for name, section in found.items()}
+    blocks["machine"] = described
+    if found.keys() == GROUPS.keys():
+        plot.draw(directory / "benchmarks.svg", {name: section.plot for name, section in found.items()})
+        checks = [check for section in found.values() for check in section.checks]
+        picture = "![Append, eight writers and reading, next to the limit and two peers](benchmarks.svg)"
+        blocks["summary"] = f"{picture}\n\n{summary(checks)}"
+    write_page(directory / "benchmarks.md", blocks)
+    say(f"wrote {(directory / 'benchmarks.md').relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""P1: what one durable append costs, and whether it grows with the session.
+
+A sync costs more while the log file grows than when its length stands, so both states are measured. *Fresh*: every
+arm was just reopened and its log is new. *Warm*: every arm's log was folded into the file and begun again at least
+once. Holdfast brings its log to full length with zeros in its fifth commit; to keep the comparison honest, a second
+limit does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from . import messages
+from .common import Settings, median, percentile, say, show_both, show_ratio, show_time, steady
+from .peers import LangGraph, OpenAIAgents
+from .report import Check, Section, Table
+from .stores import Arm, ExtendedLimit, Holdfast, Limit
+
+FRESH, WARM = 1.3, 1.6
+_LEAD_IN = 6  # commits after opening that are not measured: the log is made, and Holdfast extends its own
+_BLOCK = 10
+_WARM_MOST = 50
+_LANGGRAPH_MOST = 10_000
+
+Samples: TypeAlias = dict[str, list[float]]
+Found: TypeAlias = dict[int, Samples]
+
+
+def run(settings: Settings) -> Section:
+    """Measure every size in both states."""
+    sizes = (0, 1000, 10_000) if settings.quick else (0, 1000, 10_000, 100_000)
+    fresh: Found = {}
+    warm: Found = {}
+    for size in sizes:
+        arms = _build(settings, size)
+        with steady():
+            fresh[size] = _fresh(settings, arms, size)
+            warm[size] = _warm(settings, arms, size)
+        for arm in arms:
+            arm.close()
+        _tell(size, "fresh", fresh[size])
+        _tell(size, "warm", warm[size])
+    return _section(fresh, warm)
+
+
+def _build(settings: Settings, size: int) -> list[Arm]:
+    """Open the arms with a session of ``size`` messages each."""
+    kinds: list[type[Arm]] = [Limit, ExtendedLimit, Holdfast, OpenAIAgents]
+    if size <= _LANGGRAPH_MOST:
+        kinds.append(LangGraph)
+    filling, arms = messages.take(size, settings.seed), []
+    for kind in kinds:
+        arm = kind(settings.directory("p1", size, kind.__name__))
+        arm.open()
+        arm.use("session")
+        if filling:
+            arm.fill(arm.prepare(filling))
+        arms.append(arm)
+    say(f"p1: {len(arms)} stores with {size:,} messages are ready")
+    return arms
+
+
+def _fresh(settings: Settings, arms: list[Arm], size: int) -> Samples:
+    found: Samples = {arm.name: [] for arm in arms}
+    for number in range(settings.pick(6, 2)):
+        lead_in = messages.take(_LEAD_IN, settings.seed + 1)
+        for arm in arms:
+            arm.close()
+            arm.open()
+            arm.use("aside")
+            arm.append(arm.prepare(lead_in))
+            if isinstance(arm, ExtendedLimit):
+                arm.extend_log()
+        _blocks(settings, arms, size, f"fresh {number}", settings.pick(6, 3), found)
+    return found
+
+
+def _warm(settings: Settings, arms: list[Arm], size: int) -> Samples:
+    """Append beside the measured session until every log was begun again, then measure."""
+    aside = messages.take(200, settings.seed + 2)
+    for arm in arms:
+        arm.use("aside")
+        prepared = arm.prepare(aside)
+        for _ in range(_WARM_MOST):
+            if arm.log_restarts():
+                break
+            arm.append(prepared[:20] if arm.slow else prepared)
+        else:
+            raise RuntimeError(f"{arm.name} never began its log again: not warm")
+    found: Samples = {arm.name: [] for arm in arms}
+    _blocks(settings, arms, size, "warm", settings.pick(36, 6), found)
+    return found
+
+
+def _blocks(settings: Settings, arms: list[Arm], size: int, label: str, count: int, found: Samples) -> None:
+    """Append in short blocks, the arms in a new order each time; an empty session stays new in every block."""
+    source = messages.stream(settings.seed + 3)
+    for number in range(count):
+        block = [next(source) for _ in range(_BLOCK)]
+        for arm in settings.rng.sample(arms, len(arms)):
+            arm.use("session" if size else f"{label} {number}")
+            found[arm.name] += arm.append(arm.prepare(block[:1] if arm.slow else block))
+
+
+def _tell(size: int, state: str, found: Samples) -> None:
+    base = median(found[Limit.name])
+    for name, times in found.items():
+        middle = median(times)
+        say(
+            f"p1: {state} {size:,}: {name}: {show_time(middle)}, p99 {show_time(percentile(times, 0.99))},"
+            f" {show_ratio(middle / base)} times the limit, {len(times)} samples"
+        )
+
+
+def _section(fresh: Found, warm: Found) -> Section:
+    tables = [
+        _table(
+            "**What does one durable append of 500 B cost just after opening, and does it grow with the session?**"
+            " Each cell is the median time and, in brackets, its ratio to the limit; every log file was just made."
+            " Holdfast brings its own to full length in its fifth commit, which makes later syncs cheaper: the second"
+            " limit does that too, and the last row compares with it (to the disk, such a log is a warm one).",
+            fresh,
+        ),
+        _table(
+            "**And in a store that has been in use?** Here every log was folded into its file and begun again at least"
+            " once before measuring. LangGraph writes the whole history with every append: it was stopped at 10,000"
+            " messages, and its cells are medians of few samples.",
+            warm,
+        ),
+    ]
+    checks = [_judge(tables[0], "fresh", fresh, Limit.name, FRESH)]
+    extended = {size: _ratio(fresh, size, Holdfast.name, ExtendedLimit.name) for size in fresh}
+    missed = _missed(extended, WARM)
+    cells = (show_ratio(ratio) for ratio in extended.values())
+    tables[0].add("Holdfast over the extended limit", *cells, must=_at_most(WARM), reached=not missed, why=missed)
+    checks.append(_check("append, fresh, both logs extended", extended, WARM))
+    checks.append(_judge(tables[1], "warm", warm, Limit.name, WARM))
+    return Section("One durable append", tables, checks, _plot(warm))
+
+
+def _table(text: str, found: Found) -> Table:
+    return Table(text, ("store", *(f"{size:,} messages" for size in found)))
+
+
+def _judge(table: Table, state: str, found: Found, limit: str, most: float) -> Check:
+    """Write a row per arm; only Holdfast's is judged."""
+    for name in next(iter(found.values())):
+        ratios = {size: _ratio(found, size, name, limit) for size in found if name in found[size]}
+        cells = [show_both(median(found[size][name]), ratios[size]) if size in ratios else "not run" for size in found]
+        missed = _missed(ratios, most)
+        if name == Holdfast.name:
+            table.add(name, *cells, must=_at_most(most), reached=not missed, why=missed)
+        else:
+            table.add(name, *cells)
+    ratios = {size: _ratio(found, size, Holdfast.name, limit) for size in found}
+    return _check(f"append, {state}", ratios, most)
+
+
+def _check(what: str, ratios: dict[int, float], most: float) -> Check:
+    worst = max(ratios.values())
+    return Check(what, f"{show_ratio(worst)} at the worst size", _at_most(most), worst <= most)
+
+
+def _ratio(found: Found, size: int, name: str, limit: str) -> float:
+    return median(found[size][name]) / median(found[size][limit])
+
+
+def _missed(ratios: dict[int, float], most: float) -> str:
+    return ", ".join(f"{size:,}" for size, ratio in ratios.items() if ratio > most)
+
+
+def _at_most(ratio: float) -> str:
+    return f"at most {ratio} at every size"
+
+
+def _plot(warm: Found) -> dict[str, dict[int, float]]:
+    names = [name for name in next(iter(warm.values())) if name != ExtendedLimit.name]
+    return {n: {s: _ratio(warm, s, n, Limit.name) for s in warm if n in warm[s]} for n in names}

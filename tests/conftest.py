@@ -1,0 +1,65 @@
+"""Options and fixtures that every test folder shares: long counts, one seed, and a tally of what was proven."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+_TALLY = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("holdfast")
+    group.addoption("--deep", action="store_true", help="prove the promises with their long counts (make crash)")
+    group.addoption("--seed", type=int, default=1, metavar="N", help="where all randomness starts (default 1)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TALLY] = Counter()
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """The number that all randomness of a run starts from; ``--seed N`` repeats a run."""
+    return int(request.config.getoption("--seed"))
+
+
+@pytest.fixture(scope="session")
+def deep(request: pytest.FixtureRequest) -> bool:
+    """Whether the long counts were asked for."""
+    return bool(request.config.getoption("--deep"))
+
+
+@pytest.fixture(scope="session")
+def counts(deep: bool) -> Callable[[int, int], int]:
+    """Choose a count: ``counts(ci, deep)`` gives the second one under ``--deep``."""
+    return lambda ci, long: long if deep else ci
+
+
+@pytest.fixture(scope="session")
+def tally(request: pytest.FixtureRequest) -> Callable[..., int]:
+    """Count what was tried: ``tally("R1 kills", 50)`` adds it to the summary of the run and gives the sum."""
+    totals = request.config.stash[_TALLY]
+
+    def add(what: str, number: int = 0) -> int:
+        totals[what] += number
+        return totals[what]
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how much was tried, how to repeat a failure, and loudly what this machine could not prove."""
+    report = terminalreporter
+    if totals := config.stash[_TALLY]:
+        report.write_line("tried: " + ", ".join(f"{what} {number:,}" for what, number in sorted(totals.items())))
+    if report.stats.get("failed") or report.stats.get("error"):
+        report.write_line(f"repeat with: --seed {config.getoption('--seed')}", bold=True)
+    skipped = [each for each in report.stats.get("skipped", []) if "needs_root" in each.keywords]
+    if skipped:
+        report.write_sep("!", "NOT PROVEN HERE", yellow=True, bold=True)
+    for each in skipped:
+        reason = each.longrepr[2] if isinstance(each.longrepr, tuple) else each.longrepr
+        report.write_line(f"{each.nodeid}: {str(reason).removeprefix('Skipped: ')}", yellow=True)

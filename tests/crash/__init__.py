@@ -1,0 +1,1 @@
+"""The durability promises, proven with real processes, real files and real faults."""
