@@ -109,35 +109,36 @@ def _draft(item: Mapping[str, Any]) -> Draft:
     body = {key: value for key, value in item.items() if value is not None}
     raw = body.pop("raw", None)
     body.setdefault("content", "")
-    if len(body) > 2:
-        _tidy(body)
-    return messages_.draft(body, raw=raw)
+    usage = _tidy(body) if len(body) > 2 else None
+    return messages_.draft(body, raw=raw, usage=usage)
 
 
-def _tidy(body: dict[str, Any]) -> None:
-    """Bring the rarer fields into their stored form."""
-    if (usage := body.get("usage")) is not None:
-        body["usage"] = _usage(usage)
+def _tidy(body: dict[str, Any]) -> Usage | None:
+    """Bring the rarer fields into their stored form and give the usage."""
+    usage = None
+    if "usage" in body:
+        usage = _usage(body["usage"])
+        body["usage"] = msgspec.to_builtins(usage)
     for name in ("metadata", "extra"):
-        if not isinstance(body.get(name, {}), Mapping):
-            raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
-    if "metadata" in body:
-        body["metadata"] = dict(body["metadata"])
-    unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
-    if unknown:
+        if name in body:
+            if not isinstance(body[name], Mapping):
+                raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
+            body[name] = dict(body[name])
+    if not body.keys() <= _KNOWN:
+        unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
         body["extra"] = {**body.get("extra", {}), **unknown}
+    return usage
 
 
-def _usage(usage: Any) -> dict[str, Any]:
-    if isinstance(usage, Mapping):
-        try:
-            usage = Usage(**usage)
-        except TypeError as error:
-            raise Invalid(f"usage has a field that Usage does not know: {error}") from error
-    if not isinstance(usage, Usage):
+def _usage(usage: Any) -> Usage:
+    if isinstance(usage, Usage):
+        return usage
+    if not isinstance(usage, Mapping):
         raise Invalid(f"usage must be a Usage or a dict of its fields, not {type(usage).__name__}")
-    usage.counts()
-    return msgspec.to_builtins(usage)  # type: ignore[no-any-return]
+    try:
+        return Usage(**usage)
+    except TypeError as error:
+        raise Invalid(f"usage has a field that Usage does not know: {error}") from error
 
 
 def _appended(done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:

@@ -149,8 +149,11 @@ def _part_text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def draft(body: dict[str, Any], *, raw: bytes | None = None) -> Draft:
-    """Check and encode a message for storing; what cannot be stored is ``Invalid`` here."""
+def draft(body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None) -> Draft:
+    """Check and encode a message for storing; what cannot be stored is ``Invalid`` here.
+
+    ``usage`` is what the body holds under that name, for the running totals.
+    """
     if raw is not None and not isinstance(raw, bytes):
         raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
     role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
@@ -160,7 +163,7 @@ def draft(body: dict[str, Any], *, raw: bytes | None = None) -> Draft:
     if len(body) > 2:
         _require_readable(data)
     kind = TOOL_MESSAGE if role == "tool" else MESSAGE
-    return Draft(kind, data, raw, mid, _adds(role, body))
+    return Draft(kind, data, raw, mid, _adds(role, usage, body.get("duration")))
 
 
 def _require_readable(data: bytes) -> None:
@@ -171,11 +174,10 @@ def _require_readable(data: bytes) -> None:
         raise Invalid(f"a field of the message has the wrong type: {error.__cause__}") from error
 
 
-def _adds(role: str, body: dict[str, Any]) -> Numbers:
-    usage, duration = body.get("usage"), body.get("duration")
+def _adds(role: str, usage: Usage | None, duration: Any) -> Numbers:
     if usage is None and duration is None:
         return _USER_TURN if role == "user" else _ONE_MESSAGE
-    counts = Usage(**usage).counts() if usage is not None else (0,) * 6
+    counts = (0,) * 6 if usage is None else usage.counts()
     is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
     if duration is not None and not (is_number and 0 <= duration < 1e9):
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
