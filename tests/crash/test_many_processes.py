@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.storage import files
 
 from . import _harness
 from ._harness import Acks, Barrier, Child, compose, in_child, say, told
@@ -119,3 +120,20 @@ def test_many_processes_open_a_new_store_at_once(
             assert in_child(_look, path) == expected
             assert _harness.files_beside(path) == _harness.AFTER_A_CLEAN_CLOSE
     tally("R7 rounds", rounds)
+
+
+@pytest.mark.promise("R7")
+def test_many_processes_make_the_directories_of_a_store_at_once(tmp_path: Path) -> None:
+    """The one that comes second finds a directory where there was none a moment ago."""
+
+    def work(place: Path, barrier: Barrier) -> None:
+        barrier.wait()
+        for number in range(400):
+            files.prepare_directory(f"{place}/{number}/deep/a.db")
+
+    for round_ in range(4):
+        barrier = Barrier()
+        children = [Child(work, tmp_path / f"{round_}", barrier) for _ in range(8)]
+        barrier.open()
+        for child in children:
+            child.result()

@@ -58,7 +58,7 @@ def prepare_directory(path: str) -> None:
     parent = os.path.dirname(path)
     missing = []
     while not os.path.isdir(parent):
-        if os.path.lexists(parent):
+        if os.path.lexists(parent) and not os.path.isdir(parent):  # unless another process made it just now
             raise Invalid(f"{parent!r} is not a directory; choose another place for the store")
         missing.append(parent)
         parent = os.path.dirname(parent)
