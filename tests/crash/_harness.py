@@ -332,14 +332,16 @@ def _why_no_mounts(kind: str) -> str | None:
 
 
 @contextlib.contextmanager
-def mounted(kind: str, source: str, target: Path, options: str) -> Iterator[Path]:
-    """Mount something for a while; where that is not possible the test is skipped. Always unmounts."""
+def mounted(kind: str, source: str, target: Path, options: str, *, must: bool = False) -> Iterator[Path]:
+    """Mount something for a while; where that is not possible the test is skipped, unless it must. Always unmounts."""
     if why := _why_no_mounts(kind):
         pytest.skip(why)
     target.mkdir(parents=True, exist_ok=True)
     try:
         _quietly("mount", *(("-t", "tmpfs") if kind == "tmpfs" else ()), "-o", options, source, os.fspath(target))
     except OSError as error:
+        if must:
+            raise
         pytest.skip(f"cannot mount here: {error}")
     try:
         yield target
@@ -366,9 +368,9 @@ def resize(target: Path, size: str) -> None:
     _quietly("mount", "-o", f"remount,size={size}", os.fspath(target))
 
 
-def loop_disk(image: Path, target: Path) -> contextlib.AbstractContextManager[Path]:
+def loop_disk(image: Path, target: Path, *, must: bool = False) -> contextlib.AbstractContextManager[Path]:
     """Mount an image of an ext4 file system, replaying its journal as after a power cut."""
-    return mounted("loop", os.fspath(image), target, "loop")
+    return mounted("loop", os.fspath(image), target, "loop", must=must)
 
 
 def make_ext4(image: Path, megabytes: int) -> None:

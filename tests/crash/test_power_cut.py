@@ -88,7 +88,7 @@ def _cut_again_and_again(
             for _ in range(min(_CUTS_PER_DISK, cuts - done)):
                 with told(seed=seed, round=done):
                     acked = _cut(disk, writers, acks, rng)
-                    with loop_disk(disk / "copy", disk / "after") as after:
+                    with loop_disk(disk / "copy", disk / "after", must=True) as after:
                         total += in_child(check, after / "a.db", session_id, acked)
                 done += 1
             for writer in writers:

@@ -64,7 +64,7 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     rows = {
         "session": (*cold, check(*cold), *head, check(1, *head)),
         "branch": (*branch, check(*branch)),
-        "entry": (*shown, check(*shown), *chained, check(shown[0], *chained)),
+        "entry": (*shown, check(*shown), *chained, check(shown[0], shown[3], *chained)),
         "migration": (1, "log", 5, check(1, "log", 5)),
         "meta": ("store", b"s" * 16, check("store", b"s" * 16)),
     }

@@ -127,11 +127,13 @@ class Store:
 
     def events(self, after: str | None = None) -> Iterator[Change]:
         """Give every change after a cursor, in the order of commits, up to now."""
-        while page := self._changes(after):
+        position, seen = feed.parse_cursor(after), -1
+        while position > seen:
+            seen = position
+            page, position = self._changes(position)
             yield from page
-            after = page[-1].cursor
 
-    def _changes(self, after: str | None) -> list[Change]:
+    def _changes(self, after: int) -> tuple[list[Change], int]:
         return self._read(lambda tx: feed.changes(tx, self.scope, after=after, limit=_FEED_PAGE))
 
     def stats(self) -> StoreStats:

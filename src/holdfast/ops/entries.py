@@ -120,7 +120,7 @@ def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -
         previous = chain.entry_hash(previous, head, chain.body_hash(salt, body, raw))
         content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
         chained = (scope, numbers[0], *numbers[2:], salt, None, previous)
-        tx.run(INSERT, (*content, row_check(content), *chained, row_check((key, *chained))))
+        tx.run(INSERT, (*content, row_check(content), *chained, row_check((key, numbers[1], *chained))))
     return seq, previous, numbers
 
 
@@ -281,7 +281,7 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     holder = branches.owner(tx, branch, seq)
     key = key_of(holder.bid, seq)
     row = tx.one(POINT, (key, scope))
-    if row is None or row_check((key, *row[1:-1])) != row[-1]:
+    if row is None or row_check((key, *row[:-1])) != row[-1]:
         raise _damage(entry_id(holder.uid, seq), missing=row is None)
     numbers = (row[2], row[0], *row[3:13])
     return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], numbers)

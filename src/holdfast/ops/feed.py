@@ -21,7 +21,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
 AFTER = """SELECT f.pos, f.scope, f.kind, f.session, f.branch, f.first_seq, f.last_seq, f.chk, s.id, b.uid
 FROM feed f LEFT JOIN session s ON s.sid = f.session LEFT JOIN branch b ON b.bid = f.branch
-WHERE f.pos > ? AND f.scope = ? ORDER BY f.pos LIMIT ?"""
+WHERE f.pos > ? ORDER BY f.pos LIMIT ?"""
 
 
 def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, last: int) -> tuple[int, int]:
@@ -39,14 +39,19 @@ def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, l
     return position, rank
 
 
-def changes(tx: Tx, scope: str, *, after: str | None, limit: int) -> list[Change]:
-    """Give the changes after a cursor, oldest first."""
-    found = []
-    for *row, chk, session_id, uid in tx.all(AFTER, (parse_cursor(after), scope, limit)):
-        if row_check(row) != chk or session_id is None or uid is None:
-            raise Corrupt(f"change {row[0]} of the feed is damaged", what=f"feed {row[0]}")
-        found.append(Change(cursor(row[0]), row[2], session_id, uid, row[5], row[6]))
-    return found
+def changes(tx: Tx, scope: str, *, after: int, limit: int) -> tuple[list[Change], int]:
+    """Give a scope's changes among the next ``limit`` of the store, and the position up to which they go.
+
+    Positions have no gaps, so a change that has vanished is noticed.
+    """
+    found, position = list[Change](), after
+    for *row, chk, session_id, uid in tx.all(AFTER, (after, limit)):
+        position += 1
+        if row[0] != position or row_check(row) != chk or session_id is None or uid is None:
+            raise Corrupt(f"change {position} of the feed is damaged or missing", what=f"feed {position}")
+        if row[1] == scope:
+            found.append(Change(cursor(position), row[2], session_id, uid, row[5], row[6]))
+    return found, position
 
 
 def cursor(position: int) -> str:

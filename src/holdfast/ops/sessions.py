@@ -153,7 +153,12 @@ def set_visible(tx: Tx, session: SessionRow, *, hidden: int, name: str | None) -
 def newest(tx: Tx, scope: str, *, before: int | None, limit: int) -> list[SessionRow]:
     """Give visible sessions, last changed first, below a rank."""
     bound = (1 << 62) if before is None else before
-    return [checked(row) for row in tx.all(LIST, (scope, bound, limit))]
+    found = [checked(row) for row in tx.all(LIST, (scope, bound, limit))]
+    for session in found:
+        if session.rank >= bound:
+            raise Corrupt("the order of sessions is damaged; run verify", what="session_rank")
+        bound = session.rank
+    return found
 
 
 def head_branch(tx: Tx, session: SessionRow) -> branches.BranchRow:

@@ -80,8 +80,11 @@ def _pages(read: Read, sql: str) -> Iterator[Row]:
     """Give all rows of a table with an integer key, page by page."""
     last = -(1 << 62)
     while rows := read(lambda tx: tx.all(sql, (last, PAGE))):  # noqa: B023
-        yield from rows
-        last = rows[-1][0]
+        for row in rows:
+            if not isinstance(row[0], int) or row[0] <= last:
+                raise Corrupt("the keys of a table are out of order", what="file")
+            last = row[0]
+            yield row
 
 
 def _check_rows(read: Read, found: _Findings, sql: str, kind: str) -> None:
@@ -149,6 +152,8 @@ def _check_branch(read: Read, found: _Findings, branch: branches.BranchRow, tip:
         for row in rows:
             found.checked += 1
             here = row[0] - base
+            if here <= seq:
+                raise Corrupt(f"the entries of branch {branch.uid} are out of order", what=f"branch {branch.uid}")
             if here != seq + 1:
                 _report_gap(found, branch, seq + 1, here - 1)
                 previous = None
@@ -210,7 +215,7 @@ def _check_entry(
     """Check one entry; give its hash for the next, or None if it cannot be trusted."""
     seq = row[0] & entries.MAX_SEQ
     where = f"entry {branch.uid}-{seq}"
-    if row_check((row[0], *row[9:24])) != row[24]:
+    if row_check((row[0], row[3], *row[9:24])) != row[24]:
         found.add("entry", where, "its place in the chain is damaged")
         return None
     if row_check(row[:8]) != row[8]:

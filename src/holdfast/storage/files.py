@@ -30,6 +30,7 @@ _NETWORK = frozenset(
 log = logging.getLogger("holdfast")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
+_SMALLEST_BALLAST = 1 << 15
 
 
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
@@ -131,7 +132,8 @@ class Mark:
         """Note a position after its commit was synced; needs no sync of its own, and may fail on a full disk."""
         data = _MARK.pack(self._store, position, zlib.crc32(b"%d" % position, self._seed))
         try:
-            os.pwrite(self._descriptor, data, 0)
+            if position > self.read():  # another process may have synced a later commit meanwhile
+                os.pwrite(self._descriptor, data, 0)
         except OSError:
             log.debug("the high-water mark could not be written; it stays where it was")
 
@@ -146,12 +148,17 @@ class Mark:
 
     def read(self) -> int:
         """Give the position noted for this store, 0 if there is none that can be trusted."""
+        store, position = self.noted()
+        return position if store == self._store else 0
+
+    def noted(self) -> tuple[bytes, int]:
+        """Give what is noted here for whatever store; no bytes and 0 if it cannot be trusted."""
         data = os.pread(self._descriptor, _MARK.size, 0)
         if len(data) != _MARK.size:
-            return 0
+            return b"", 0
         store, position, check = _MARK.unpack(data)
-        intact = zlib.crc32(b"%d" % position, self._seed) == check
-        return int(position) if intact and store == self._store else 0
+        intact = zlib.crc32(b"%d" % position, zlib.crc32(store)) == check
+        return (store, position) if intact else (b"", 0)
 
 
 class Ballast:
@@ -169,14 +176,15 @@ class Ballast:
             descriptor = open_private(self._path)
         except OSError:
             return
-        try:
-            os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
-            self._missing = False
-        except (OSError, AttributeError):
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-        finally:
-            os.close(descriptor)
+        size = BALLAST_BYTES
+        while self._missing and size >= _SMALLEST_BALLAST:
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+                self._missing = False
+            except (OSError, AttributeError):
+                os.ftruncate(descriptor, 0)
+                size //= 2  # what little is left belongs to the next deletion, not to the next append
+        os.close(descriptor)
 
     def release(self) -> bool:
         """Give the space back to the disk; say whether there was any."""

@@ -33,6 +33,7 @@ APPLICATION_ID = 0x484F4C44  # "HOLD"
 _OPEN_TIMEOUT = 60.0
 _WAL_BYTES = 32 + 1024 * (4096 + 24)
 _EXTEND_AFTER = 4  # commits: a store that is opened for a glance never pays for it
+_INDEXED = ("session", "branch", "operation", "blob")
 _DURABILITIES = ("full", "relaxed")
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -255,6 +256,7 @@ class SqliteBackend(_Engine):
         if not alone:
             self._presence.shared(_OPEN_TIMEOUT)
         else:
+            self._check_file()
             self._check_log()
         try:
             if (created := files.create_private(self.path)) is not None:
@@ -270,10 +272,31 @@ class SqliteBackend(_Engine):
         if alone:
             self._presence.shared(_OPEN_TIMEOUT)
 
+    def _check_file(self) -> None:
+        """Refuse to begin anew where a store was: SQLite would delete its log."""
+        if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
+            return
+        log = self.path + "-wal"
+        if self._mark.noted()[1] or (os.path.exists(log) and os.path.getsize(log) > 0):
+            raise self._gone()
+
+    def _gone(self) -> Corrupt:
+        return Corrupt(
+            f"{self.path} is empty or gone, but the files beside it say that a store was here. Restore a backup;"
+            f" to begin anew, delete {self.path}-lock and {self.path}-wal",
+            what="file",
+        )
+
     def _check_log(self) -> None:
-        """Refuse a log from which SQLite would drop acknowledged commits in silence."""
+        """Refuse a log from which SQLite would drop acknowledged commits in silence.
+
+        Where there is a high-water mark it knows better, and is compared later: commits are synced behind the
+        lock, so a power cut may leave several that nobody was told of, in any state.
+        """
+        if self._mark.noted()[1] or self._mark.relaxed:
+            return
         state = wal.inspect(self.path + "-wal")
-        if state.lost_commits and not self._mark.relaxed:
+        if state.lost_commits:
             raise Corrupt(
                 f"{self.path}-wal is damaged ({state.what}): {state.lost_commits} commits lie behind the damage."
                 " Nothing was changed; holdfast.salvage(path, to) recovers them into a copy",
@@ -302,6 +325,11 @@ class SqliteBackend(_Engine):
             return connection
 
     def _set_up(self, clock: Clock, alone: bool) -> None:
+        tx = SqliteTx(self._cursor)
+        version = _version(tx)
+        migrate.pending(version, migrate.load())  # refuses newer stores before anything is changed
+        if version == 0 and self._mark.noted()[1]:
+            raise self._gone()
         journal = self._set_journal()
         with translated():
             # With WAL we sync the log ourselves before anybody is told; SQLite then syncs around checkpoints only.
@@ -312,6 +340,8 @@ class SqliteBackend(_Engine):
             self._migrate(clock)
             self._ballast.restore()
         self._compare_mark()
+        if alone:
+            self._check_indexes()
         self._note_durability(alone)
         self._guarded = guard.protect(self.path, self.path + "-shm")
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -360,6 +390,23 @@ class SqliteBackend(_Engine):
                 f" changed. If you put an older copy here on purpose, delete {self.path}-lock; else restore a backup",
                 what="log",
             )
+
+    def _check_indexes(self) -> None:
+        """Rebuild the indexes of the small tables if one is damaged: they only repeat what the rows say.
+
+        A row that an index has lost would be missing from listings and look-ups without a word.
+        """
+        for table in _INDEXED:
+            if self._complaints(table):
+                if self._read_only:
+                    raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
+                log.warning("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
+                with translated():
+                    self._connection.execute(f"REINDEX {table}")
+
+    def _complaints(self, table: str) -> list[str]:
+        rows = SqliteTx(self._cursor).all(f"PRAGMA integrity_check({table})")
+        return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def _note_durability(self, alone: bool) -> None:
         """Tell later openers whether the log that begins here is synced at every commit."""
@@ -414,7 +461,10 @@ class SqliteBackend(_Engine):
         except StorageFull:
             if not any(ticket.frees_space for ticket in batch) or not self._ballast.release():
                 raise
-            self._attempt(batch)
+            try:
+                self._attempt(batch)
+            finally:
+                self._ballast.restore()
 
     def _attempt(self, batch: list[Ticket[Any]]) -> None:
         try:

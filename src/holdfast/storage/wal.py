@@ -140,8 +140,9 @@ def salvage(source: str, target: str) -> int:
         header = _HEADER.unpack_from(data)
     frames = _frames(data, page_size)
     last = max((n for n, f in enumerate(frames) if f.salts == salts and f.commit), default=-1)
-    running = (header[6], header[7])
+    running = before = (header[6], header[7])
     for frame in frames[: last + 1]:
+        before, frame = frame.checksum, _mended(data, frame, page_size, header[0] & 1, before)
         _FRAME.pack_into(data, frame.offset, frame.page, frame.commit, *salts, 0, 0)
         running = _checksum(data, frame.offset, 8, header[0] & 1, running)
         running = _checksum(data, frame.offset + _FRAME.size, page_size, header[0] & 1, running)
@@ -151,3 +152,17 @@ def salvage(source: str, target: str) -> int:
     with os.fdopen(descriptor, "wb") as out:
         out.write(data[:end])
     return last + 1
+
+
+def _mended(data: bytearray, frame: Frame, page_size: int, big_endian: int, before: tuple[int, int]) -> Frame:
+    """Give a frame with its page number and commit mark right, if one flipped bit is all that is wrong with them."""
+    good = data[frame.offset : frame.offset + _FRAME.size + page_size]
+    for bit in (None, *range(64)):
+        tried = bytearray(good)
+        if bit is not None:
+            tried[bit // 8] ^= 1 << bit % 8
+        running = _checksum(tried, 0, 8, big_endian, before)
+        if _checksum(tried, _FRAME.size, page_size, big_endian, running) == frame.checksum:
+            page, commit = struct.unpack_from(">2I", tried)
+            return frame._replace(page=page, commit=commit)
+    return frame

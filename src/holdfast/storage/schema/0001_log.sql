@@ -86,7 +86,7 @@ CREATE TABLE entry (
   salt         BLOB,
   body_hash    BLOB,                    -- kept only where body is redacted
   hash         BLOB NOT NULL,
-  chain_chk    INTEGER NOT NULL         -- key and all columns from scope to hash
+  chain_chk    INTEGER NOT NULL         -- key, turns and all columns from scope to hash
 ) STRICT;
 CREATE INDEX entry_mid ON entry (scope, mid) WHERE mid IS NOT NULL;
 
