@@ -28,12 +28,12 @@ _decode = msgspec.json.Decoder().decode
 
 def encode(value: object) -> bytes:
     """Encode a value; the order of keys is kept, and equal calls give equal bytes."""
-    return _encode(_plain(value, 0))
+    return _encode(_shallow(value))
 
 
 def canonical(value: object) -> bytes:
     """Encode a value with its keys sorted: equal values give equal bytes."""
-    return _encode_sorted(_plain(value, 0))
+    return _encode_sorted(_shallow(value))
 
 
 def decode(data: bytes) -> Any:
@@ -59,6 +59,13 @@ def storable_text(text: object, *, what: str) -> str:
     if not _is_utf8(text):
         raise Invalid(f"{what} holds half of a surrogate pair; remove it")
     return str(text)
+
+
+def _shallow(value: object) -> Any:
+    try:
+        return _plain(value, 0)
+    except RecursionError:
+        raise Invalid("the value is nested too deeply to be stored from here") from None
 
 
 def _is_utf8(text: str) -> bool:

@@ -64,7 +64,7 @@ def test_every_message_comes_back_from_a_store(memory: holdfast.Session, content
     message = memory.messages(limit=1)[0]
     assert message.raw == raw
     assert same(message.metadata, {"text": text, "deep": [content]})
-    assert same(message.content, "" if content is None else content)
+    assert same(message.content, content)
 
 
 @pytest.fixture(scope="module")

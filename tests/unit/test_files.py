@@ -1,8 +1,10 @@
 """The files of a store: modes, places, locks, what may and may not touch them."""
 
 import errno
+import gc
 import logging
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -139,25 +141,126 @@ def test_nothing_else_in_the_process_may_open_a_live_store(tmp_path: Path) -> No
     sqlite3.connect(path).close()
 
 
+def in_child(work: Callable[[], object]) -> str:
+    """Run something in a forked child; give the name of the error it met, if any."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcome = ""
+        try:
+            work()
+        except BaseException as error:
+            outcome = type(error).__name__
+        gc.collect()
+        os.write(writer, outcome.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        return pipe.read()
+
+
 @pytest.mark.feature("D9")
-def test_a_handle_used_after_fork_says_so(tmp_path: Path) -> None:
+def test_a_forked_child_neither_uses_nor_harms_what_its_parent_has_open(tmp_path: Path) -> None:
+    """SQLite's list of open files comes along in a fork and speaks of locks that the child does not have."""
+    held = {"store": holdfast.open(tmp_path / "s.db")}
+    session = held["store"].create_session("s")
+    session.user("a")
+
+    def drop() -> None:
+        backend = held.pop("store")._backend
+        backend.__dict__.clear()
+
+    assert in_child(lambda: session.user("b")) == "Closed"
+    assert in_child(held["store"].close) == ""
+    assert in_child(lambda: holdfast.open(tmp_path / "s.db")) == "Unsupported"
+    assert in_child(drop) == ""
+    assert in_child(lambda: holdfast.open(tmp_path / "other.db").create_session()) == ""
+    session.user("c")
+    assert [m.text for m in session.messages()] == ["a", "c"]
+    assert (tmp_path / "s.db-wal").exists()
+    held["store"].close()
+    assert in_child(lambda: holdfast.open(tmp_path / "s.db").create_session()) == "", "closed before the fork: free"
+
+
+@pytest.mark.feature("D9")
+def test_one_store_may_be_opened_twice_in_a_process(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as one, holdfast.open(tmp_path / "s.db") as two:
+        session = one.create_session("s")
+        found = two.find_session("s")
+        assert found is not None
+        for n in range(5):
+            session.user(f"one {n}")
+            found.user(f"two {n}")
+        assert len(session.messages()) == 10
+
+
+@pytest.mark.feature("F5")
+def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "s.db")
+    with holdfast.open(tmp_path / "link.db") as store:
+        store.create_session("s").user("a")
+    assert {path.name for path in tmp_path.iterdir()} == {"real", "link.db"}
+    with holdfast.open(tmp_path / "real" / "s.db") as store:
+        assert store.find_session("s") is not None
+    os.link(tmp_path / "real" / "s.db", tmp_path / "second.db")
+    with pytest.raises(holdfast.Invalid, match="hard links"):
+        holdfast.open(tmp_path / "second.db")
+
+
+@pytest.mark.feature("D9")
+def test_a_store_that_was_dropped_lets_go_of_everything(tmp_path: Path) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        holdfast.open(tmp_path / "s.db").create_session().user("x")
+        gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / "s.db").read_bytes()
+
+
+@pytest.mark.feature("C5")
+def test_a_signal_handler_that_writes_is_refused_and_hangs_nothing(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "s.db") as store:
-        session = store.create_session()
-        session.user("a")
-        child = os.fork()
-        if child == 0:
-            outcome = 1
-            try:
-                session.user("from the child")
-            except holdfast.Closed:
-                with holdfast.open(tmp_path / "s.db") as mine:
-                    mine.get_session(session.id).user("b")
-                outcome = 0
-            finally:
-                os._exit(outcome)
-        assert os.waitpid(child, 0)[1] == 0
-        session.user("c")
-        assert [m.text for m in session.messages()] == ["a", "b", "c"]
+        session, outcomes = store.create_session(), list[str]()
+
+        def handler(number: int, frame: object) -> None:
+            for call in (lambda: session.user("from the handler"), store.close):
+                try:
+                    call()
+                except holdfast.Error as error:
+                    outcomes.append(error.code)
+
+        old = signal.signal(signal.SIGUSR1, handler)
+        try:
+            store._backend.write(lambda tx: os.kill(os.getpid(), signal.SIGUSR1))
+        finally:
+            signal.signal(signal.SIGUSR1, old)
+        assert outcomes == ["busy", "busy"]
+
+
+@pytest.mark.promise("R3")
+@pytest.mark.feature("D9")
+def test_an_exception_that_strikes_after_the_commit_doubles_nothing(tmp_path: Path) -> None:
+    """A timeout raised by a signal handler may arrive right behind COMMIT: the batch must not run again."""
+    with holdfast.open(tmp_path / "s.db") as store:
+        session, backend = store.create_session(), store._backend
+        assert isinstance(backend, SqliteBackend)
+        attempt, struck = backend._attempt, [False]
+
+        def strike(batch: list[Ticket[object]]) -> None:
+            attempt(batch)
+            if not struck[0]:
+                struck[0] = True
+                raise TimeoutError("raised by a handler")
+
+        backend._attempt = strike  # type: ignore[method-assign]
+        drafts = [draft({"role": "user", "content": text}) for text in "ab"]
+        batch = [Ticket(lambda tx, one=one: entries.append(tx, "", session.id, [one], now_ms=1)) for one in drafts]
+        with pytest.raises(TimeoutError):
+            backend._group._commit(batch)
+        assert [m.text for m in session.messages()] == ["a", "b"]
 
 
 @pytest.mark.feature("F5")

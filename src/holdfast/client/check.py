@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .. import codec
 from ..errors import Invalid
 
@@ -19,6 +21,11 @@ def name(value: object, *, what: str) -> str:
 def optional_name(value: object, *, what: str) -> str | None:
     """Check a name that may be left out."""
     return None if value is None else name(value, what=what)
+
+
+def workspace(value: object) -> str:
+    """Check a workspace: a path as text or as a path object; none is the empty text."""
+    return optional_name(os.fspath(value) if isinstance(value, os.PathLike) else value, what="workspace") or ""
 
 
 def whole(value: object, *, what: str, low: int = 0, high: int = (1 << 53)) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..errors import Invalid
+from ..ids import is_id
 from ..model.branch import Branch
 from ..model.message import Message
 from ..model.operation import Operation
@@ -20,12 +22,14 @@ class Moving(Handle):
 
     def fork(self, at: int | Message | None = None, *, name: str | None = None) -> Branch:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied."""
-        seq = None if at is None else _seq(at)
+        seq, uid = (None, None) if at is None else _point(at)
         name = check.optional_name(name, what="branch name")
+        if name is not None and is_id(name):
+            raise Invalid(f"{name!r} has the form of an id; choose a name that cannot be mistaken for one")
         now_ms = self._store._clock.now_ms()
 
         def op(tx: Tx) -> tuple[sessions.SessionRow, Branch]:
-            row, made = changes.fork(tx, self._store.scope, self.id, at=seq, name=name, now_ms=now_ms)
+            row, made = changes.fork(tx, self._store.scope, self.id, at=seq, uid=uid, name=name, now_ms=now_ms)
             parent = None if made.parent is None else trees.get(tx, made.parent).name
             return row, trees.as_value(made, parent=parent, head_seq=made.tip_seq, is_head=False)
 
@@ -51,8 +55,10 @@ class Moving(Handle):
 
     def rewind(self, target: int | Message) -> Operation:
         """Move back to a point of the path; it stays, what follows leaves. The next append opens a branch."""
-        seq = _seq(target)
-        return self._operate(lambda tx, now: changes.rewind(tx, self._store.scope, self.id, to=seq, now_ms=now))
+        seq, uid = _point(target)
+        return self._operate(
+            lambda tx, now: changes.rewind(tx, self._store.scope, self.id, to=seq, uid=uid, now_ms=now)
+        )
 
     def undo(self, operation: Operation | str | None = None) -> Operation:
         """Take back the last operation of this session, or the named one if nothing newer stands."""
@@ -78,8 +84,11 @@ class Moving(Handle):
         return operation
 
 
-def _seq(point: int | Message) -> int:
-    return check.whole(point.seq if isinstance(point, Message) else point, what="a point")
+def _point(point: int | Message) -> tuple[int, str | None]:
+    """Give seq and, for a message, the branch that must own it."""
+    if isinstance(point, Message):
+        return point.seq, point.branch
+    return check.whole(point, what="a point"), None
 
 
 def _branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:

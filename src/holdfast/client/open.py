@@ -6,6 +6,7 @@ import os
 import shutil
 from urllib.parse import unquote, urlsplit
 
+from .. import codec
 from ..clock import Clock, SystemClock
 from ..errors import Conflict, Invalid, NotFound, Unsupported
 from ..storage.base import Backend
@@ -25,9 +26,12 @@ def open_store(
 
     ``durability="relaxed"`` may lose the last commits at a power cut, never at a crash of the process.
     """
+    if url is not None and not isinstance(url, str | os.PathLike):
+        raise Invalid(f"a store is named by a path or URL, not by {type(url).__name__}")
     place = default_url() if url is None else os.fspath(url)
     if not isinstance(place, str) or not place:
         raise Invalid("name a store: a path, 'sqlite:///path' or ':memory:'")
+    codec.storable_text(place, what="the name of a store")
     who, clock = check.scope(scope), clock or SystemClock()
     backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
     return Store(backend, clock=clock, scope=who, url=place)
@@ -78,18 +82,22 @@ def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
     """
     from ..storage import files, wal
 
-    source, target = os.path.abspath(path), os.path.abspath(to)
+    source, target = os.path.realpath(path), os.path.realpath(to)
     if not os.path.exists(source):
         raise NotFound(f"there is no store at {source!r}")
     if any(os.path.lexists(target + suffix) for suffix in ("", "-wal", "-shm", "-lock")):
         raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
-    lock = files.FileLock(source + "-open")
+    try:
+        lock = files.FileLock(source + "-open")
+    except OSError as error:
+        raise files.translate(error, source) from error
     try:
         if not lock.try_exclusive():
             raise Conflict(f"{source!r} is open; close it everywhere first", found=source)
         os.close(files.open_private(target))
         shutil.copyfile(source, target)
-        has_log = os.path.exists(source + "-wal")
-        return wal.salvage(source + "-wal", target + "-wal") if has_log else 0
+        return wal.salvage(source + "-wal", target + "-wal")
+    except OSError as error:
+        raise files.translate(error, target) from error
     finally:
         lock.close()

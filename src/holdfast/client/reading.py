@@ -34,11 +34,11 @@ class Reading(Handle):
 
         The limit counts after the filter. ``tools=False`` leaves tool messages out.
         """
-        make, (low, high) = _make_messages(tools), _bounds(after, before)
+        make, (low, high) = make_messages(tools), _bounds(after, before)
         if limit is not None:
             check.whole(limit, what="limit")
             if after is None:
-                return self._store._read(lambda tx: self._latest(tx, limit, high, make))
+                return self._latest(limit, high, make)
         found: list[Message] = []
         for page in self._pages(low, high, make):
             found += page
@@ -49,7 +49,7 @@ class Reading(Handle):
     def iter_messages(self, *, after: int | None = None, tools: bool = True) -> Iterator[Message]:
         """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
         low, high = _bounds(after, None)
-        return chain.from_iterable(self._pages(low, high, _make_messages(tools)))
+        return chain.from_iterable(self._pages(low, high, make_messages(tools)))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
         """Stream entries of every kind, oldest first."""
@@ -66,7 +66,7 @@ class Reading(Handle):
             if segment is None:
                 raise NotFound(f"there is no message {wanted!r} on the path of this session")
             rows = log.read(tx, session.scope, [segment])
-            return _make_messages(True)({segment.bid: segment.uid}, rows)
+            return make_messages(True)({segment.bid: segment.uid}, rows)
 
         for message in self._store._read(look):
             return message
@@ -78,30 +78,32 @@ class Reading(Handle):
             check.whole(at, what="at")
         return Stats.from_numbers(self._store._read(lambda tx: log.numbers_at(tx, self._row(tx), at)))
 
-    def _latest(self, tx: Tx, limit: int, high: int, make: Make[T]) -> list[T]:
-        """Read backwards in windows until enough has passed the filter."""
-        session = self._row(tx)
-        high, found = min(high, session.seq), list[T]()
-        while high > 0 and len(found) < limit:
-            window = max(limit - len(found), 32 if found else 1)
-            start = low = max(0, high - min(window, log.PAGE))
-            window_found: list[T] = []
-            while start < high:
-                page, start = _read_path(tx, session, start, high, make)
-                window_found += page
-            found, high = window_found + found, low
+    def _latest(self, limit: int, high: int, make: Make[T]) -> list[T]:
+        """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""
+        session = self._store._read(self._row)
+        high, window = min(high, session.seq), min(max(limit, 1), log.PAGE)
+        windows, count = list[list[T]](), 0
+        while high > 0 and count < limit:
+            low = max(0, high - window)
+            windows.append([item for page in self._pages_of(session, low, high, make) for item in page])
+            count, high, window = count + len(windows[-1]), low, min(2 * window, log.PAGE)
+        found = [item for items in reversed(windows) for item in items]
         return found[-limit:] if limit else []
 
     def _pages(self, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
-        """Page through the path as it is now; each page is a read of its own."""
+        """Page through the path as it is now."""
         session = self._store._read(self._row)
-        high = min(high, session.seq)
+        return self._pages_of(session, low, min(high, session.seq), make)
+
+    def _pages_of(self, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
+        """Page through a fixed path; each page is a read of its own."""
         while low < high:
             page, low = self._store._read(_page_op(session, low, min(low + log.PAGE, high), make))
             yield page
 
 
-def _make_messages(tools: bool) -> Make[Message]:
+def make_messages(tools: bool) -> Make[Message]:
+    """Give a function that turns checked rows into messages."""
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[Row]) -> list[Message]:

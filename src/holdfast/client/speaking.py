@@ -17,7 +17,7 @@ from ..model.message import Message
 from ..model.usage import Usage
 from ..ops import entries
 from . import blobs, check
-from .reading import Reading
+from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 
@@ -97,8 +97,9 @@ class Speaking(Reading):
             )
         )
         self._seen = done.session
-        if done.repeated or not drafts:
-            return self.messages(after=done.first - 1, before=done.last + 1)
+        if done.repeated:
+            branch = done.repeated[0][0] >> 32
+            return make_messages(True)({branch: done.uid}, list(done.repeated))
         return _appended(done, drafts, now_ms)
 
 
@@ -106,7 +107,7 @@ def _draft(item: Mapping[str, Any]) -> Draft:
     """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
     if not isinstance(item, dict | Mapping):
         raise Invalid(f"a message is a dict with role and content, not {type(item).__name__}")
-    body = {key: value for key, value in item.items() if value is not None}
+    body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
     raw = body.pop("raw", None)
     body.setdefault("content", "")
     usage = _tidy(body) if len(body) > 2 else None

@@ -7,6 +7,7 @@ scope on the same connections; nothing of one scope is ever seen through another
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import PathLike
 from types import TracebackType
 from typing import TypeVar
 
@@ -29,8 +30,9 @@ _FEED_PAGE = 500
 class Store:
     """An open store, seen from one scope."""
 
-    def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "") -> None:
+    def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
         self._backend = backend
+        self._owner = owner
         self._clock = clock
         self.scope = scope
         self.url = url
@@ -41,8 +43,9 @@ class Store:
         return self._backend.capabilities
 
     def close(self) -> None:
-        """Finish what is being written and release the files."""
-        self._backend.close()
+        """Finish what is being written and release the files; a handle that ``scoped`` gave leaves them open."""
+        if self._owner:
+            self._backend.close()
 
     def __enter__(self) -> Store:
         return self
@@ -58,7 +61,7 @@ class Store:
 
     def scoped(self, scope: str | None) -> Store:
         """Give a handle for another scope on the same connections."""
-        return Store(self._backend, clock=self._clock, scope=check.scope(scope), url=self.url)
+        return Store(self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False)
 
     # ------------------------------------------------------------------ sessions
 
@@ -67,7 +70,7 @@ class Store:
         name: str | None = None,
         *,
         agent: str = "main",
-        workspace: str | None = None,
+        workspace: str | PathLike[str] | None = None,
         title: str | None = None,
         kind: str = "main",
     ) -> Session:
@@ -75,7 +78,7 @@ class Store:
         fields = {
             "agent": check.name(agent, what="agent"),
             "kind": check.name(kind, what="kind"),
-            "workspace": check.optional_name(workspace, what="workspace") or "",
+            "workspace": check.workspace(workspace),
         }
         name = check.optional_name(name, what="session name")
         title = check.optional_name(title, what="title")
@@ -89,11 +92,13 @@ class Store:
         row = self._read(lambda tx: sessions.get(tx, self.scope, wanted))
         return Session(self, row)
 
-    def find_session(self, name: str, *, agent: str = "main", workspace: str | None = None) -> Session | None:
+    def find_session(
+        self, name: str, *, agent: str = "main", workspace: str | PathLike[str] | None = None
+    ) -> Session | None:
         """Give the visible session of that exact name, or None."""
         wanted = check.name(name, what="session name")
         agent = check.name(agent, what="agent")
-        place = check.optional_name(workspace, what="workspace") or ""
+        place = check.workspace(workspace)
         row = self._read(lambda tx: sessions.find_by_name(tx, self.scope, agent=agent, workspace=place, name=wanted))
         return None if row is None else Session(self, row)
 

@@ -23,7 +23,7 @@ BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
 OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
 PATH = f"""WITH RECURSIVE path (at) AS (
-SELECT ? UNION ALL SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?)
+SELECT ? UNION ALL SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
 SELECT {COLUMNS} FROM path JOIN branch ON bid = at"""
 NEXT = "SELECT max(bid) FROM branch"
 INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -30,7 +30,8 @@ VALUES ({", ".join("?" * 25)})"""
 READ = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
 WHERE key > ? AND key <= ? AND scope = ? ORDER BY key"""
 READ_PATH = """WITH RECURSIVE path (at, high) AS (
-SELECT ?, ? UNION ALL SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?)
+SELECT ?, ? UNION ALL SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?
+AND b.parent < b.bid)
 SELECT key, e.kind, at_ms, turns, mid, body, raw, spill, e.chk FROM path JOIN branch b ON b.bid = path.at
 JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq ELSE ? END)
 AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""
@@ -40,7 +41,7 @@ FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idemp
 WHERE scope = ? AND session = ? AND ikey = ?"""
 KEEP_KEY = "INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
-PAGE = 500
+PAGE = 200
 PAGE_BYTES = 16 << 20
 MAX_SEQ = (1 << 32) - 1
 _LIMIT = 1 << 63
@@ -53,7 +54,7 @@ class Appended(NamedTuple):
     uid: str
     first: int
     last: int
-    repeated: bool
+    repeated: Sequence[Row] = ()
 
 
 def append(
@@ -83,7 +84,7 @@ def append(
             found=session.revision,
         )
     if not drafts:
-        return Appended(session, session.uid, session.seq + 1, session.seq, False)
+        return Appended(session, session.uid, session.seq + 1, session.seq)
     if not session.attached:
         session = _open_branch(tx, session, now_ms)
     first, branch = session.seq + 1, session.branch
@@ -95,7 +96,7 @@ def append(
     place = (branch, session.uid, session.fork, seq, 1, last_hash)
     counts = (session.branches, session.revision + 1, position, now_ms, rank)
     session = sessions.write_head(tx, session, (*place, *numbers, *counts))
-    return Appended(session, session.uid, first, seq, False)
+    return Appended(session, session.uid, first, seq)
 
 
 def key_of(branch: int, seq: int) -> int:
@@ -161,13 +162,22 @@ def _repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> A
         if last > session.seq:
             continue
         head = head or branches.get(tx, session.branch)
-        if branches.owner(tx, head, first).bid != branch:
-            continue
+        if branches.owner(tx, head, last).bid != branch:
+            continue  # not on this path, or cut in two by a rewind
         segment = Segment(branch, branches.get(tx, branch).uid, first - 1, last)
-        if not _same(read(tx, session.scope, [segment]), drafts):
+        rows = _read_all(tx, session.scope, segment)
+        if not _same(rows, drafts):
             raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
-        return Appended(session, segment.uid, first, last, True)
+        return Appended(session, segment.uid, first, last, rows)
     return None
+
+
+def _read_all(tx: Tx, scope: str, segment: Segment) -> list[Row]:
+    """Read a segment whole, also where large entries end pages early."""
+    rows = read(tx, scope, [segment])
+    while rows[-1][0] & MAX_SEQ < segment.high:
+        rows += read(tx, scope, [segment._replace(low=rows[-1][0] & MAX_SEQ)])
+    return rows
 
 
 def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
@@ -272,6 +282,14 @@ def point(tx: Tx, session: SessionRow, seq: int) -> Point:
     if seq == session.seq:
         return Point(session.branch, session.uid, session.fork, seq, session.hash, session.numbers)
     return point_on(tx, session.scope, branches.get(tx, session.branch), seq)
+
+
+def place_of(tx: Tx, session: SessionRow, seq: int, uid: str | None) -> Point:
+    """Find a point of the head's path that, if ``uid`` is given, must be the entry of that branch."""
+    found = point(tx, session, seq)
+    if uid is not None and seq > 0 and branches.owner(tx, branches.get(tx, session.branch), seq).uid != uid:
+        raise NotFound(f"that message is not on the path of this session; entry {seq} is another one")
+    return found
 
 
 def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:

@@ -63,6 +63,8 @@ def parse_cursor(text: str | None) -> int:
     """Read a cursor back; None is the beginning, anything else that we did not write is ``Invalid``."""
     if text is None:
         return 0
+    if not isinstance(text, str):
+        raise Invalid(f"a cursor is a string, not {type(text).__name__}")
     version, _, number = text.partition(".")
     if version != "1" or not number or len(number) > 15 or not set(number) <= set("0123456789abcdef"):
         raise Invalid(f"{text!r} is not a cursor of this feed; use one that events gave, or None")

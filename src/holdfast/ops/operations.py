@@ -60,10 +60,12 @@ def checked(row: Row) -> OperationRow:
 # ---------------------------------------------------------------------- what operations do
 
 
-def rewind(tx: Tx, scope: str, session_id: str, *, to: int, now_ms: int) -> tuple[SessionRow, Operation]:
+def rewind(
+    tx: Tx, scope: str, session_id: str, *, to: int, uid: str | None = None, now_ms: int
+) -> tuple[SessionRow, Operation]:
     """Move the head back to entry ``to`` of its path; what follows stays on its branch."""
     session = sessions.get(tx, scope, session_id)
-    target = entries.point(tx, session, to)
+    target = entries.place_of(tx, session, to, uid)
     attached = bool(session.attached) and to == session.seq
     return _do(tx, session, "rewind", _view(session, target=target, attached=attached), now_ms)
 
@@ -87,11 +89,11 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> O
 
 
 def fork(
-    tx: Tx, scope: str, session_id: str, *, at: int | None, name: str | None, now_ms: int
+    tx: Tx, scope: str, session_id: str, *, at: int | None, uid: str | None = None, name: str | None, now_ms: int
 ) -> tuple[SessionRow, branches.BranchRow]:
     """Open a branch at a point of the head's path without copying anything; the head stays."""
     session = sessions.get(tx, scope, session_id)
-    target = entries.point(tx, session, session.seq if at is None else at)
+    target = entries.place_of(tx, session, session.seq if at is None else at, uid)
     origin = branches.get(tx, session.branch)
     if name is None:
         name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)

@@ -35,6 +35,7 @@ LAST = "SELECT max(key) FROM entry WHERE key > ? AND key <= ?"
 SESSION = f"SELECT {sessions.COLUMNS} FROM session WHERE sid = ?"
 COUNT = "SELECT count(*) FROM branch WHERE session = ?"
 MIGRATIONS = "SELECT version, name, applied_ms, chk FROM migration WHERE version > ? ORDER BY version LIMIT ?"
+ALIVE = "SELECT 1 FROM session, branch WHERE sid = ? AND bid = ?"
 META = "SELECT name, value, chk FROM meta"
 HASH_AT = "SELECT hash FROM entry WHERE key = ? AND scope = ?"
 
@@ -141,6 +142,9 @@ def _check_head(read: Read, found: _Findings, session: sessions.SessionRow) -> N
     except Corrupt as error:
         found.add("missing", f"session {session.id}", f"its head cannot be read: {error}")
         return
+    branch = read(lambda tx: branches.get(tx, session.branch))
+    if (branch.session, branch.uid, branch.fork_seq) != (session.sid, session.uid, session.fork):
+        found.add("session", f"session {session.id}", "its head is on a branch that is not its own")
     if (point.hash, tuple(point.numbers)) != (session.hash, tuple(session.numbers)):
         found.add("session", f"session {session.id}", "its totals are not those of its last entry")
 
@@ -250,10 +254,10 @@ def _content_hash(read: Read, scope: str, row: Row) -> bytes:
 
 
 def _check_feed(read: Read, found: _Findings) -> None:
-    expected = None
+    expected = 1
     for row in _pages(read, FEED):
         found.checked += 1
-        if expected is not None and row[0] != expected:
+        if row[0] != expected:
             found.add(
                 "feed", f"change {expected}", "changes are missing from the feed", "Followers may have missed them"
             )
@@ -261,6 +265,8 @@ def _check_feed(read: Read, found: _Findings) -> None:
         if row_check(row[:-1]) != row[-1]:
             found.add("feed", f"change {row[0]}", "the record does not match its check", "Followers may have missed it")
             continue
+        if not read(lambda tx: tx.one(ALIVE, (row[3], row[4]))):  # noqa: B023
+            found.add("missing", f"change {row[0]}", "its session or its branch is missing")
         if row[2] == "entries" and not read(lambda tx: tx.one(HASH_AT, (entries.key_of(row[4], row[6]), row[1]))):  # noqa: B023
             found.add("missing", f"change {row[0]}", f"entry {row[6]} of branch number {row[4]} is missing")
 

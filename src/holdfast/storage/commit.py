@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Generic, TypeVar, cast
 
-from ..errors import BackendError, Closed
+from ..errors import BackendError, Busy, Closed, Error
 from .base import Op
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.5
 class Ticket(Generic[T]):
     """One operation on its way: what to run, whom it leads, and what became of it."""
 
-    __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "value", "wake")
+    __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "thread", "value", "wake")
 
     def __init__(self, op: Op[T], frees_space: bool = False) -> None:
         self.op = op
@@ -38,6 +38,7 @@ class Ticket(Generic[T]):
         self.followers: list[Ticket[Any]] = []
         self.durable = False
         self.settled = False
+        self.thread = threading.get_ident()
         self.wake: threading.Lock | None = None
 
     def wake_up(self) -> None:
@@ -87,9 +88,12 @@ class GroupCommit:
             with self._mutex:
                 if self._leader is None:
                     break
+                self._check_not_within()
                 self._join_queue(last)
-            self._await_turn(last)
-            self._leave(last)
+            try:
+                self._await_turn(last)
+            finally:
+                self._leave(last)
         self._make_durable(self._committed)
 
     # ------------------------------------------------------------------ coming and going
@@ -99,11 +103,17 @@ class GroupCommit:
         with self._mutex:
             if self._closed:
                 raise Closed()
+            self._check_not_within()
             if self._leader is None:
                 self._leader = ticket
                 return True
             self._join_queue(ticket)
             return False
+
+    def _check_not_within(self) -> None:
+        """Refuse a call from inside a write of the same thread, as signal handlers make: it would wait for itself."""
+        if self._leader is not None and self._leader.thread == threading.get_ident():
+            raise Busy("this thread is in the middle of a write; a signal handler must not write, or close the store")
 
     def _join_queue(self, ticket: Ticket[Any]) -> None:
         ticket.wake = threading.Lock()
@@ -175,8 +185,9 @@ class GroupCommit:
             return
         try:
             self._transact(batch)
-        except Exception:
+        except Error:
             # An operation failed half-way, or the engine refused the batch as a whole: only the culprit may fail.
+            # Anything but our own errors may have struck after the commit: running the batch again could double it.
             for ticket in batch:
                 ticket.value = ticket.error = None
                 try:
@@ -196,7 +207,9 @@ class GroupCommit:
 
 
 def _for_followers(error: BaseException | None) -> BaseException:
-    """Give what followers are told: not the leader's own Ctrl-C, for they were not interrupted."""
-    if isinstance(error, Exception):
+    """Give what followers are told: not the leader's own Ctrl-C or timeout, for they were not interrupted."""
+    if isinstance(error, Error):
         return error
-    return BackendError("the process was interrupted during the commit; it may be retried")
+    return BackendError(
+        "the commit was interrupted; it may have been stored or not. Read, or call again with the same idempotency key"
+    )

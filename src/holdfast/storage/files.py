@@ -17,6 +17,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import struct
 import time
 import zlib
@@ -28,6 +29,7 @@ _NETWORK = frozenset(
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
 log = logging.getLogger("holdfast")
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
@@ -84,25 +86,43 @@ class FileLock:
         self.path = path
         self.descriptor = open_private(path)
 
-    def try_exclusive(self) -> bool:
-        """Take the lock for this handle alone if nobody has it."""
+    def join(self, timeout: float) -> bool:
+        """Come in alone (True), or beside others whom somebody admitted (False); ``Busy`` after ``timeout``.
+
+        Whoever comes in alone checks the store and then admits those who wait. If it gives up instead, the next one
+        is alone: nobody gets past a store that was not checked.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._try(fcntl.LOCK_EX):
+                os.pwrite(self.descriptor, b"0", 0)
+                return True
+            if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
+                return False
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            if time.monotonic() > deadline:
+                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s")
+            time.sleep(0.003)
+
+    def admit(self, timeout: float) -> None:
+        """Let others in beside us."""
+        os.pwrite(self.descriptor, b"1", 0)
+        deadline = time.monotonic() + timeout
+        while not self._try(fcntl.LOCK_SH):
+            if time.monotonic() > deadline:
+                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s")
+            time.sleep(0.003)
+
+    def _try(self, kind: int) -> bool:
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return False
         return True
 
-    def shared(self, timeout: float) -> None:
-        """Share the lock; while somebody has it exclusively, wait, then raise ``Busy``."""
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return
-            except (BlockingIOError, PermissionError):
-                if time.monotonic() > deadline:
-                    raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s") from None
-                time.sleep(0.005)
+    def try_exclusive(self) -> bool:
+        """Take the lock for this handle alone if nobody has it."""
+        return self._try(fcntl.LOCK_EX)
 
     def exclusive(self) -> None:
         """Take the lock, waiting in the kernel's queue."""
@@ -213,7 +233,7 @@ def network_type(mountinfo: str, path: str) -> str | None:
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        mount = fields[4].encode().decode("unicode_escape", "replace")
+        mount = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= best:
             best, kind = len(mount), right.split(" ", 1)[0]

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
+from typing import Protocol
 from urllib.parse import unquote
 
 from ..errors import Unsupported
@@ -22,12 +24,48 @@ _installed = False
 
 
 _generation = 0
+_inherited: set[_Key] = set()
+_live: weakref.WeakSet[Inheritable] = weakref.WeakSet()
+
+
+class Inheritable(Protocol):
+    """Something open that a forked child must neither use nor close."""
+
+    def abandon(self) -> None:
+        """Called in the child: let go of descriptors, and keep SQLite from ever closing what it inherited."""
 
 
 def _forked() -> None:
+    """In a forked child: SQLite's table of open files came along and says that we hold locks which we do not."""
     global _generation
     _generation += 1
-    _guarded.clear()  # the locks stay with the parent: nothing of this process can drop them
+    _inherited.update(_guarded)
+    _guarded.clear()
+    for each in list(_live):
+        each.abandon()
+    _live.clear()
+
+
+def watch(thing: Inheritable) -> None:
+    """Have ``abandon`` called on it in forked children."""
+    _live.add(thing)
+
+
+def leak(thing: object) -> None:
+    """Keep an object from ever being freed in this process."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def refuse_inherited(path: str) -> None:
+    """Refuse to open what was open when this process was forked: SQLite would believe it has the parent's locks."""
+    if _identity(path) in _inherited:
+        raise Unsupported(
+            f"{path!r} was open when this process was forked, and SQLite cannot open it safely here. Close it before"
+            " forking, open it only in the child, or start the child with multiprocessing's 'spawn'",
+            capability="fork",
+        )
 
 
 if hasattr(os, "register_at_fork"):

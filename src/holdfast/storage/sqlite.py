@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import uuid
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from ..errors import BackendError, Closed, Corrupt, Error, Invalid, NotFound, StorageFull, Unsupported
+from ..errors import BackendError, Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from . import files, guard, migrate, wal
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
@@ -214,16 +215,16 @@ class SqliteBackend(_Engine):
     ) -> None:
         if durability not in _DURABILITIES:
             raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
-        self.path = os.path.abspath(path)
+        self.path = _real_path(path)
         self._vfs = vfs
         self._read_only = read_only
         self._durability = durability
         self._readers: list[apsw.Cursor] = []
-        self._guarded: list[tuple[int, int]] = []
         self._commits = 0
         self._position = 0
         self._sync_file = sync
-        self._log: int | None = None
+        self._descriptors: list[int] = []  # the log's, once it is open
+        self._guarded: list[tuple[int, int]] = []
         self._failed = False
         self._check_place()
         try:
@@ -231,17 +232,25 @@ class SqliteBackend(_Engine):
             self._turnstile = files.FileLock(self.path + "-lock")
         except OSError as error:
             raise files.translate(error, self.path) from error
+        self._locks = [self._turnstile, self._presence]
+        self._cleanup = weakref.finalize(self, _release, self._locks, self._descriptors, self._guarded)
         self._mark = files.Mark(self._turnstile.descriptor)
         self._ballast = files.Ballast(self.path + "-ballast")
         try:
             self._open(clock or SystemClock())
+        except OSError as error:
+            self._cleanup()
+            raise files.translate(error, self.path) from error
         except BaseException:
-            self._release_files()
+            self._cleanup()
             raise
+        guard.watch(self)
 
     # ------------------------------------------------------------------ opening
 
     def _check_place(self) -> None:
+        if os.path.exists(self.path) and os.stat(self.path).st_nlink > 1 and not os.path.isdir(self.path):
+            raise Invalid(f"{self.path!r} has several names (hard links), and each would get its own log; keep one")
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path!r} is a directory; name a file in it, such as 'holdfast.db'")
         if self._read_only and not os.path.exists(self.path):
@@ -252,10 +261,9 @@ class SqliteBackend(_Engine):
             raise files.translate(error, self.path) from error
 
     def _open(self, clock: Clock) -> None:
-        alone = self._presence.try_exclusive()
-        if not alone:
-            self._presence.shared(_OPEN_TIMEOUT)
-        else:
+        guard.refuse_inherited(self.path)
+        alone = self._presence.join(_OPEN_TIMEOUT)
+        if alone:
             self._check_file()
             self._check_log()
         try:
@@ -270,7 +278,7 @@ class SqliteBackend(_Engine):
             self._connection.close()
             raise
         if alone:
-            self._presence.shared(_OPEN_TIMEOUT)
+            self._presence.admit(_OPEN_TIMEOUT)
 
     def _check_file(self) -> None:
         """Refuse to begin anew where a store was: SQLite would delete its log."""
@@ -343,8 +351,9 @@ class SqliteBackend(_Engine):
         if alone:
             self._check_indexes()
         self._note_durability(alone)
-        self._guarded = guard.protect(self.path, self.path + "-shm")
-        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        self._guarded.extend(guard.protect(self.path, self.path + "-shm"))
+        if not self._read_only:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         self.capabilities = Capabilities(
             name="sqlite",
             persistent=True,
@@ -410,9 +419,11 @@ class SqliteBackend(_Engine):
 
     def _note_durability(self, alone: bool) -> None:
         """Tell later openers whether the log that begins here is synced at every commit."""
+        if self._read_only:
+            return
         if self._durability == "relaxed":
             self._mark.relaxed = True
-        elif alone and not self._read_only and self._mark.relaxed:
+        elif alone and self._mark.relaxed:
             with translated():
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._mark.relaxed = False
@@ -436,6 +447,7 @@ class SqliteBackend(_Engine):
         except IndexError:
             with translated():
                 connection = connect(self.path, vfs=self._vfs)
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.pragma("query_only", True)
                 return connection.cursor()
 
@@ -451,9 +463,12 @@ class SqliteBackend(_Engine):
         """Run an operation and return when it is synced to disk."""
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")
+        self._check_not_failed()
+        return super().write(op, frees_space=frees_space)
+
+    def _check_not_failed(self) -> None:
         if self._failed:
             raise BackendError("the disk failed to sync earlier; check it, then open the store again")
-        return super().write(op, frees_space=frees_space)
 
     def _transact(self, batch: list[Ticket[Any]]) -> None:
         try:
@@ -487,12 +502,13 @@ class SqliteBackend(_Engine):
         """
         if self._durability != "full":
             return
+        self._check_not_failed()
         position = self._position
         if self.capabilities.journal == "wal":
             try:
-                if self._log is None:
-                    self._log = os.open(self.path + "-wal", os.O_RDONLY | os.O_CLOEXEC)
-                self._sync_file(self._log)
+                if not self._descriptors:
+                    self._descriptors.append(os.open(self.path + "-wal", os.O_RDONLY | os.O_CLOEXEC))
+                self._sync_file(self._descriptors[0])
             except OSError as error:
                 self._failed = True
                 raise BackendError(
@@ -534,33 +550,43 @@ class SqliteBackend(_Engine):
 
     def close(self) -> None:
         """Finish what is being written, fold the log into the file, release every lock."""
-        if self._closed:
-            return
-        if guard.process_generation() != self._process:
+        if not self._cleanup.alive or guard.process_generation() != self._process:
             self._closed = True
             return
         self._closed = True
         try:
             self._group.close()
-        except Error as error:
+        except BackendError as error:
             log.warning("%s: %s", self.path, error)
-        for reader in self._readers:
-            reader.connection.close()
-        try:
-            self._connection.close()
-        except apsw.Error as error:
-            log.warning("%s: the log was not folded into the file (%s); the next open does it", self.path, error)
-        self._release_files()
+        while self._readers:
+            self._readers.pop().connection.close()
+        self._connection.close()
+        self._cleanup()
 
-    def _release_files(self) -> None:
-        self._closed = True
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
-        guard.release(self._guarded)
-        self._guarded = []
-        self._turnstile.close()
-        self._presence.close()
+    def abandon(self) -> None:
+        """In a forked child: the connections stay open for ever, because closing them could delete the parent's log."""
+        for connection in (self._connection, *(reader.connection for reader in self._readers)):
+            guard.leak(connection)
+        self._guarded.clear()
+        self._cleanup()
+
+
+def _real_path(path: str) -> str:
+    """Resolve links: SQLite does, and the files beside the database must be the same ones under every name."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path!r} is no path: {error}") from error
+
+
+def _release(locks: list[files.FileLock], descriptors: list[int], guarded: list[tuple[int, int]]) -> None:
+    """Let go of what a backend holds beside its connections; also when it was dropped without being closed."""
+    guard.release(guarded)
+    guarded.clear()
+    while descriptors:
+        os.close(descriptors.pop())
+    while locks:
+        locks.pop().close()
 
 
 def _position(tx: SqliteTx) -> int:

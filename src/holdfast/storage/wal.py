@@ -128,8 +128,13 @@ def salvage(source: str, target: str) -> int:
 
     Contents are taken as they are: a damaged page is found afterwards by the row checks.
     """
-    with open(source, "rb") as file:
-        data = bytearray(file.read())
+    try:
+        with open(source, "rb") as file:
+            data = bytearray(file.read())
+    except FileNotFoundError:
+        return 0
+    if len(data) < _HEADER.size + _FRAME.size:
+        return 0
     header = _HEADER.unpack_from(data)
     page_size, salts = header[2], header[4:6]
     if not _header_is_valid(data, header):

@@ -72,7 +72,7 @@ class StoreContract:
         session.append(given)
         message = session.messages()[0]
         assert message.role == "oracle"
-        assert message.extra == {"audio": {"id": "a1"}, "x": 1}
+        assert message.extra == {"refusal": None, "audio": {"id": "a1"}, "x": 1}
 
     @pytest.mark.feature("A2")
     def test_what_append_returns_is_what_is_read(self, session: Session) -> None:
@@ -192,6 +192,22 @@ class StoreContract:
         session.switch("main")
         session.user("b", idempotency_key="k")
         assert said(session) == ["a", "b"]
+
+    @pytest.mark.feature("A2")
+    def test_a_batch_that_a_rewind_cut_in_two_is_stored_again(self, session: Session) -> None:
+        batch = [{"role": "user", "content": text} for text in "abc"]
+        session.append(*batch, idempotency_key="k")
+        session.rewind(1)
+        session.user("x")
+        session.user("y")
+        assert [m.text for m in session.append(*batch, idempotency_key="k")] == ["a", "b", "c"]
+        assert said(session) == ["a", "x", "y", "a", "b", "c"]
+
+    @pytest.mark.feature("A2")
+    def test_a_retry_of_a_very_large_batch_is_the_same(self, session: Session) -> None:
+        batch = [{"role": "user", "content": letter * 9_000_000} for letter in "abc"]
+        first = session.append(*batch, idempotency_key="k")
+        assert [m.seq for m in session.append(*batch, idempotency_key="k")] == [m.seq for m in first]
 
     @pytest.mark.promise("R10")
     def test_a_lost_race_is_told(self, session: Session) -> None:
@@ -322,6 +338,23 @@ class StoreContract:
         with pytest.raises(Conflict):
             session.fork(name="taken")
 
+    @pytest.mark.feature("C5", "F7")
+    def test_a_message_of_another_path_is_no_point_of_this_one(self, store: Store, session: Session) -> None:
+        for text in "abc":
+            session.user(text)
+        left = session.messages()[2]
+        session.rewind(1)
+        session.user("x")
+        session.user("y")
+        foreign = store.create_session().user("elsewhere")
+        for wrong in (left, foreign):
+            with pytest.raises(NotFound):
+                session.rewind(wrong)
+            with pytest.raises(NotFound):
+                session.fork(wrong)
+        session.rewind(session.messages()[1])
+        assert said(session) == ["a", "x"]
+
     @pytest.mark.feature("F2")
     def test_a_path_of_many_branches_reads_right(self, session: Session) -> None:
         session.user("r")
@@ -411,6 +444,12 @@ class StoreContract:
             mine.switch(session.branches()[0].id)
         assert said(mine) == []
         assert len(store.list_sessions()) == 1
+
+    @pytest.mark.feature("E6")
+    def test_closing_a_scoped_handle_leaves_the_store_open(self, store: Store, session: Session) -> None:
+        with store.scoped("b") as other:
+            other.create_session()
+        session.user("still open")
 
     @pytest.mark.feature("E6")
     def test_no_scope_is_the_default_scope_never_all(self, store: Store, session: Session) -> None:
