@@ -64,7 +64,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
     ],
     "list sessions": [(sessions, "LIST")],
     "list branches": [(branches, "OF_SESSION")],
-    "follow the feed": [(feed, "AFTER")],
+    "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET")],
     "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
         (blobs, "FIND"),
         (blobs, "NEXT"),

@@ -17,7 +17,7 @@ from ..model.operation import Operation
 from ..model.page import Page
 from ..model.report import Report
 from ..model.session import StoreStats
-from ..ops import feed, operations, sessions, stats
+from ..ops import changes, feed, operations, sessions, stats
 from ..ops import verify as verify_
 from ..storage.base import Backend, Capabilities, Op
 from . import check
@@ -139,7 +139,7 @@ class Store:
             yield from page
 
     def _changes(self, after: int) -> tuple[list[Change], int]:
-        return self._read(lambda tx: feed.changes(tx, self.scope, after=after, limit=_FEED_PAGE))
+        return self._read(lambda tx: changes.after(tx, self.scope, position=after, limit=_FEED_PAGE))
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""

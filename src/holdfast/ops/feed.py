@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Corrupt, Invalid
-from ..model.feed import Change
-from ..storage.base import Tx, row_check
+from ..storage.base import Row, Tx, row_check
 
 if TYPE_CHECKING:
     from .sessions import SessionRow
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
 INSERT = """INSERT INTO feed (pos, scope, kind, session, branch, first_seq, last_seq, chk)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
-AFTER = """SELECT f.pos, f.scope, f.kind, f.session, f.branch, f.first_seq, f.last_seq, f.chk, s.id, b.uid
-FROM feed f LEFT JOIN session s ON s.sid = f.session LEFT JOIN branch b ON b.bid = f.branch
-WHERE f.pos > ? ORDER BY f.pos LIMIT ?"""
+AFTER = """SELECT pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed
+WHERE pos > ? ORDER BY pos LIMIT ?"""
 
 
 def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, last: int) -> tuple[int, int]:
@@ -39,19 +37,13 @@ def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, l
     return position, rank
 
 
-def changes(tx: Tx, scope: str, *, after: int, limit: int) -> tuple[list[Change], int]:
-    """Give a scope's changes among the next ``limit`` of the store, and the position up to which they go.
-
-    Positions have no gaps, so a change that has vanished is noticed.
-    """
-    found, position = list[Change](), after
-    for *row, chk, session_id, uid in tx.all(AFTER, (after, limit)):
-        position += 1
-        if row[0] != position or row_check(row) != chk or session_id is None or uid is None:
+def rows_after(tx: Tx, after: int, limit: int) -> list[Row]:
+    """Give the next rows of the feed, all scopes, checked. Positions have no gaps: a vanished change is noticed."""
+    rows = tx.all(AFTER, (after, limit))
+    for position, row in enumerate(rows, after + 1):
+        if row[0] != position or row_check(row[:-1]) != row[-1]:
             raise Corrupt(f"change {position} of the feed is damaged or missing", what=f"feed {position}")
-        if row[1] == scope:
-            found.append(Change(cursor(position), row[2], session_id, uid, row[5], row[6]))
-    return found, position
+    return rows
 
 
 def cursor(position: int) -> str:

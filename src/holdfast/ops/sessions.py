@@ -23,6 +23,7 @@ COLUMNS = (
 )
 _SLOTS = ", ".join("?" * len(COLUMNS.split(",")))
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
+BY_NUMBER = f"SELECT {COLUMNS} FROM session WHERE sid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
 NEXT = "SELECT max(sid) FROM session"
 INSERT = f"INSERT INTO session ({COLUMNS}) VALUES ({_SLOTS})"
@@ -100,6 +101,14 @@ def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     row = tx.one(GET, (scope, session_id))
     if row is None:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
+    return checked(row)
+
+
+def by_number(tx: Tx, sid: int) -> SessionRow:
+    """Give a session that must exist by its local number."""
+    row = tx.one(BY_NUMBER, (sid,))
+    if row is None:
+        raise Corrupt(f"the record of session number {sid} is missing", what=f"session number {sid}")
     return checked(row)
 
 

@@ -1,19 +1,24 @@
-"""Counts of what a store holds."""
+"""Counts of what a store holds, taken from checked rows: a damaged one is an error, not another number."""
 
 from __future__ import annotations
 
 from ..model.session import StoreStats
 from ..storage.base import Tx
+from . import branches, sessions
 
-COUNTS = """SELECT (SELECT count(*) FROM session WHERE scope = ? AND hidden = 0),
-(SELECT count(*) FROM branch WHERE scope = ?),
-(SELECT coalesce(sum(last_seq - first_seq + 1), 0) FROM feed WHERE scope = ? AND kind = 'entries'),
-(SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL)"""
+SESSIONS = f"SELECT {sessions.COLUMNS} FROM session NOT INDEXED WHERE scope = ?"
+BRANCHES = f"SELECT {branches.COLUMNS} FROM branch NOT INDEXED WHERE scope = ?"
+BLOBS = "SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL"
 
 
 def store_stats(tx: Tx, scope: str, *, total_bytes: int) -> StoreStats:
-    """Count a scope's sessions, branches, entries and blobs."""
-    row = tx.one(COUNTS, (scope,) * 4)
-    assert row is not None
-    values = (*row, total_bytes)
-    return StoreStats(*values)
+    """Count a scope's sessions, branches, entries and blobs; time and memory follow sessions and branches."""
+    tips, visible = dict[int, int](), 0
+    for session in map(sessions.checked, tx.all(SESSIONS, (scope,))):
+        visible += not session.hidden
+        if session.attached:
+            tips[session.branch] = session.seq
+    found = [branches.checked(row) for row in tx.all(BRANCHES, (scope,))]
+    entries = sum(tips.get(branch.bid, branch.tip_seq) - branch.fork_seq for branch in found)
+    blobs = tx.one(BLOBS, (scope,))
+    return StoreStats(visible, len(found), entries, blobs[0] if blobs else 0, total_bytes)

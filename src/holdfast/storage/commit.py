@@ -83,6 +83,14 @@ class GroupCommit:
     def close(self) -> None:
         """Refuse new operations and wait until those under way are committed and durable."""
         self._closed = True
+        try:
+            self._drain()
+        except BaseException:
+            self._closed = False
+            raise
+        self._make_durable(self._committed)
+
+    def _drain(self) -> None:
         while True:
             last: Ticket[None] = Ticket(lambda tx: None)
             with self._mutex:
@@ -94,7 +102,6 @@ class GroupCommit:
                 self._await_turn(last)
             finally:
                 self._leave(last)
-        self._make_durable(self._committed)
 
     # ------------------------------------------------------------------ coming and going
 

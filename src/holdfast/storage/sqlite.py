@@ -25,7 +25,7 @@ from ..errors import BackendError, Closed, Corrupt, Invalid, NotFound, StorageFu
 from . import files, guard, migrate, wal
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
-from .connection import SqliteTx, connect, translate, translated
+from .connection import SqliteTx, close_quietly, connect, translate, translated
 
 T = TypeVar("T")
 log = logging.getLogger("holdfast")
@@ -275,7 +275,7 @@ class SqliteBackend(_Engine):
         try:
             self._set_up(clock, alone)
         except BaseException:
-            self._connection.close()
+            close_quietly(self._connection)
             raise
         if alone:
             self._presence.admit(_OPEN_TIMEOUT)
@@ -328,7 +328,7 @@ class SqliteBackend(_Engine):
                 connection.pragma("query_only", self._read_only)
                 connection.pragma("schema_version")
             except BaseException:
-                connection.close()
+                close_quietly(connection)
                 raise
             return connection
 
@@ -403,15 +403,22 @@ class SqliteBackend(_Engine):
     def _check_indexes(self) -> None:
         """Rebuild the indexes of the small tables if one is damaged: they only repeat what the rows say.
 
-        A row that an index has lost would be missing from listings and look-ups without a word.
+        A row that an index has lost would be missing from listings and look-ups without a word. If it is a row that
+        is damaged, the index is left alone: it still leads to the row, whose check then fails.
         """
         for table in _INDEXED:
-            if self._complaints(table):
+            if self._complaints(table) and self._rows_are_intact(table):
                 if self._read_only:
                     raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
                 log.warning("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
                 with translated():
                     self._connection.execute(f"REINDEX {table}")
+
+    def _rows_are_intact(self, table: str) -> bool:
+        rows = SqliteTx(self._cursor).all(f"SELECT * FROM {table} NOT INDEXED")
+        if table != "session":
+            return all(row_check(row[:-1]) == row[-1] for row in rows)
+        return all(row_check(r[:10]) == r[10] and row_check((r[0], *r[11:-1])) == r[-1] for r in rows)
 
     def _complaints(self, table: str) -> list[str]:
         rows = SqliteTx(self._cursor).all(f"PRAGMA integrity_check({table})")
@@ -455,7 +462,7 @@ class SqliteBackend(_Engine):
         if reader.connection.in_transaction:
             reader.execute("ROLLBACK")
         if self._closed:
-            reader.connection.close()
+            close_quietly(reader.connection)
         else:
             self._readers.append(reader)
 
@@ -558,9 +565,12 @@ class SqliteBackend(_Engine):
             self._group.close()
         except BackendError as error:
             log.warning("%s: %s", self.path, error)
+        except BaseException:
+            self._closed = False  # interrupted, or called from within a write: still open
+            raise
         while self._readers:
-            self._readers.pop().connection.close()
-        self._connection.close()
+            close_quietly(self._readers.pop().connection)
+        close_quietly(self._connection)
         self._cleanup()
 
     def abandon(self) -> None:
