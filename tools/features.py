@@ -19,7 +19,7 @@ def rows() -> dict[str, str]:
 def proofs() -> dict[str, list[str]]:
     """Find the tests that carry each id."""
     found: dict[str, list[str]] = {}
-    files = [*(ROOT / "tests").rglob("test_*.py"), ROOT / "src" / "holdfast" / "testing" / "contract.py"]
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src" / "holdfast" / "testing" / "contract").glob("*.py")]
     for path in sorted(files):
         for ids, name in MARKED.findall(path.read_text("utf-8")):
             for row in re.findall(r"[A-F]\d+", ids):

@@ -10,7 +10,8 @@ import holdfast
 from holdfast.client.store import Store
 from holdfast.clock import SystemClock
 from holdfast.errors import BackendError, Unsupported
-from holdfast.storage.sqlite import MemoryBackend, SqliteBackend
+from holdfast.storage.memory import MemoryBackend
+from holdfast.storage.sqlite import SqliteBackend
 from holdfast.storage.wrap import Faulty, ReadOnly, Traced, Wrapper
 from holdfast.testing.contract import StoreContract, said
 

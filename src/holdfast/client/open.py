@@ -38,7 +38,8 @@ def open_store(
 
 
 def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
-    from ..storage.sqlite import MemoryBackend, SqliteBackend
+    from ..storage.memory import MemoryBackend
+    from ..storage.sqlite import SqliteBackend
     from ..storage.wrap import ReadOnly
 
     if durability not in ("full", "relaxed"):

@@ -1,0 +1,59 @@
+"""SQLite in memory: the same engine without files, so that nothing can behave differently."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeVar
+
+import apsw
+
+from ..clock import Clock, SystemClock
+from .base import Capabilities, Op
+from .commit import Ticket
+from .connection import SqliteTx, connect, translated
+from .engine import Engine
+
+T = TypeVar("T")
+
+
+class MemoryBackend(Engine):
+    """SQLite in memory: one connection, gone when it is closed."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        with translated():
+            connection = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        super().__init__(connection)
+        self.capabilities = Capabilities(
+            name="memory", persistent=False, many_processes=False, durability="none", journal="memory"
+        )
+        self._exclusive = threading.Lock()
+        self._migrate(clock or SystemClock())
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks."""
+        self._check_open()
+        with self._exclusive:
+            tx = SqliteTx(self._cursor)
+            tx.run("BEGIN")
+            try:
+                return op(tx)
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _transact(self, batch: list[Ticket[Any]]) -> None:
+        with self._exclusive:
+            self._run_batch(batch)
+
+    def size_bytes(self) -> int:
+        """Bytes of all pages in memory."""
+        row = self.read(lambda tx: tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
+        return int(row[0]) if row else 0
+
+    def close(self) -> None:
+        """Forget everything; calling it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._group.close()
+            with self._exclusive:
+                self._connection.close()

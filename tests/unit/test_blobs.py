@@ -1,0 +1,49 @@
+"""Large content goes in and out in pieces, is kept once, and is never given out damaged."""
+
+import random
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.client import blobs
+from holdfast.clock import SystemClock
+
+CLOCK = SystemClock()
+
+
+@pytest.mark.feature("E3")
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5_000_000])
+def test_a_stream_comes_back_whatever_its_pieces(size: int) -> None:
+    rng = random.Random(size)
+    data = rng.randbytes(size // 2) + bytes(size - size // 2)
+    pieces, at = [], 0
+    while at < size:
+        step = rng.randrange(1, 2_000_000)
+        pieces.append(data[at : at + step])
+        at += step
+    with holdfast.open(":memory:") as store:
+        digest = blobs.store_stream(store._backend, CLOCK, "", pieces)
+        assert b"".join(blobs.open_stream(store._backend, "", digest)) == data
+        assert blobs.store(store._backend, CLOCK, "", data) == digest
+        assert store.stats().blobs == 1
+        with pytest.raises(holdfast.NotFound):
+            list(blobs.open_stream(store._backend, "another scope", digest))
+        assert not store.verify()
+
+
+@pytest.mark.feature("E3", "F5")
+def test_a_damaged_chunk_is_never_given_out(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(3_000_000)
+    with holdfast.open(tmp_path / "s.db") as store:
+        digest = blobs.store(store._backend, CLOCK, "", data)
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE n = 1")
+    connection.close()
+    with holdfast.open(tmp_path / "s.db") as store:
+        stream = blobs.open_stream(store._backend, "", digest)
+        assert next(stream) == data[: 1 << 20]
+        with pytest.raises(holdfast.Corrupt):
+            next(stream)
+        assert store.verify()
