@@ -152,8 +152,9 @@ class Mark:
         """Note a position after its commit was synced; needs no sync of its own, and may fail on a full disk."""
         data = _MARK.pack(self._store, position, zlib.crc32(b"%d" % position, self._seed))
         try:
-            if position > self.read():  # another process may have synced a later commit meanwhile
-                os.pwrite(self._descriptor, data, 0)
+            noted = os.pread(self._descriptor, 24, 0)
+            if noted[:16] != self._store or int.from_bytes(noted[16:], "big", signed=True) < position:
+                os.pwrite(self._descriptor, data, 0)  # else another process has synced a later commit meanwhile
         except OSError:
             log.debug("the high-water mark could not be written; it stays where it was")
 
