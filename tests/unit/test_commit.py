@@ -38,19 +38,19 @@ def test_waiting_writers_share_a_commit() -> None:
 
 @pytest.mark.feature("D9")
 def test_a_leader_serves_one_batch_and_hands_over() -> None:
-    engine, longest = Engine(0.003), [0.0] * 8
+    """Counted in batches, not in seconds: whoever leads is free again a few batches after it came."""
+    engine, waited = Engine(0.003), list[int]()
 
     def write(worker: int) -> None:
         for _ in range(40):
-            started = time.perf_counter()
+            came = len(engine.batches)
             engine.group.write(lambda tx: None)
-            longest[worker] = max(longest[worker], time.perf_counter() - started)
+            waited.append(len(engine.batches) - came)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    served = sum(engine.batches)
-    assert served == 320
-    assert max(longest) < 40 * 0.003, "a writer waited as long as a leader that never hands over would take"
+    assert sum(engine.batches) == len(waited) == 320
+    assert max(waited) < len(engine.batches) // 2, "a leader that never hands over would serve nearly all of them"
 
 
 @pytest.mark.feature("D9")
