@@ -58,6 +58,12 @@ def take(count: int, seed: int) -> list[Message]:
     return [next(source) for _ in range(count)]
 
 
+def texts(count: int, seed: int) -> list[str]:
+    """Give texts of user messages, each as long as makes ``{"role": "user", "content": text}`` the usual size."""
+    rng, frame = random.Random(seed * 7919 + 2), len(orjson.dumps({"role": "user", "content": ""}))
+    return [_prose(rng)[: SIZE - frame] for _ in range(count)]
+
+
 @lru_cache(maxsize=4)
 def _pool(seed: int) -> tuple[Message, ...]:
     rng = random.Random(seed)

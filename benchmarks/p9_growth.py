@@ -1,25 +1,34 @@
-"""P9, a first look: how many bytes a store keeps for each byte that was said.
+"""P9: how many bytes a store keeps for each byte that was said.
 
-Messages are appended one call at a time, as agents do, and files are counted after closing. Sessions that take turns
-are counted as well: rows of one session lie together, so turns insert into the middle of a table, which splits pages.
-Checkpoints, which the promise counts too, come with a later release.
+Messages are appended one call at a time, as agents do, with a checkpoint after each where the row says so, and files
+are counted after closing. A checkpoint is worth 1 kB beside the content: that is what is divided by. Sessions that take
+turns are counted as well: rows of one session lie together, so turns insert into the middle of a table, which splits
+pages.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import shutil
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import orjson
 
 from . import messages
-from .common import Settings, say, show_bytes, show_ratio
-from .peers import LangGraph, OpenAIAgents
+from .common import Settings, say, show_bytes, show_ratio, show_time
+from .peers.adk import GoogleADK
+from .peers.agno import Agno
+from .peers.json_files import WholeJson
+from .peers.langgraph import LangGraph
+from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
 from .stores import Arm, Holdfast, Limit
 
 MOST = 1.6
-_COUNT = 10_000
-_LANGGRAPH_COUNT = 400  # it grows with the square: 10,000 would fill the disk
+CHECKPOINT_BYTES = 1000
+_HEAD = ("store", "messages", "checkpoints", "content", "on disk", "bytes per message")
+_TURN = 4  # messages of a turn of 2 kB
 _TURNS = 8
 _RESERVE = "-ballast"
 
@@ -28,37 +37,100 @@ class Filled(NamedTuple):
     """A closed store: what it was told, what it keeps, and what of that is only set aside."""
 
     messages: int
+    checkpoints: int
     content: int
     total: int
     reserve: int
 
+    @property
+    def ratio(self) -> float:
+        """Bytes kept for each byte that must be."""
+        return self.total / (self.content + CHECKPOINT_BYTES * self.checkpoints)
+
+
+class HoldfastPoints(Holdfast):
+    """This library with a checkpoint after each message."""
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        for number, message in enumerate(prepared):
+            self._session.append(message)
+            self._session.checkpoint(f"c{number}")
+        return []
+
+
+class WholeJsonPoints(WholeJson):
+    """A copy of the file after each message."""
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        for number, message in enumerate(prepared):
+            self.fill([message])
+            shutil.copyfile(self.file, self.directory / f"c{number}.json")
+        return []
+
+
+class LangGraphTurns(LangGraph):
+    """A step per turn; every step leaves a checkpoint."""
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        for start in range(0, len(prepared), _TURN):
+            self.fill(prepared[start : start + _TURN])
+        return []
+
 
 def run(settings: Settings) -> Section:
     """Fill each store, close it, count its files."""
+    points, checks = _points(settings, settings.pick(10_000, 2000), settings.pick(400, 100))
+    plain, more = _plain(settings, settings.pick(10_000, 2000), settings.pick(1000, 200))
+    return Section("Growth on disk", [points, plain], checks + more)
+
+
+def _points(settings: Settings, count: int, copied: int) -> tuple[Table, list[Check]]:
+    """Count messages with a checkpoint each; what copies the history grows with the square, so it gets fewer."""
     text = (
-        f"**How much disk does a conversation take?** {_COUNT:,} messages of 500 B are appended one by one, then the"
-        " store is closed and all its files are counted against the JSON itself. Holdfast sets 1 MB aside once per"
-        " store, so that a full disk can still be cleaned up: it counts in the first row. LangGraph keeps the whole"
-        f" history with every append and was stopped at {_LANGGRAPH_COUNT} messages."
+        f"**How much disk does a conversation take when every message gets a checkpoint?** {count:,} messages of 500 B"
+        " are appended one by one, each followed by a checkpoint with a name of its own; then the store is closed and"
+        f" all its files are counted against the JSON itself plus {CHECKPOINT_BYTES:,} B for each checkpoint. Holdfast"
+        " sets 1 MB aside once per store, so that a full disk can still be cleaned up: it counts in the first row."
+        " LangGraph keeps the whole history with every step, whole JSON with every copy; both grow with the square of"
+        f" the length and were stopped after {copied} checkpoints. No workspace is attached."
     )
-    head = ("store", "messages", "content", "on disk", "bytes per message", "times the content")
-    table = Table(text, head)
-    ours = _fill(settings, Holdfast, _COUNT, sessions=1)
-    turns = _fill(settings, Holdfast, _COUNT, sessions=_TURNS)
-    _row(table, Limit.name, _fill(settings, Limit, _COUNT, sessions=1))
-    _row(table, f"{Limit.name}, {_TURNS} sessions in turns", _fill(settings, Limit, _COUNT, sessions=_TURNS))
+    table, ours = (
+        Table(text, (*_HEAD, "times content and checkpoints")),
+        _fill(settings, HoldfastPoints, count, points=count),
+    )
+    checks = [
+        _judge(table, f"{Holdfast.name}, a checkpoint each", ours),
+        _judge(table, f"{Holdfast.name}, a checkpoint each, without the reserve", _without_reserve(ours)),
+    ]
+    turns = _fill(settings, LangGraphTurns, copied * _TURN, points=copied)
+    _row(table, f"{LangGraph.name}, {copied} turns of 2 kB", turns)
+    _row(table, f"{WholeJson.name}, a copy each", _fill(settings, WholeJsonPoints, copied, points=copied))
+    return table, checks
+
+
+def _plain(settings: Settings, count: int, fewer: int) -> tuple[Table, list[Check]]:
+    """Count messages alone; what grows with its content is as well counted on less of it."""
+    text = (
+        "**And the messages alone?** The same without checkpoints, against the JSON itself; the peers with"
+        f" {fewer:,} messages: they grow with what they hold, and what an empty store takes counts for a little more."
+    )
+    table = Table(text, (*_HEAD, "times the content"))
+    _row(table, Limit.name, _fill(settings, Limit, count))
+    _row(table, f"{Limit.name}, {_TURNS} sessions in turns", _fill(settings, Limit, count, sessions=_TURNS))
+    ours = _fill(settings, Holdfast, count)
+    turns = _fill(settings, Holdfast, count, sessions=_TURNS)
     checks = [
         _judge(table, Holdfast.name, ours),
         _judge(table, f"{Holdfast.name}, without the reserve", _without_reserve(ours)),
         _judge(table, f"{Holdfast.name}, {_TURNS} sessions in turns, without the reserve", _without_reserve(turns)),
     ]
-    _row(table, OpenAIAgents.name, _fill(settings, OpenAIAgents, _COUNT, sessions=1))
-    _row(table, LangGraph.name, _fill(settings, LangGraph, _LANGGRAPH_COUNT, sessions=1))
-    return Section("Growth on disk", [table], checks)
+    for kind in (OpenAIAgents, Agno, GoogleADK, WholeJson):
+        _row(table, kind.name, _fill(settings, kind, fewer))
+    return table, checks
 
 
-def _fill(settings: Settings, kind: type[Arm], count: int, *, sessions: int) -> Filled:
-    said = messages.take(count, settings.seed)
+def _fill(settings: Settings, kind: type[Arm], count: int, *, sessions: int = 1, points: int = 0) -> Filled:
+    started, said = perf_counter(), messages.take(count, settings.seed)
     arm = kind(settings.directory("p9", kind.__name__, sessions))
     arm.open()
     prepared, step = arm.prepare(said), 1 if sessions > 1 else count
@@ -68,8 +140,9 @@ def _fill(settings: Settings, kind: type[Arm], count: int, *, sessions: int) -> 
     arm.close()
     files = {path.name: path.stat().st_size for path in arm.directory.iterdir()}
     content, total = sum(len(orjson.dumps(message)) for message in said), sum(files.values())
-    say(f"p9: {kind.name}, {sessions} sessions: {count:,} messages of {content / count:.0f} B took {show_bytes(total)}")
-    return Filled(count, content, total, sum(size for name, size in files.items() if name.endswith(_RESERVE)))
+    took, reserve = perf_counter() - started, sum(size for name, size in files.items() if name.endswith(_RESERVE))
+    say(f"p9: {kind.__name__}, {sessions} sessions: {count:,} messages, {show_bytes(total)}, {show_time(took)}")
+    return Filled(count, points, content, total, reserve)
 
 
 def _without_reserve(filled: Filled) -> Filled:
@@ -77,9 +150,8 @@ def _without_reserve(filled: Filled) -> Filled:
 
 
 def _cells(name: str, filled: Filled) -> tuple[str, ...]:
-    count, content, total, _ = filled
-    ratio = show_ratio(total / content)
-    return name, f"{count:,}", show_bytes(content), show_bytes(total), f"{total / count:,.0f}", ratio
+    said = (f"{filled.messages:,}", f"{filled.checkpoints:,}", show_bytes(filled.content), show_bytes(filled.total))
+    return name, *said, f"{filled.total / filled.messages:,.0f}", show_ratio(filled.ratio)
 
 
 def _row(table: Table, name: str, filled: Filled) -> None:
@@ -87,6 +159,6 @@ def _row(table: Table, name: str, filled: Filled) -> None:
 
 
 def _judge(table: Table, name: str, filled: Filled) -> Check:
-    ratio, must = filled.total / filled.content, f"at most {MOST}"
+    ratio, must = filled.ratio, f"at most {MOST}"
     table.add(*_cells(name, filled), must=must, reached=ratio <= MOST)
     return Check(f"bytes on disk per byte said: {name}", show_ratio(ratio), must, ratio <= MOST)

@@ -23,6 +23,9 @@ _COLOURS = {
     "Holdfast": "#0b6e4f",
     "OpenAI": "#c1666b",
     "LangGraph": "#d4a017",
+    "Google ADK": "#3b6ea8",
+    "agno": "#8e5ea2",
+    "whole-JSON": "#6b4f3a",
 }
 
 
@@ -83,9 +86,9 @@ def _legend(axes: Axes) -> None:
 
 
 def _short(name: str) -> str:
-    return (
-        name.replace("limit: ", "").replace("baseline: ", "").replace(" SQLiteSession", "").replace(" SqliteSaver", "")
-    )
+    for part in ("limit: ", "baseline: ", " SQLiteSession", " SqliteSaver", " SqliteSessionService", " SqliteDb"):
+        name = name.replace(part, "")
+    return name
 
 
 def _colour(name: str) -> str:

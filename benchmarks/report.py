@@ -82,7 +82,7 @@ def write_page(page: Path, blocks: dict[str, str]) -> None:
 
 TEMPLATE = """# How fast, how large, and next to what
 
-The numbers here come from `make bench`. In one run Holdfast, the physical limit and two stores that agents use today
+The numbers here come from `make bench`. In one run Holdfast, the physical limit and stores that agents use today
 do the same work on the same disk in the same minutes, in small blocks of random order.
 
 **Read the ratios, and the load beside them.** Absolute times mean nothing: another disk or a busier machine changes
@@ -112,8 +112,17 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 <!-- generated: p2 -->
 <!-- end: p2 -->
 
+<!-- generated: p3 -->
+<!-- end: p3 -->
+
 <!-- generated: p4 -->
 <!-- end: p4 -->
+
+<!-- generated: p5 -->
+<!-- end: p5 -->
+
+<!-- generated: p7 -->
+<!-- end: p7 -->
 
 <!-- generated: p9 -->
 <!-- end: p9 -->

@@ -33,6 +33,7 @@ class Arm(ABC):
 
     name: str
     slow = False  # a few samples must do
+    has_log = True  # a write-ahead log, which is fresh or warm
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

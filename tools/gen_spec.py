@@ -11,17 +11,28 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast.model.entry import Numbers
-from holdfast.ops import blobs, branches, chain, entries, feed, operations, sessions
+from holdfast.ops import agents, blobs, branches, calls, chain, checkpoints, entries, feed, operations, sessions
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "SPEC.md"
 SCHEMA = ROOT / "src" / "holdfast" / "storage" / "schema"
 
 OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
+    "create an agent, and every next version of it": [
+        (agents, "GET"),
+        (agents, "NEXT"),
+        (agents, "INSERT"),
+        (agents, "UPDATE"),
+        (agents, "ADD_VERSION"),
+        (agents, "STATE_AT"),
+    ],
     "create a session": [
         (sessions, "BY_NAME"),
+        (sessions, "BY_KEY"),
+        (sessions, "BY_LABEL"),
         (sessions, "NEXT"),
         (sessions, "INSERT"),
+        (sessions, "PUT_DETAIL"),
         (branches, "NEXT"),
         (branches, "INSERT"),
         (feed, "LAST"),
@@ -32,9 +43,12 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (sessions, "GET"),
         (entries, "FIND_KEY"),
         (entries, "INSERT"),
+        (entries, "ADD_LINK"),
+        (entries, "ADD_CALL"),
         (feed, "LAST"),
         (feed, "INSERT"),
         (entries, "KEEP_KEY"),
+        (sessions, "SET_COLD"),
         (sessions, "MOVE"),
     ],
     "read a range of a path (READ within one branch, PATH and READ_PATH across several)": [
@@ -45,26 +59,41 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (entries, "READ_PATH"),
     ],
     "find an entry, or the totals at a point": [(entries, "BY_MID"), (entries, "POINT")],
-    "fork": [(sessions, "GET"), (branches, "BY_NAME"), (branches, "GET"), (branches, "INSERT"), (sessions, "MOVE")],
-    "rewind, switch, delete, restore": [
+    "find the tool calls of a path, range by range": [(calls, "BY_ID"), (calls, "BETWEEN")],
+    "fork": [
+        (sessions, "GET"),
+        (branches, "BY_NAME"),
+        (branches, "GET"),
+        (branches, "INSERT"),
+        (branches, "SET_HIDDEN"),
+        (sessions, "MOVE"),
+    ],
+    "checkpoint": [
+        (sessions, "GET"),
+        (checkpoints, "BY_NAME"),
+        (checkpoints, "NEXT"),
+        (checkpoints, "INSERT"),
+        (sessions, "MOVE"),
+    ],
+    "rewind, switch, rename, delete, restore and so on": [
         (sessions, "GET"),
         (branches, "BY_UID"),
         (branches, "SET_TIP"),
         (entries, "POINT"),
-        (sessions, "SET_VISIBLE"),
+        (sessions, "SET_COLD"),
         (sessions, "MOVE"),
         (operations, "NEXT"),
         (operations, "INSERT"),
     ],
     "undo and redo": [
-        (operations, "LAST_STANDING"),
+        (operations, "STANDING"),
         (operations, "LAST_UNDO"),
         (operations, "SINCE"),
         (operations, "SET_UNDONE"),
     ],
-    "list sessions": [(sessions, "LIST")],
+    "read a session with its details": [(sessions, "WHOLE")],
     "list branches": [(branches, "OF_SESSION")],
-    "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET")],
+    "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET"), (agents, "BY_NUMBER")],
     "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
         (blobs, "FIND"),
         (blobs, "NEXT"),

@@ -9,10 +9,17 @@
 The names here are the public API; everything below is private and may change.
 """
 
+from .client.agent import Agent
+from .client.attachments import Attachment
 from .client.open import open_store as open
 from .client.open import salvage
+from .client.reading import Turn
+from .client.refs import Resolved
+from .client.rewind import Rewind
 from .client.session import Session
+from .client.state import AgentState, SessionState
 from .client.store import Store
+from .client.tools import ToolRun
 from .errors import (
     Ambiguous,
     BackendError,
@@ -29,45 +36,65 @@ from .errors import (
     Unsupported,
 )
 from .model.branch import Branch
+from .model.checkpoint import Checkpoint
 from .model.entry import Entry
 from .model.feed import Change
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
+from .model.purge import Purged
 from .model.report import Problem, Report
 from .model.session import Head, Stats, StoreStats
+from .model.tools import ToolCall, ToolResult
 from .model.usage import Usage
+from .model.work import Compaction, FileTouched, Note, Task
 from .storage.base import Capabilities
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "AgentState",
     "Ambiguous",
+    "Attachment",
     "BackendError",
     "Branch",
     "Busy",
     "Capabilities",
     "Change",
+    "Checkpoint",
     "Closed",
+    "Compaction",
     "Conflict",
     "Corrupt",
     "Entry",
     "Error",
+    "FileTouched",
     "Head",
     "Invalid",
     "LeaseLost",
     "Message",
     "NotFound",
+    "Note",
     "Operation",
     "Page",
     "Problem",
+    "Purged",
     "Report",
+    "Resolved",
+    "Rewind",
     "SchemaTooNew",
     "Session",
+    "SessionState",
     "Stats",
     "StorageFull",
     "Store",
     "StoreStats",
+    "Task",
+    "ToolCall",
+    "ToolResult",
+    "ToolRun",
+    "Turn",
     "Unsupported",
     "Usage",
     "__version__",

@@ -54,7 +54,7 @@ def test_the_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> N
 @pytest.mark.feature("E6")
 def test_the_wheel_holds_types_schema_and_licence_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for wanted in ("holdfast/py.typed", "holdfast/storage/schema/0001_log.sql", "licenses/LICENSE"):
+    for wanted in ("holdfast/py.typed", "holdfast/storage/schema/0001_store.sql", "licenses/LICENSE"):
         assert any(name.endswith(wanted) for name in names), wanted
     assert not [name for name in names if name.startswith("tests")]
 

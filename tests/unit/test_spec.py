@@ -56,21 +56,26 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     header = struct.pack(">H25sqH7sqH12q", 25, uid.encode(), 1, 7, b"message", 5, 12, *numbers)
     entry = hashlib.sha256(b"holdfast entry 1\n" + genesis + header + content).digest()
 
-    cold = (1, "", session_id, "main", "main", "imported", "", None, 0, 5)
-    head = (1, uid, 0, 1, 1, entry, *numbers, 1, 1, 2, 5, 1)
-    branch = (1, "", uid, 1, "main", None, 0, 0, None, 0, 5, 0, genesis)
+    key = f"agent:main:session:{session_id}"
+    cold = (1, "", session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, "", 5, 0, 0, 0, 0)
+    head = (1, uid, 0, 1, 1, entry, *numbers, 1, 1, 3, 5, 5, 2)
+    branch = (1, "", uid, 1, "main", None, 0, 0, None, 0, 5, 0, genesis, 0)
+    agent, version = (1, "", "main", 0, 1, 5, 5, b"{}"), ("", 1, 1, 5, b"{}")
     shown = (1 << 32 | 1, "message", 5, 1, None, body, None, None)
     chained = ("", 1, *numbers[2:], salt, None, entry)
     rows = {
+        "agent": (*agent, check(*agent)),
+        "agent_version": (*version, check(*version)),
         "session": (*cold, check(*cold), *head, check(1, *head)),
+        "detail": (1, b"{}", check(1, b"{}")),
         "branch": (*branch, check(*branch)),
         "entry": (*shown, check(*shown), *chained, check(shown[0], shown[3], *chained)),
-        "migration": (1, "log", 5, check(1, "log", 5)),
+        "migration": (1, "store", 5, check(1, "store", 5)),
         "meta": ("store", b"s" * 16, check("store", b"s" * 16)),
     }
     for table, row in rows.items():
         database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    for change in ((1, "", "session", 1, 1, 0, 0), (2, "", "entries", 1, 1, 1, 1)):
+    for change in ((1, "", "agent", 0, 1, 0, 0), (2, "", "session", 1, 1, 0, 0), (3, "", "entries", 1, 1, 1, 1)):
         database.execute("INSERT INTO feed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*change, check(*change)))
     database.commit()
     database.close()

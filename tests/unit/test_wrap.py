@@ -30,6 +30,7 @@ def test_tracing_shows_statements_and_never_values() -> None:
     seen: Counter[str] = Counter()
     store = Store(Traced(MemoryBackend(), lambda sql, seconds: seen.update([sql])), clock=SystemClock())
     session = store.create_session("secret name")
+    session.user("secret title")
     seen.clear()
     session.user("secret text")
     assert sum(seen.values()) == 5, "an append is two reads, two inserts and an update"

@@ -67,6 +67,11 @@ def open_stream(backend: Backend, scope: str, content_hash: str) -> Iterator[byt
         yield data
 
 
+def size_of(backend: Backend, scope: str, content_hash: str) -> int:
+    """Give the size of content that the scope has; ``NotFound`` if it has not."""
+    return backend.read(lambda tx: blobs.describe(tx, scope, content_hash))[1]
+
+
 def _chunk(backend: Backend, scope: str, blob_id: int, number: int) -> bytes:
     return backend.read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))
 

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
 from .. import codec
+from ..clock import to_datetime
 from ..errors import Invalid
 
 MAX_NAME = 1000
 
 
-def name(value: object, *, what: str) -> str:
+def name(value: object, *, what: str, most: int = MAX_NAME) -> str:
     """Check an id, name or key: text, not empty, not endless."""
     text = codec.storable_text(value, what=what)
-    if not text or len(text) > MAX_NAME:
-        raise Invalid(f"{what} must have 1 to {MAX_NAME} characters, not {len(text)}")
+    if not text or len(text) > most:
+        raise Invalid(f"{what} must have 1 to {most} characters, not {len(text)}")
     return text
+
+
+def text(value: object, *, what: str) -> str:
+    """Check long text: any string, since the codec can keep them all."""
+    if not isinstance(value, str):
+        raise Invalid(f"{what} must be a string, not {type(value).__name__}")
+    return value
+
+
+def tag(value: object) -> str:
+    """Check a tag: a name on one line."""
+    found = name(value, what="tag", most=200)
+    if "\n" in found:
+        raise Invalid("a tag must be on one line")
+    return found
+
+
+def mapping(value: object, *, what: str) -> dict[str, Any]:
+    """Check a dict of the caller's own data."""
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{what} must be a dict, not {type(value).__name__}")
+    return dict(value)
 
 
 def optional_name(value: object, *, what: str) -> str | None:
@@ -24,8 +50,9 @@ def optional_name(value: object, *, what: str) -> str | None:
 
 
 def workspace(value: object) -> str:
-    """Check a workspace: a path as text or as a path object; none is the empty text."""
-    return optional_name(os.fspath(value) if isinstance(value, os.PathLike) else value, what="workspace") or ""
+    """Check a workspace: a directory as text or as a path object, told by its real path; none is the empty text."""
+    path = optional_name(os.fspath(value) if isinstance(value, os.PathLike) else value, what="workspace")
+    return "" if path is None else name(os.path.realpath(path), what="workspace", most=8000)
 
 
 def whole(value: object, *, what: str, low: int = 0, high: int = (1 << 53)) -> int:
@@ -38,3 +65,17 @@ def whole(value: object, *, what: str, low: int = 0, high: int = (1 << 53)) -> i
 def scope(value: object) -> str:
     """Check a scope; None is the default scope, never all of them."""
     return "" if value is None or value == "" else name(value, what="scope")
+
+
+def short_number(value: int) -> str:
+    """Write a count for people: 950, 22k, 1.3M."""
+    if value < 10_000:
+        return str(value)
+    return f"{value / 1000:.0f}k" if value < 1_000_000 else f"{value / 1e6:.1f}M"
+
+
+def time_ms(value: object) -> int:
+    """Check a time: an aware datetime, since a naive one would mean another moment on another machine."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise Invalid(f"a time is a datetime with a time zone, not {value!r:.60}")
+    return (value - to_datetime(0)) // timedelta(milliseconds=1)

@@ -2,26 +2,119 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
-from ..ops import sessions
-from ..storage.base import Tx
+from ..model.checkpoint import Checkpoint
+from ..model.message import Message
+from ..model.operation import Operation
+from ..ops import checkpoints, moves, operations, sessions
+from ..ops.once import once
+from ..ops.sessions import SessionRow
+from ..storage.base import Op, Tx
+from . import check
 
 if TYPE_CHECKING:
     from .store import Store
+
+T = TypeVar("T")
+P = ParamSpec("P")
+H = TypeVar("H", bound="Handle")
+Point = int | str | Message | Checkpoint
+FindPlace = Callable[[Tx, SessionRow], moves.Place]
+SessionOp = Callable[[Tx, int], tuple[SessionRow, Operation]]
+
+
+class Write(NamedTuple, Generic[T]):
+    """A write that is ready to run: the operation, what its result becomes, and work that must come before it.
+
+    The blocking API runs it at once; the awaitable one hands many of them to one thread.
+    """
+
+    op: Op[Any]
+    finish: Callable[[Any], T]
+    before: Callable[[], None] | None = None
+
+
+class writing(Generic[H, P, T]):
+    """Make a method that gives a ``Write`` run it; ``plan`` gives the write without running it."""
+
+    def __init__(self, plan: Callable[Concatenate[H, P], Write[T]]) -> None:
+        self.plan = plan
+        update_wrapper(self, plan)  # type: ignore[arg-type]
+
+    def __get__(self, handle: H | None, owner: type[H]) -> Callable[P, T]:
+        if handle is None:
+            return self  # type: ignore[return-value]
+
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            return handle._run(self.plan(handle, *args, **kwargs))
+
+        return run
 
 
 class Handle:
     """A session of a store, as last seen."""
 
-    def __init__(self, store: Store, seen: sessions.SessionRow) -> None:
+    def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None) -> None:
         self._store = store
         self._seen = seen
+        self._doc = doc
 
     @property
     def id(self) -> str:
         """Unique everywhere, sorted by time."""
         return self._seen.id
 
-    def _row(self, tx: Tx) -> sessions.SessionRow:
+    def _row(self, tx: Tx) -> SessionRow:
         return sessions.get(tx, self._store.scope, self.id)
+
+    def _run(self, write: Write[T]) -> T:
+        if write.before is not None:
+            write.before()
+        return write.finish(self._store._write(write.op))
+
+    def _operate(
+        self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
+    ) -> Operation:
+        """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
+        key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+
+        def run(tx: Tx) -> tuple[SessionRow, Operation]:
+            def do() -> tuple[tuple[SessionRow, Operation], int]:
+                done = op(tx, now_ms)
+                return done, operations.find(tx, self._store.scope, done[1].id).oid
+
+            def again(number: int) -> tuple[SessionRow, Operation]:
+                return self._row(tx), operations.named(tx, operations.by_number(tx, number))
+
+            if key is None:
+                return op(tx, now_ms)
+            return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
+
+        self._seen, operation = self._store._write(run)
+        self._store._made(operation)
+        return operation
+
+
+def place_of(point: Point) -> FindPlace:
+    """Read a point as callers give it: a checkpoint, its name or id, a message, or a seq."""
+    if isinstance(point, Message):
+        place = moves.Place(point.seq, point.branch)
+    elif isinstance(point, Checkpoint):
+        place = moves.Place(point.head.seq, point.head.branch, anywhere=True)
+    elif isinstance(point, str):
+        return _named(check.name(point, what="a point"))
+    else:
+        place = moves.Place(check.whole(point, what="a point"))
+    return lambda tx, session: place
+
+
+def _named(name: str) -> FindPlace:
+    def find(tx: Tx, session: SessionRow) -> moves.Place:
+        row = checkpoints.get(tx, session, name)
+        there = checkpoints.seen_from(tx, session, row)
+        return moves.Place(row.seq, there.uid, anywhere=True)
+
+    return find

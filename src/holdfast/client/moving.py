@@ -1,94 +1,212 @@
-"""Moving in time: branches, rewind, undo. Nothing that was said is ever lost by it."""
+"""Moving in time: checkpoints, branches, rewind, undo. Nothing that was said is ever lost by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..errors import Invalid
 from ..ids import is_id
 from ..model.branch import Branch
-from ..model.message import Message
+from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..ops import branches as trees
-from ..ops import operations as changes
-from ..ops import sessions
+from ..ops import checkpoints, moves, operations, sessions
+from ..ops.once import once
 from ..storage.base import Tx
 from . import check
-from .handle import Handle
+from .handle import Handle, Point, place_of
+from .rewind import Rewind
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 class Moving(Handle):
     """The part of a session that moves its head."""
 
-    def fork(self, at: int | Message | None = None, *, name: str | None = None) -> Branch:
-        """Open a branch at a point, the head by default, and stay where you are; nothing is copied."""
-        seq, uid = (None, None) if at is None else _point(at)
-        name = check.optional_name(name, what="branch name")
-        if name is not None and is_id(name):
-            raise Invalid(f"{name!r} has the form of an id; choose a name that cannot be mistaken for one")
+    # ------------------------------------------------------------------ checkpoints
+
+    def checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        type: str = "manual",
+        idempotency_key: str | None = None,
+    ) -> Checkpoint:
+        """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
+
+        A name that the session has already is ``Conflict``.
+        """
+        if type not in checkpoints.TYPES:
+            raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
+        fields: dict[str, Any] = {
+            "name": _plain_name(name, what="checkpoint name"),
+            "description": None if description is None else check.text(description, what="description"),
+            "type": type,
+        }
+        key, now_ms = check.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[sessions.SessionRow, Checkpoint]:
+            def do() -> tuple[tuple[sessions.SessionRow, checkpoints.CheckpointRow], int]:
+                made = checkpoints.create(tx, self._store.scope, self.id, **fields, now_ms=now_ms)
+                return made, made[1].cid
+
+            def again(number: int) -> tuple[sessions.SessionRow, checkpoints.CheckpointRow]:
+                return self._row(tx), checkpoints.by_number(tx, number)
+
+            sid = 0 if key is None else self._row(tx).sid
+            session, row = once(tx, self._store.scope, sid, key, ["checkpoint", fields], do=do, again=again)
+            return session, checkpoints.as_value(tx, session, row)
+
+        self._seen, made = self._store._write(op)
+        return made
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Give the session's checkpoints in the order they were made."""
+
+        def look(tx: Tx) -> list[Checkpoint]:
+            session = self._row(tx)
+            return [checkpoints.as_value(tx, session, row) for row in checkpoints.of_session(tx, session)]
+
+        return self._store._read(look)
+
+    def get_checkpoint(self, id_or_name: str) -> Checkpoint:
+        """Give a checkpoint by its name or its id."""
+        wanted = check.name(id_or_name, what="checkpoint")
+
+        def look(tx: Tx) -> Checkpoint:
+            session = self._row(tx)
+            return checkpoints.as_value(tx, session, checkpoints.get(tx, session, wanted))
+
+        return self._store._read(look)
+
+    # ------------------------------------------------------------------ rewind and undo
+
+    def preview_rewind(self, target: Point) -> Rewind:
+        """Say what going back to a point would do, without doing it; ``apply`` does exactly that."""
+        return Rewind(self, target)
+
+    def rewind(self, target: Point, *, idempotency_key: str | None = None) -> Operation:
+        """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
+
+        Tasks, plan, notes and session state go back too. The next append opens a branch there.
+        """
+        return self._rewind(target, None, idempotency_key)
+
+    def _rewind(self, target: Point, expected_revision: int | None, key: str | None) -> Operation:
+        find = place_of(target)
+
+        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
+            place = find(tx, self._row(tx))
+            scope = self._store.scope
+            return moves.rewind(tx, scope, self.id, place, now_ms=now, expected_revision=expected_revision)
+
+        return self._operate(["rewind", _request(target)], op, key)
+
+    def undo(self, operation: Operation | str | None = None) -> Operation:
+        """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
+        wanted = operation.id if isinstance(operation, Operation) else operation
+        wanted = check.optional_name(wanted, what="operation")
+        return self._reverse(
+            lambda tx, now: operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
+        )
+
+    def redo(self) -> Operation:
+        """Bring back what the last undo of this session took back."""
+        return self._reverse(
+            lambda tx, now: operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now),
+        )
+
+    def _reverse(self, op: Callable[[Tx, int], operations.Done]) -> Operation:
         now_ms = self._store._clock.now_ms()
+        done = self._store._write(lambda tx: op(tx, now_ms))
+        self._seen = done.session or self._seen
+        self._store._made(done.operation)
+        return done.operation
 
-        def op(tx: Tx) -> tuple[sessions.SessionRow, Branch]:
-            row, made = changes.fork(tx, self._store.scope, self.id, at=seq, uid=uid, name=name, now_ms=now_ms)
+    def operations(self, *, limit: int = 100) -> list[Operation]:
+        """Give this session's operations, newest first."""
+        check.whole(limit, what="limit")
+
+        def look(tx: Tx) -> list[Operation]:
+            rows = operations.of_session(tx, self._store.scope, self.id, limit=limit)
+            return [operations.as_value(row, self.id, None) for row in rows]
+
+        return self._store._read(look)
+
+    # ------------------------------------------------------------------ branches
+
+    @overload
+    def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[False] = False
+    ) -> Branch: ...
+    @overload
+    def fork(self, at: Point | None = None, *, name: str | None = None, as_session: Literal[True]) -> Session: ...
+    def fork(self, at: Point | None = None, *, name: str | None = None, as_session: bool = False) -> Branch | Session:
+        """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
+
+        With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
+        """
+        name = _plain_name(name, what="session name" if as_session else "branch name")
+        find, now_ms = None if at is None else place_of(at), self._store._clock.now_ms()
+        if as_session:
+            return self._fork_session(find, name, now_ms)
+
+        def op(tx: Tx) -> tuple[sessions.SessionRow, Branch, Operation]:
+            place = None if find is None else find(tx, self._row(tx))
+            row, made, done = moves.fork(tx, self._store.scope, self.id, place, name=name, now_ms=now_ms)
             parent = None if made.parent is None else trees.get(tx, made.parent).name
-            return row, trees.as_value(made, parent=parent, head_seq=made.tip_seq, is_head=False)
+            return row, trees.as_value(made, parent=parent, head_seq=made.tip_seq, is_head=False), done
 
-        row, branch = self._store._write(op)
-        self._seen = row
+        self._seen, branch, done = self._store._write(op)
+        self._store._made(done)
         return branch
 
+    def _fork_session(self, find: Any, name: str | None, now_ms: int) -> Session:
+        def op(tx: Tx) -> tuple[sessions.SessionRow, sessions.SessionRow, bytes, Operation]:
+            place = None if find is None else find(tx, self._row(tx))
+            row, made, done = moves.fork_session(tx, self._store.scope, self.id, place, name=name, now_ms=now_ms)
+            return row, made, sessions.detail(tx, made), done
+
+        self._seen, made, doc, done = self._store._write(op)
+        self._store._made(done)
+        return self._store._session(made, doc)
+
     def branches(self) -> list[Branch]:
-        """Give all branches, oldest first."""
+        """Give all branches, oldest first; one whose fork was undone is left out."""
 
         def look(tx: Tx) -> list[Branch]:
             row = self._row(tx)
             found = trees.of_session(tx, row.scope, row.sid, row.branches)
             names = {branch.bid: branch.name for branch in found}
-            return [_branch_value(row, branch, names) for branch in found]
+            return [
+                _branch_value(row, branch, names) for branch in found if not branch.hidden or branch.bid == row.branch
+            ]
 
         return self._store._read(look)
 
-    def switch(self, branch: str | Branch) -> Operation:
+    def switch(self, branch: str | Branch, *, idempotency_key: str | None = None) -> Operation:
         """Move to the tip of a branch; ``undo`` moves back."""
         name = check.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
-        return self._operate(lambda tx, now: changes.switch(tx, self._store.scope, self.id, branch=name, now_ms=now))
-
-    def rewind(self, target: int | Message) -> Operation:
-        """Move back to a point of the path; it stays, what follows leaves. The next append opens a branch."""
-        seq, uid = _point(target)
         return self._operate(
-            lambda tx, now: changes.rewind(tx, self._store.scope, self.id, to=seq, uid=uid, now_ms=now)
+            ["switch", name],
+            lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
+            idempotency_key,
         )
 
-    def undo(self, operation: Operation | str | None = None) -> Operation:
-        """Take back the last operation of this session, or the named one if nothing newer stands."""
-        wanted = operation.id if isinstance(operation, Operation) else operation
-        wanted = check.optional_name(wanted, what="operation")
-        return self._operate(
-            lambda tx, now: changes.undo(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
-        )
 
-    def redo(self) -> Operation:
-        """Bring back what the last undo took back."""
-        return self._operate(lambda tx, now: changes.redo(tx, self._store.scope, self.id, now_ms=now))
-
-    def operations(self, *, limit: int = 100) -> list[Operation]:
-        """Give this session's operations, newest first."""
-        check.whole(limit, what="limit")
-        return self._store._read(lambda tx: changes.of_session(tx, self._store.scope, self.id, limit=limit))
-
-    def _operate(self, op: Callable[[Tx, int], tuple[sessions.SessionRow, Operation]]) -> Operation:
-        now_ms = self._store._clock.now_ms()
-        row, operation = self._store._write(lambda tx: op(tx, now_ms))
-        self._seen = row
-        return operation
+def _request(point: Point) -> Any:
+    """Describe a point for comparing two requests with one idempotency key."""
+    return point if isinstance(point, int | str) else point.id
 
 
-def _point(point: int | Message) -> tuple[int, str | None]:
-    """Give seq and, for a message, the branch that must own it."""
-    if isinstance(point, Message):
-        return point.seq, point.branch
-    return check.whole(point, what="a point"), None
+def _plain_name(name: str | None, *, what: str) -> str | None:
+    name = check.optional_name(name, what=what)
+    if name is not None and is_id(name):
+        raise Invalid(f"{name!r} has the form of an id; choose a name that cannot be mistaken for one")
+    return name
 
 
 def _branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:

@@ -6,22 +6,38 @@ Each page is a read of its own, so a slow reader holds up no writer and memory h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import TypeAlias, TypeVar
+from itertools import chain, groupby
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import NotFound
-from ..ids import parse_entry_id
-from ..model.entry import Entry
+from ..errors import Invalid, NotFound
+from ..model.entry import Entry, Numbers
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
-from ..ops import branches, sessions
+from ..model.tools import ToolCall
+from ..ops import calls, moves, sessions
 from ..ops import entries as log
+from ..ops import stats as totals
 from ..storage.base import Op, Row, Tx
 from . import check
-from .handle import Handle
+from .handle import Handle, Point, place_of
 
 T = TypeVar("T")
 Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
+
+
+class Turn(NamedTuple):
+    """A turn of the conversation; 0 is what came before the first user message."""
+
+    number: int
+    messages: tuple[Message, ...]
+
+    @property
+    def prompt(self) -> str:
+        """What the user said."""
+        return self.messages[0].text
+
+    def __repr__(self) -> str:
+        return f"<Turn {self.number} {self.prompt[:40]!r}, {len(self.messages)} messages>"
 
 
 class Reading(Handle):
@@ -34,7 +50,7 @@ class Reading(Handle):
 
         The limit counts after the filter. ``tools=False`` leaves tool messages out.
         """
-        make, (low, high) = make_messages(tools), _bounds(after, before)
+        make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
         if limit is not None:
             check.whole(limit, what="limit")
             if after is None:
@@ -49,7 +65,7 @@ class Reading(Handle):
     def iter_messages(self, *, after: int | None = None, tools: bool = True) -> Iterator[Message]:
         """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
         low, high = _bounds(after, None)
-        return chain.from_iterable(self._pages(low, high, make_messages(tools)))
+        return chain.from_iterable(self._pages(low, high, make_messages(tools, self._store._attachment)))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
         """Stream entries of every kind, oldest first."""
@@ -62,21 +78,47 @@ class Reading(Handle):
 
         def look(tx: Tx) -> list[Message]:
             session = self._row(tx)
-            segment = log.find_by_id(tx, session, wanted) or _own_id(tx, session, wanted)
+            segment = log.find_message(tx, session, wanted)
             if segment is None:
                 raise NotFound(f"there is no message {wanted!r} on the path of this session")
             rows = log.read(tx, session.scope, [segment])
-            return make_messages(True)({segment.bid: segment.uid}, rows)
+            return make_messages(True, self._store._attachment)({segment.bid: segment.uid}, rows)
 
         for message in self._store._read(look):
             return message
         raise NotFound(f"entry {wanted!r} is not a message")
 
-    def stats(self, at: int | None = None) -> Stats:
-        """Give the totals of the path, up to entry ``at`` if given; one read at any depth."""
-        if at is not None:
-            check.whole(at, what="at")
-        return Stats.from_numbers(self._store._read(lambda tx: log.numbers_at(tx, self._row(tx), at)))
+    def turns(self) -> Iterator[Turn]:
+        """Stream the turns of the path: each a user message and all that follows up to the next."""
+        for number, group in groupby(self.iter_messages(), lambda message: message.turn):
+            yield Turn(number, tuple(group))
+
+    def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
+        """Give the totals of the path, up to a point if one is given; one read at any depth.
+
+        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
+        """
+        if spent and at is not None:
+            raise Invalid("what was spent has no point; give at, or spent=True")
+        find = None if at is None else place_of(at)
+
+        def look(tx: Tx) -> tuple[Numbers, int]:
+            session = self._row(tx)
+            if spent:
+                return totals.spent(tx, session), session.created_ms
+            there = session if find is None else seen_from(tx, session, find(tx, session))
+            return Numbers._make(there.numbers), session.created_ms
+
+        numbers, started = self._store._read(look)
+        return Stats.from_numbers(numbers, started_ms=started)
+
+    def tool_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path in order, each with its status, times and result."""
+        return self._store._read(lambda tx: list(calls.all_calls(tx, self._row(tx))))
+
+    def pending_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path that have no result, in the order they were announced."""
+        return self._store._read(lambda tx: calls.pending(tx, self._row(tx)))
 
     def _latest(self, limit: int, high: int, make: Make[T]) -> list[T]:
         """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""
@@ -102,13 +144,13 @@ class Reading(Handle):
             yield page
 
 
-def make_messages(tools: bool) -> Make[Message]:
+def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:
     """Give a function that turns checked rows into messages."""
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[Row]) -> list[Message]:
         return [
-            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw)
+            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw, None, reader)
             for key, kind, at_ms, turns, _, body, raw, _, _ in rows
             if kind in kinds
         ]
@@ -138,10 +180,7 @@ def _read_path(tx: Tx, session: sessions.SessionRow, low: int, high: int, make: 
     return make(uids, rows), rows[-1][0] & log.MAX_SEQ
 
 
-def _own_id(tx: Tx, session: sessions.SessionRow, text: str) -> branches.Segment | None:
-    parsed = parse_entry_id(text)
-    if parsed is None or not 0 < parsed[1] <= session.seq:
-        return None
-    uid, seq = parsed
-    segment = log.path_segments(tx, session, seq - 1, seq)[0]
-    return segment if segment.uid == uid else None
+def seen_from(tx: Tx, session: sessions.SessionRow, place: moves.Place) -> sessions.SessionRow:
+    """Give a session as it stood at a point."""
+    point, origin = moves.point_of(tx, session, place)
+    return sessions.standing_at(session, origin, point.seq, point.numbers)

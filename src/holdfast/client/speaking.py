@@ -1,34 +1,43 @@
 """Adding to a session: messages in, durable when the call returns.
 
-Everything that can be refused is refused here, before the transaction; large parts go into blobs first.
+Everything that can be refused is refused here, before the transaction; large parts go into blobs first. A
+message may be ours or in a provider's form: then its own JSON is kept verbatim beside a small normal form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from ..errors import Invalid
+from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
+from ..model.operation import Operation
+from ..model.session import short_title
 from ..model.usage import Usage
-from ..ops import entries
-from . import blobs, check
+from ..ops import calls, entries, moves, work
+from ..storage.base import Tx
+from . import attachments, blobs, check
+from .attachments import Attachable
+from .handle import Point, Write, place_of, writing
 from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
+_LIMIT_TITLE = 50
 
 
 class Said(TypedDict, total=False):
     """What may be said beside a message's content."""
 
     id: str | None
-    usage: Usage | Mapping[str, Any] | None
+    usage: Any
     model: str | None
     duration: float | None
+    attachments: Iterable[Attachable]
     parent_id: str | None
     metadata: Mapping[str, Any] | None
     raw: bytes | None
@@ -38,55 +47,124 @@ class Said(TypedDict, total=False):
 class Speaking(Reading):
     """The part of a session that adds messages."""
 
-    def user(self, content: Any, **fields: Unpack[Said]) -> Message:
+    @writing
+    def user(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
         """Add a user message; ``append`` describes durability and retries."""
         return self._say("user", content, fields)
 
-    def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
+    @writing
+    def assistant(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
         """Add an assistant message."""
         return self._say("assistant", content, fields)
 
-    def system(self, content: Any, **fields: Unpack[Said]) -> Message:
+    @writing
+    def system(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
         """Add a system message."""
         return self._say("system", content, fields)
 
+    @writing
     def append(
-        self,
-        *items: Mapping[str, Any],
-        expected_revision: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> list[Message]:
+        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
+    ) -> Write[list[Message]]:
         """Add messages at the head, all or none; durable when this returns.
 
+        Ours, dicts, or SDK objects and whole responses in Anthropic, OpenAI chat, OpenAI Responses or Gemini form.
         A retry with the same ``idempotency_key`` and content gives the first result and stores
         nothing. Another revision than ``expected_revision`` is ``Conflict``.
         """
-        drafts = [_draft(item) for item in items]
         if expected_revision is not None:
             check.whole(expected_revision, what="expected_revision")
-        return self._append(drafts, expected_revision, idempotency_key)
+        return self._append(items, expected_revision, idempotency_key, list)
 
-    def _say(self, role: str, content: Any, fields: Said) -> Message:
+    def replace_tail(self, from_seq: int, messages: Iterable[Any], expected_revision: int) -> list[Message]:
+        """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
+
+        Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
+        """
+        check.whole(from_seq, what="from_seq", low=1)
+        check.whole(expected_revision, what="expected_revision")
+        drafts, now_ms = self._drafts(messages), self._store._clock.now_ms()
+        self._spill(drafts)
+        done = self._store._write(
+            lambda tx: moves.replace_tail(
+                tx,
+                self._store.scope,
+                self.id,
+                from_seq=from_seq,
+                drafts=_named(tx, self._row(tx), drafts),
+                expected_revision=expected_revision,
+                now_ms=now_ms,
+            )
+        )
+        return self._shown(done, drafts, now_ms)
+
+    def pop(self) -> Message | None:
+        """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
+
+        Changes of tasks, plan or state that came after that message leave with it.
+        """
+        now_ms = self._store._clock.now_ms()
+        self._seen, rows, uids = self._store._write(lambda tx: moves.pop(tx, self._store.scope, self.id, now_ms=now_ms))
+        return next(iter(make_messages(True, self._store._attachment)(uids, rows)), None)
+
+    def clear(self, *, idempotency_key: str | None = None) -> Operation:
+        """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
+        return self._operate(
+            ["clear"], lambda tx, now: moves.clear(tx, self._store.scope, self.id, now_ms=now), idempotency_key
+        )
+
+    def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> None:
+        """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
+        find = place_of(upto)
+        text = check.text(summary, what="summary")
+
+        def decide(tx: Tx, session: Any) -> work.Change:
+            return work.compact(find(tx, session).seq, text)(tx, session)
+
+        self._change("compaction", decide, [text], idempotency_key)
+
+    def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
+        """Add one entry to the state of work."""
+        key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+        self._seen, found = self._store._write(
+            lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
+        )
+        return found
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _say(self, role: str, content: Any, fields: Said) -> Write[Message]:
         if not fields:
-            return self._append((messages_.draft({"role": role, "content": content}),), None, None)[0]
+            return self._append(({"role": role, "content": content},), None, None, _first)
         unknown = fields.keys() - Said.__annotations__.keys()
         if unknown:
             raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
-        key = fields.pop("idempotency_key", None)
-        return self._append((_draft({"role": role, "content": content, **fields}),), None, key)[0]
+        said: dict[str, Any] = {"role": role, "content": content, **fields}
+        key = said.pop("idempotency_key", None)
+        return self._append((_Ours(said),), None, key, _first)
 
     def _append(
-        self, drafts: Sequence[Draft], expected_revision: int | None, idempotency_key: str | None
-    ) -> list[Message]:
-        store = self._store
+        self,
+        items: Sequence[Any],
+        expected_revision: int | None,
+        idempotency_key: str | None,
+        show: Callable[[list[Message]], Any],
+    ) -> Write[Any]:
+        """Prepare an append; attachments and large parts are stored by ``before``, ahead of the transaction."""
+        store, now_ms = self._store, self._store._clock.now_ms()
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
-        drafts = [
-            blobs.spill(store._backend, store._clock, store.scope, draft) if blobs.is_large(draft) else draft
-            for draft in drafts
-        ]
-        now_ms = store._clock.now_ms()
-        done = store._write(
-            lambda tx: entries.append(
+        early = not any(_attaches(item) for item in items)
+        drafts = self._drafts(items) if early else []
+
+        def prepare() -> None:
+            if not early:
+                drafts[:] = self._drafts(items)
+            self._spill(drafts)
+
+        def op(tx: Tx) -> entries.Appended:
+            if any(draft.kind == messages_.TOOL_MESSAGE for draft in drafts):
+                drafts[:] = _named(tx, self._row(tx), drafts)  # running again gives the same
+            return entries.append(
                 tx,
                 store.scope,
                 self.id,
@@ -94,59 +172,140 @@ class Speaking(Reading):
                 now_ms=now_ms,
                 expected_revision=expected_revision,
                 idempotency_key=key,
+                title=_title(drafts) if self._seen.title is None else None,
             )
-        )
+
+        large = not early or any(blobs.is_large(draft) for draft in drafts)
+        return Write(op, lambda done: show(self._shown(done, drafts, now_ms)), prepare if large else None)
+
+    def _spill(self, drafts: list[Draft]) -> None:
+        store = self._store
+        for index, draft in enumerate(drafts):
+            if blobs.is_large(draft):
+                drafts[index] = blobs.spill(store._backend, store._clock, store.scope, draft)
+
+    def _shown(self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:
         self._seen = done.session
         if done.repeated:
             branch = done.repeated[0][0] >> 32
-            return make_messages(True)({branch: done.uid}, list(done.repeated))
-        return _appended(done, drafts, now_ms)
+            return make_messages(True, self._store._attachment)({branch: done.uid}, list(done.repeated))
+        return _appended(done, drafts, now_ms, self._store._attachment)
 
+    def _drafts(self, items: Iterable[Any]) -> list[Draft]:
+        found = list[Draft]()
+        for item in items:
+            if type(item) is dict and len(item) == 2 and "role" in item and type(item.get("content")) is str:
+                found.append(messages_.draft(item))
+            elif type(item) is _Ours:
+                found.append(self._draft(item))
+            elif isinstance(item, Message):
+                found.append(_copied(item))
+            else:
+                found += [_given_draft(given) for given in forms.recognise(item)] or [self._draft(item)]
+        return found
 
-def _draft(item: Mapping[str, Any]) -> Draft:
-    """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
-    if not isinstance(item, dict | Mapping):
-        raise Invalid(f"a message is a dict with role and content, not {type(item).__name__}")
-    body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
-    raw = body.pop("raw", None)
-    body.setdefault("content", "")
-    usage = _tidy(body) if len(body) > 2 else None
-    return messages_.draft(body, raw=raw, usage=usage)
+    def _draft(self, item: Any) -> Draft:
+        """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
+        if not isinstance(item, Mapping):
+            item = forms.plain(item)
+            if not isinstance(item, Mapping):
+                raise Invalid(
+                    f"a message is a dict with role and content or an SDK's object, not {type(item).__name__}"
+                )
+        body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
+        raw = body.pop("raw", None)
+        body.setdefault("content", "")
+        usage = self._tidy(body) if len(body) > 2 else None
+        return messages_.draft(body, raw=raw, usage=usage)
 
-
-def _tidy(body: dict[str, Any]) -> Usage | None:
-    """Bring the rarer fields into their stored form and give the usage."""
-    usage = None
-    if "usage" in body:
-        usage = _usage(body["usage"])
-        body["usage"] = msgspec.to_builtins(usage)
-    for name in ("metadata", "extra"):
-        if name in body:
-            if not isinstance(body[name], Mapping):
-                raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
-            body[name] = dict(body[name])
-    if not body.keys() <= _KNOWN:
-        unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
-        body["extra"] = {**body.get("extra", {}), **unknown}
-    return usage
-
-
-def _usage(usage: Any) -> Usage:
-    if isinstance(usage, Usage):
+    def _tidy(self, body: dict[str, Any]) -> Usage | None:
+        """Bring the rarer fields into their stored form and give the usage."""
+        usage = None
+        if "usage" in body:
+            usage = Usage.of(body["usage"])
+            body["usage"] = msgspec.to_builtins(usage)
+        for name in ("metadata", "extra"):
+            if name in body:
+                if not isinstance(body[name], Mapping):
+                    raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
+                body[name] = dict(body[name])
+        if "attachments" in body:
+            stored = [attachments.store(self._store, given) for given in body.pop("attachments")]
+            body.update({"attachments": stored} if stored else {})
+        for name in ("tool_calls", "tool_results"):
+            if name in body:
+                body[name] = [_builtins(each) for each in body[name]]
+        body.pop("form", None)
+        if not body.keys() <= _KNOWN:
+            unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
+            body["extra"] = {**body.get("extra", {}), **unknown}
         return usage
-    if not isinstance(usage, Mapping):
-        raise Invalid(f"usage must be a Usage or a dict of its fields, not {type(usage).__name__}")
-    try:
-        return Usage(**usage)
-    except TypeError as error:
-        raise Invalid(f"usage has a field that Usage does not know: {error}") from error
 
 
-def _appended(done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:
+class _Ours(dict[str, Any]):
+    """A message that was said in our own words: its content is taken as it is, whatever it looks like."""
+
+
+def _attaches(item: Any) -> bool:
+    return isinstance(item, Mapping) and bool(item.get("attachments"))
+
+
+def _builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+
+
+def _given_draft(given: forms.Given) -> Draft:
+    """Keep a provider's message verbatim, with what the log needs to know of it."""
+    body: dict[str, Any] = {"role": given.role, "form": given.form}
+    if given.model is not None:
+        body["model"] = given.model
+    if given.usage is not None:
+        body["usage"] = msgspec.to_builtins(given.usage)
+    return messages_.draft(body, raw=messages_.encode_raw(given.value), usage=given.usage, given=given)
+
+
+def _copied(message: Message) -> Draft:
+    """Store a message of any session again; it gets an id of its own."""
+    body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in ("id", "parent_id")}
+    if message.body.form is None:
+        body["content"] = message.body.content
+        return messages_.draft(body, raw=message.raw, usage=message.usage)
+    given = forms.Given(
+        message.body.form,
+        message.role,
+        {},
+        calls=message.tool_calls,
+        results=message.tool_results,
+        is_turn=message.role == "user",
+    )
+    return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
+
+
+def _named(tx: Tx, session: Any, drafts: Sequence[Draft]) -> list[Draft]:
+    """Tie tool results to the calls on the path."""
+    return [calls.settled(tx, session, draft) for draft in drafts]
+
+
+def _first(messages: list[Message]) -> Message:
+    return messages[0]
+
+
+def _title(drafts: Sequence[Draft]) -> str | None:
+    """Make a title of the first user message among these."""
+    for draft in drafts:
+        if draft.adds.turns:
+            text = Message("", 0, 0, 0, draft.body, draft.raw).text
+            return short_title(text[:1000], _LIMIT_TITLE, ellipsis=True)
+    return None
+
+
+def _appended(
+    done: entries.Appended, drafts: Sequence[Draft], now_ms: int, reader: Callable[[dict[str, Any]], Any]
+) -> list[Message]:
     """Show what was just stored without reading it back."""
     turn, seq, found = done.session.turns, done.last, []
     for draft in reversed(drafts):
-        found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw))
+        found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw, None, reader))
         turn -= draft.adds[1]
         seq -= 1
     found.reverse()

@@ -7,35 +7,26 @@ scope on the same connections; nothing of one scope is ever seen through another
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os import PathLike
 from types import TracebackType
-from typing import TypeVar
+from typing import Any
 
-from ..clock import Clock
+from ..errors import Conflict
 from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.report import Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, sessions, stats
+from ..ops import changes, feed, operations, stats
 from ..ops import verify as verify_
-from ..storage.base import Backend, Capabilities, Op
-from . import check
-from .session import Session
+from ..storage.base import Capabilities, Tx
+from . import check, html
+from .store_sessions import StoreSessions
 
-T = TypeVar("T")
 _FEED_PAGE = 500
 
 
-class Store:
+class Store(StoreSessions):
     """An open store, seen from one scope."""
-
-    def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
-        self._backend = backend
-        self._owner = owner
-        self._clock = clock
-        self.scope = scope
-        self.url = url
 
     @property
     def capabilities(self) -> Capabilities:
@@ -59,74 +50,64 @@ class Store:
         scope = f" scope {self.scope!r}" if self.scope else ""
         return f"<Store {self.url}{scope} {self.capabilities.journal}>"
 
+    def _repr_html_(self) -> str:
+        counts: Any = self.stats()
+        return html.fields(repr(self), {name: getattr(counts, name) for name in counts.__struct_fields__})
+
     def scoped(self, scope: str | None) -> Store:
         """Give a handle for another scope on the same connections."""
         return Store(self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False)
 
-    # ------------------------------------------------------------------ sessions
+    # ------------------------------------------------------------------ operations
 
-    def create_session(
-        self,
-        name: str | None = None,
-        *,
-        agent: str = "main",
-        workspace: str | PathLike[str] | None = None,
-        title: str | None = None,
-        kind: str = "main",
-    ) -> Session:
-        """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
-        fields = {
-            "agent": check.name(agent, what="agent"),
-            "kind": check.name(kind, what="kind"),
-            "workspace": check.workspace(workspace),
-        }
-        name = check.optional_name(name, what="session name")
-        title = check.optional_name(title, what="title")
-        now_ms = self._clock.now_ms()
-        row = self._write(lambda tx: sessions.create(tx, self.scope, name=name, title=title, now_ms=now_ms, **fields))
-        return Session(self, row)
-
-    def get_session(self, session_id: str) -> Session:
-        """Give a session by its exact id, also one in the trash."""
-        wanted = check.name(session_id, what="session id")
-        row = self._read(lambda tx: sessions.get(tx, self.scope, wanted))
-        return Session(self, row)
-
-    def find_session(
-        self, name: str, *, agent: str = "main", workspace: str | PathLike[str] | None = None
-    ) -> Session | None:
-        """Give the visible session of that exact name, or None."""
-        wanted = check.name(name, what="session name")
-        agent = check.name(agent, what="agent")
-        place = check.workspace(workspace)
-        row = self._read(lambda tx: sessions.find_by_name(tx, self.scope, agent=agent, workspace=place, name=wanted))
-        return None if row is None else Session(self, row)
-
-    def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
-        """Give visible sessions, last changed first; the page's cursor gives the next page."""
+    def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
+        """Give all operations of this scope, newest first."""
         check.whole(limit, what="limit", low=1, high=10_000)
-        before = None if cursor is None else feed.parse_cursor(cursor)
-        rows = self._read(lambda tx: sessions.newest(tx, self.scope, before=before, limit=limit + 1))
-        more = len(rows) > limit
-        found = rows[:limit]
-        next_cursor = feed.cursor(found[-1].rank) if more else None
-        return Page([Session(self, row) for row in found], next_cursor)
+        before = (1 << 62) if cursor is None else feed.parse_cursor(cursor)
 
-    def delete_session(self, session_id: str) -> Operation | None:
-        """Put a session into the trash; one that is absent or there already is no error."""
-        return self._hide(session_id, hidden=True)
+        def look(tx: Tx) -> Page[Operation]:
+            rows = operations.of_scope(tx, self.scope, limit=limit + 1, before=before)
+            more = feed.cursor(rows[limit - 1].oid) if len(rows) > limit else None
+            return Page([operations.named(tx, row) for row in rows[:limit]], more)
 
-    def restore_session(self, session_id: str) -> Operation | None:
-        """Take a session out of the trash; if its name is taken by then, it gets `` (2)`` behind it."""
-        self.get_session(session_id)
-        return self._hide(session_id, hidden=False)
+        return self._read(look)
 
-    def _hide(self, session_id: str, *, hidden: bool) -> Operation | None:
-        wanted = check.name(session_id, what="session id")
+    def undo(self, op: Operation | str | None = None) -> Operation:
+        """Take back the last operation made through this handle, or a named one.
+
+        An operation is ``Conflict`` when a later one changed the same thing.
+        """
+        wanted = check.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         now_ms = self._clock.now_ms()
-        return self._backend.write(
-            lambda tx: operations.hide(tx, self.scope, wanted, hidden=hidden, now_ms=now_ms), frees_space=True
-        )
+
+        def run(tx: Tx) -> operations.Done:
+            chosen = wanted or self._last_made(tx)
+            return operations.undo(tx, self.scope, chosen, now_ms=now_ms)
+
+        done = self._write(run).operation
+        self._made(done)
+        return done
+
+    def _last_made(self, tx: Tx) -> str:
+        for made in reversed(self._operations):
+            if made.kind not in ("undo", "redo", "purge") and operations.stands(tx, self.scope, made.id):
+                return made.id
+        raise Conflict("there is nothing to undo that was done through this handle; name an operation")
+
+    def redo(self) -> Operation:
+        """Bring back what the last undo made through this handle took back."""
+        now_ms = self._clock.now_ms()
+
+        def run(tx: Tx) -> operations.Done:
+            undone = (each for each in reversed(self._operations) if each.kind == "undo")
+            last = next((each.id for each in undone if operations.stands(tx, self.scope, each.id)), None)
+            if last is None:
+                raise Conflict("there is nothing to redo that was undone through this handle")
+            return operations.redo(tx, self.scope, session_id=None, operation_id=last, now_ms=now_ms)
+
+        done = self._write(run).operation
+        self._made(done)
+        return done
 
     # ------------------------------------------------------------------ the whole store
 
@@ -149,9 +130,3 @@ class Store:
     def verify(self) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed."""
         return verify_.verify(self._backend.read, self._backend.check)
-
-    def _read(self, op: Op[T]) -> T:
-        return self._backend.read(op)
-
-    def _write(self, op: Op[T]) -> T:
-        return self._backend.write(op)

@@ -16,6 +16,9 @@ from ..clock import to_datetime
 from ..codec import decode
 from ..ids import entry_id
 
+CALL = "call"
+STATE_KINDS = frozenset({"tasks", "plan", "walkthrough", "note", "file", "build", "state", "compaction"})
+
 
 class Numbers(NamedTuple):
     """Running totals at a point of a path. The order is fixed by SPEC.md: the hash covers it."""
@@ -34,6 +37,14 @@ class Numbers(NamedTuple):
     work_seq: int = 0
 
 
+class More(NamedTuple):
+    """What few entries have: a parent that must exist, tool calls they touch, blobs they need."""
+
+    parent: str | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    blobs: tuple[str, ...] = ()
+
+
 class Draft(NamedTuple):
     """What is to be appended: encoded content and what it adds to the running totals."""
 
@@ -43,6 +54,7 @@ class Draft(NamedTuple):
     mid: str | None = None
     adds: Numbers = Numbers()
     spill: str | None = None
+    more: More | None = None
 
 
 class Entry(msgspec.Struct, frozen=True):

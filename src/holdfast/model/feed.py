@@ -6,7 +6,10 @@ import msgspec
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One committed change. ``cursor`` is opaque: hand it back to go on after this change."""
+    """One committed change of a session, or of an agent: then ``session_id`` is empty.
+
+    ``cursor`` is opaque: hand it back to go on after this change.
+    """
 
     cursor: str
     kind: str
@@ -14,3 +17,4 @@ class Change(msgspec.Struct, frozen=True):
     branch: str
     first_seq: int
     last_seq: int
+    agent_id: str = ""

@@ -6,6 +6,8 @@ in ``raw``, verbatim. Fields that Holdfast does not know are kept in ``extra`` a
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +17,9 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from .entry import Draft, Numbers
+from . import forms
+from .entry import Draft, More, Numbers
+from .tools import ToolCall, ToolResult
 from .usage import Usage
 
 MESSAGE = "message"
@@ -24,7 +28,7 @@ MESSAGE_KINDS = frozenset({MESSAGE, TOOL_MESSAGE})
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The stored normal form of a message."""
+    """The stored normal form of a message. With a ``form`` the content lies in ``raw``, verbatim, and only there."""
 
     role: str
     content: Any = ""
@@ -36,6 +40,11 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     parent_id: str | None = None
     metadata: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+    form: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_results: list[dict[str, Any]] | None = None
+    tool_name: str | None = None
+    attachments: list[dict[str, Any]] | None = None
 
 
 _decode_body = msgspec.json.Decoder(Body).decode
@@ -51,6 +60,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     data: bytes | None
     raw: bytes | None = None
     _body: Body | None = None
+    _reader: Callable[[dict[str, Any]], Any] | None = None
 
     @property
     def body(self) -> Body:
@@ -84,19 +94,44 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def content(self) -> Any:
-        """The parts of the message, or its text."""
-        return self.body.content
+        """The parts of the message as they were given, or its text."""
+        body = self.body
+        return body.content if body.form is None else forms.content(body.form, self._given())
 
     @property
     def text(self) -> str:
         """All its text as one string."""
-        content = self.body.content
-        if isinstance(content, str):
-            return content
-        if not isinstance(content, list):
-            return ""
-        parts = (part if isinstance(part, str) else _part_text(part) for part in content)
-        return "\n".join(part for part in parts if part)
+        body = self.body
+        return _text(body.content) if body.form is None else forms.text(body.form, self._given())
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
+        body = self.body
+        if body.form is not None:
+            return tuple(msgspec.structs.replace(c, seq=self.seq) for c in forms.calls(body.form, self._given()))
+        return tuple(ToolCall(**{**call, "seq": self.seq}) for call in body.tool_calls or ())
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        """The tool results that it carries."""
+        body = self.body
+        if body.form is not None:
+            return forms.results(body.form, self._given())
+        return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool that a tool message comes from."""
+        return self.body.tool_name or next((result.name for result in self.tool_results if result.name), None)
+
+    @property
+    def attachments(self) -> tuple[Any, ...]:
+        """The attachments, each with ``open()`` and ``read()``; those of an ``AsyncSession`` are awaited."""
+        return tuple(self._reader(given) if self._reader else given for given in self.body.attachments or ())
+
+    def _given(self) -> Any:
+        return None if self.raw is None else decode_raw(self.raw)
 
     @property
     def usage(self) -> Usage | None:
@@ -144,15 +179,29 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return f"<Message {self.seq} {self.role} {shown!r}>"
 
 
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = (part if isinstance(part, str) else _part_text(part) for part in content)
+    return "\n".join(part for part in parts if part)
+
+
 def _part_text(part: Any) -> str:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
 
 
-def draft(body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None) -> Draft:
+# ---------------------------------------------------------------------- storing
+
+
+def draft(
+    body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None, given: forms.Given | None = None
+) -> Draft:
     """Check and encode a message for storing; what cannot be stored is ``Invalid`` here.
 
-    ``usage`` is what the body holds under that name, for the running totals.
+    ``usage`` is what the body holds under that name, for the running totals; ``given`` what a provider's form says.
     """
     if raw is not None and not isinstance(raw, bytes):
         raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
@@ -163,7 +212,65 @@ def draft(body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None
     if len(body) > 2:
         _require_readable(data)
     kind = TOOL_MESSAGE if role == "tool" else MESSAGE
-    return Draft(kind, data, raw, mid, _adds(role, usage, body.get("duration")))
+    is_turn = role == "user" if given is None else given.is_turn
+    if len(body) == 2 or (given is None and body.keys().isdisjoint(_RARE)):
+        return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
+    calls, results = _tools(body, given)
+    adds = _adds(is_turn, usage, body.get("duration"))
+    failed = sum(not result.success for result in results)
+    adds = adds._replace(tool_calls=len(calls), tool_failures=failed)
+    return Draft(kind, data, raw, mid, adds, more=_more(body, calls, results))
+
+
+_RARE = frozenset({"tool_calls", "tool_results", "parent_id", "attachments"})
+
+
+def _tools(body: dict[str, Any], given: forms.Given | None) -> tuple[Sequence[ToolCall], Sequence[ToolResult]]:
+    """Give the calls and results of a message, of whatever form; what is no call or result is ``Invalid``."""
+    if given is not None:
+        return given.calls, given.results
+    try:
+        calls = [ToolCall(**{"arguments": None, **call}) for call in body.get("tool_calls") or ()]
+        results = [ToolResult(**{"content": None, **result}) for result in body.get("tool_results") or ()]
+    except TypeError as error:
+        raise Invalid(
+            f"a tool call has id, name and arguments, a result call_id, content and success: {error}"
+        ) from error
+    for name in [call.id for call in calls] + [result.call_id for result in results]:
+        codec.storable_text(name, what="tool call id")
+    return calls, results
+
+
+def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> More | None:
+    marks = [("call", call.id) for call in calls] + [("result", result.call_id) for result in results]
+    safe = tuple((what, name) for what, name in marks if name and "\0" not in name and name.isprintable())
+    hashes = tuple(each["hash"] for each in body.get("attachments") or () if each.get("hash"))
+    parent = body.get("parent_id")
+    return More(parent, safe, hashes) if parent is not None or safe or hashes else None
+
+
+def encode_raw(value: Any) -> bytes:
+    """Write a provider's message as the JSON it came as: keys in order, nothing escaped that need not be."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
+        pass
+    try:  # half a surrogate pair is legal JSON when escaped
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the message cannot be written as JSON: {error}") from error
+
+
+def decode_raw(raw: bytes) -> Any:
+    """Read a provider's bytes; what is no JSON reads as None and is still there in ``raw``."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _require_readable(data: bytes) -> None:
@@ -174,14 +281,14 @@ def _require_readable(data: bytes) -> None:
         raise Invalid(f"a field of the message has the wrong type: {error.__cause__}") from error
 
 
-def _adds(role: str, usage: Usage | None, duration: Any) -> Numbers:
+def _adds(is_turn: bool, usage: Usage | None, duration: Any) -> Numbers:
     if usage is None and duration is None:
-        return _USER_TURN if role == "user" else _ONE_MESSAGE
+        return _USER_TURN if is_turn else _ONE_MESSAGE
     counts = (0,) * 6 if usage is None else usage.counts()
     is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
     if duration is not None and not (is_number and 0 <= duration < 1e9):
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
-    numbers = (1, int(role == "user"), 0, 0, *counts, round((duration or 0) * 1000), 0)
+    numbers = (1, int(is_turn), 0, 0, *counts, round((duration or 0) * 1000), 0)
     return Numbers._make(numbers)
 
 

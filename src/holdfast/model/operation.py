@@ -14,10 +14,13 @@ class Operation(msgspec.Struct, frozen=True):
 
     id: str
     kind: str
-    session_id: str
+    session_id: str | None
     at_ms: int
     summary: str
     undone: bool = False
+    agent_id: str | None = None
+    workspace: str | None = None
+    paths: tuple[str, ...] = ()
 
     @property
     def created_at(self) -> datetime:

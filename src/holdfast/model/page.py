@@ -9,13 +9,14 @@ T = TypeVar("T")
 
 
 class Page(Sequence[T], Generic[T]):
-    """Items in order, and the cursor of the next page: None at the end."""
+    """Items in order, the cursor of the next page (None at the end), and ids of damaged records left out."""
 
-    __slots__ = ("cursor", "items")
+    __slots__ = ("cursor", "damaged", "items")
 
-    def __init__(self, items: Sequence[T], cursor: str | None) -> None:
+    def __init__(self, items: Sequence[T], cursor: str | None, damaged: tuple[str, ...] = ()) -> None:
         self.items = tuple(items)
         self.cursor = cursor
+        self.damaged = damaged
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -32,4 +33,5 @@ class Page(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         more = "" if self.cursor is None else ", more"
-        return f"<Page of {len(self.items)}{more}>"
+        damaged = f", {len(self.damaged)} damaged" if self.damaged else ""
+        return f"<Page of {len(self.items)}{more}{damaged}>"

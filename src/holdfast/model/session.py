@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
+from ..clock import to_datetime
 from .entry import Numbers
 from .usage import Usage
 
@@ -19,35 +21,114 @@ class Head(NamedTuple):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Totals of a path up to one point."""
+    """Totals of a path up to one point, or of all that was ever spent."""
 
     messages: int
     turns: int
     tool_calls: int
     usage: Usage
     duration: float
+    tool_failures: int = 0
+    started_ms: int = 0
 
     @classmethod
-    def from_numbers(cls, numbers: Numbers) -> Stats:
-        """Read the running totals of an entry as statistics."""
+    def from_numbers(cls, numbers: Numbers, *, started_ms: int = 0) -> Stats:
+        """Read running totals as statistics."""
         return cls(
             messages=numbers.messages,
             turns=numbers.turns,
             tool_calls=numbers.tool_calls,
             usage=Usage.from_counts(numbers[4:10]),
             duration=numbers.active_ms / 1000,
+            tool_failures=numbers.tool_failures,
+            started_ms=started_ms,
         )
 
+    @property
+    def started_at(self) -> datetime:
+        """When the session began."""
+        return to_datetime(self.started_ms)
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Tokens in and out, as they were given with the messages."""
+        return self.usage.input_tokens + self.usage.output_tokens
+
     def __str__(self) -> str:
-        tokens = self.usage.input_tokens + self.usage.output_tokens
-        return f"{self.messages} messages, {self.turns} turns, {tokens} tokens"
+        parts = [f"{self.messages} messages", f"{self.turns} turns", f"{self.tool_calls} tool calls"]
+        if self.tool_failures:
+            parts.append(f"{self.tool_failures} failed")
+        parts.append(f"{self.estimated_tokens:,} tokens")
+        if self.usage.cost:
+            parts.append(f"${self.usage.cost:.2f}")
+        return ", ".join([*parts, show_duration(self.duration)])
+
+
+def show_duration(seconds: float) -> str:
+    """Write a duration for people: ``42s``, ``3m 5s``, ``2h 1m``; never negative."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60}s"
+    return f"{whole // 3600}h {whole % 3600 // 60}m"
 
 
 class StoreStats(msgspec.Struct, frozen=True):
     """What a store holds, and the bytes it takes on disk."""
 
+    agents: int
     sessions: int
+    checkpoints: int
+    messages: int
     branches: int
     entries: int
     blobs: int
     total_bytes: int
+
+    def __str__(self) -> str:
+        counts = f"{self.agents} agents, {self.sessions} sessions, {self.messages} messages"
+        return f"{counts}, {self.checkpoints} checkpoints, {self.blobs} blobs, {self.total_bytes / 1e6:,.1f} MB"
+
+
+def short_title(text: str, limit: int, *, ellipsis: bool) -> str | None:
+    """Cut text to a title at characters, never inside one; None if nothing is left of it.
+
+    With ``ellipsis`` a cut title ends in three dots and still has at most ``limit`` characters.
+    """
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line or None
+    cut = _whole_characters(line, limit - 3 if ellipsis else limit)
+    return cut + "..." if ellipsis else cut
+
+
+def _whole_characters(text: str, limit: int) -> str:
+    """Cut text so that no mark, joiner or half of a flag is torn from the character that it belongs to."""
+    import unicodedata
+
+    def joins(at: int) -> bool:
+        here, before = text[at], text[at - 1]
+        if unicodedata.combining(here) or here in "\u200d\ufe0e\ufe0f" or before == "\u200d":
+            return True
+        return (
+            unicodedata.category(here) in ("Mn", "Me", "Mc")
+            or "\U0001f3fb" <= here <= "\U0001f3ff"
+            or (_is_flag(here) and _is_flag(before) and _flags_before(text, at) % 2 == 1)
+        )
+
+    end = limit
+    while 0 < end < len(text) and joins(end):
+        end -= 1
+    return text[: end or limit].rstrip()
+
+
+def _is_flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flags_before(text: str, at: int) -> int:
+    count = 0
+    while at - count > 0 and _is_flag(text[at - count - 1]):
+        count += 1
+    return count

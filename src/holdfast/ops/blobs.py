@@ -68,6 +68,16 @@ def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, ch
     tx.run(FINISH, (content_hash, size, chunks, now_ms, row_check(row), blob_id))
 
 
+def drop(tx: Tx, scope: str, content_hash: str) -> int:
+    """Erase content that nothing links; give 1 if it was there."""
+    row = tx.one(FIND, (scope, content_hash))
+    if row is None:
+        return 0
+    tx.run(DROP_CHUNKS, (scope, row[0]))
+    tx.run(DROP, (row[0],))
+    return 1
+
+
 def describe(tx: Tx, scope: str, content_hash: str) -> tuple[int, int, int]:
     """Give number, size and count of chunks of a blob."""
     row = tx.one(FIND, (scope, content_hash))

@@ -17,7 +17,10 @@ from ..model.branch import Branch
 from ..storage.base import Row, Tx, row_check
 from . import chain
 
-COLUMNS = "bid, scope, uid, session, name, parent, fork_seq, depth, jump, jump_seq, created_ms, tip_seq, tip_hash, chk"
+COLUMNS = (
+    "bid, scope, uid, session, name, parent, fork_seq, depth, jump, jump_seq, created_ms, tip_seq, tip_hash,"
+    " hidden, chk"
+)
 GET = f"SELECT {COLUMNS} FROM branch WHERE bid = ?"
 BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
@@ -26,8 +29,10 @@ PATH = f"""WITH RECURSIVE path (at) AS (
 SELECT ? UNION ALL SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
 SELECT {COLUMNS} FROM path JOIN branch ON bid = at"""
 NEXT = "SELECT max(bid) FROM branch"
-INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SET_TIP = "UPDATE branch SET tip_seq = ?, tip_hash = ?, chk = ? WHERE bid = ?"
+SET_HIDDEN = "UPDATE branch SET hidden = ?, chk = ? WHERE bid = ?"
+FORKS = f"SELECT {COLUMNS} FROM branch WHERE parent = ? ORDER BY bid"
 
 
 class BranchRow(NamedTuple):
@@ -46,6 +51,7 @@ class BranchRow(NamedTuple):
     created_ms: int
     tip_seq: int
     tip_hash: bytes
+    hidden: int = 0
 
 
 class Segment(NamedTuple):
@@ -160,6 +166,16 @@ def set_tip(tx: Tx, branch: BranchRow, seq: int, tip_hash: bytes) -> None:
     """Record where a branch ends, as its head leaves it or a late arrival extends it."""
     changed = branch._replace(tip_seq=seq, tip_hash=tip_hash)
     tx.run(SET_TIP, (seq, tip_hash, row_check(changed), branch.bid))
+
+
+def set_hidden(tx: Tx, branch: BranchRow, hidden: int) -> None:
+    """Take a branch out of listings, or put it back."""
+    tx.run(SET_HIDDEN, (hidden, row_check(branch._replace(hidden=hidden)), branch.bid))
+
+
+def forks(tx: Tx, bid: int) -> list[BranchRow]:
+    """Give the branches that start on this one, whatever session they belong to."""
+    return [checked(row) for row in tx.all(FORKS, (bid,))]
 
 
 def free_name(tx: Tx, scope: str, session: int, *, base: str, count: int) -> str:

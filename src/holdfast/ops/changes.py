@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from ..model.feed import Change
 from ..storage.base import Tx
-from . import branches, feed, sessions
+from . import agents, branches, feed, sessions
 
 
 def after(tx: Tx, scope: str, *, position: int, limit: int) -> tuple[list[Change], int]:
     """Give a scope's changes among the next ``limit`` of the store, and the position up to which they go."""
-    names: dict[tuple[int, int], tuple[str, str]] = {}
+    names: dict[tuple[int, int], tuple[str, str, str]] = {}
     found = []
     for pos, owner, kind, sid, bid, first, last, _ in feed.rows_after(tx, position, limit):
         position = pos
         if owner != scope:
             continue
         if (sid, bid) not in names:
-            names[sid, bid] = sessions.by_number(tx, sid).id, branches.get(tx, bid).uid
-        found.append(Change(feed.cursor(pos), kind, *names[sid, bid], first, last))
+            names[sid, bid] = _names(tx, sid, bid)
+        session_id, branch, agent_id = names[sid, bid]
+        found.append(Change(feed.cursor(pos), kind, session_id, branch, first, last, agent_id))
     return found, position
+
+
+def _names(tx: Tx, sid: int, bid: int) -> tuple[str, str, str]:
+    """Give the ids of session and branch, or of the agent that changed."""
+    if sid == 0:
+        return "", "", agents.by_number(tx, bid).id
+    session = sessions.by_number(tx, sid)
+    return session.id, branches.get(tx, bid).uid, session.agent

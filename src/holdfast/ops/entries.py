@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
-from ..ids import entry_id, new_salt
-from ..model.entry import Draft, Entry, Numbers
+from ..ids import entry_id, new_salt, parse_entry_id
+from ..model.entry import STATE_KINDS, Draft, Entry, More, Numbers
 from ..storage.base import Row, Tx, row_check
 from . import blobs, branches, chain, feed, sessions
 from .branches import Segment
@@ -37,9 +37,12 @@ JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq 
 AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""
 POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE key = ? AND scope = ?"
 BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC"
-FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency
+FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, digest, chk FROM idempotency
 WHERE scope = ? AND session = ? AND ikey = ?"""
-KEEP_KEY = "INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
+KEEP_KEY = """INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, digest, chk)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+ADD_LINK = "INSERT INTO link (scope, hash, key, chk) VALUES (?, ?, ?, ?)"
+ADD_CALL = "INSERT INTO call (scope, key, what, call_id, chk) VALUES (?, ?, ?, ?, ?)"
 
 PAGE = 200
 PAGE_BYTES = 16 << 20
@@ -66,37 +69,92 @@ def append(
     now_ms: int,
     expected_revision: int | None = None,
     idempotency_key: str | None = None,
+    title: str | None = None,
 ) -> Appended:
     """Add entries at the head, all or none, and give their place.
 
     A key that is on the head's path already with the same content gives the first place again; with
-    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``.
+    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` is
+    for a session that has none yet.
     """
+    session = writable(tx, scope, session_id)
+    if idempotency_key is not None and (earlier := repeat(tx, session, drafts, idempotency_key)):
+        return earlier
+    if expected_revision is not None:
+        require_revision(session, expected_revision)
+    if not drafts:
+        return Appended(session, session.uid, session.seq + 1, session.seq)
+    if title is not None and session.title is None:
+        session = sessions.write_cold(tx, session, title=title)
+    return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
+
+
+def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:
+    """Give a session that can be added to; one in the trash is ``Conflict``."""
     session = sessions.get(tx, scope, session_id)
     if session.hidden:
         raise Conflict("this session is in the trash; restore it first", found="trash")
-    if idempotency_key is not None and (earlier := _repeat(tx, session, drafts, idempotency_key)):
-        return earlier
-    if expected_revision is not None and expected_revision != session.revision:
+    return session
+
+
+def require_revision(session: SessionRow, expected: int) -> None:
+    """Refuse with ``Conflict`` if the session has moved on since it was read."""
+    if expected != session.revision:
         raise Conflict(
-            f"the session is at revision {session.revision}, not {expected_revision}; read what was added",
-            expected=expected_revision,
+            f"the session is at revision {session.revision}, not {expected}; read what was added",
+            expected=expected,
             found=session.revision,
         )
-    if not drafts:
-        return Appended(session, session.uid, session.seq + 1, session.seq)
+
+
+def put(
+    tx: Tx, session: SessionRow, drafts: Sequence[Draft], *, now_ms: int, idempotency_key: str | None = None
+) -> Appended:
+    """Store entries behind the head of a session that was just read."""
+    _require_sound(tx, session, drafts)
     if not session.attached:
         session = _open_branch(tx, session, now_ms)
     first, branch = session.seq + 1, session.branch
     seq, last_hash, numbers = _insert(tx, session, drafts, now_ms)
     position, rank = feed.record(tx, session, "entries", branch=branch, first=first, last=seq)
     if idempotency_key is not None:
-        key = (scope, session.sid, idempotency_key, branch, first, seq)
-        tx.run(KEEP_KEY, (*key, row_check(key)))
+        keep_key(tx, session.scope, session.sid, idempotency_key, (branch, first, seq, 0))
     place = (branch, session.uid, session.fork, seq, 1, last_hash)
-    counts = (session.branches, session.revision + 1, position, now_ms, rank)
+    message_ms = now_ms if numbers[0] > session.messages else session.message_ms
+    counts = (session.branches, session.revision + 1, position, now_ms, message_ms, rank)
     session = sessions.write_head(tx, session, (*place, *numbers, *counts))
     return Appended(session, session.uid, first, seq)
+
+
+def keep_key(tx: Tx, scope: str, sid: int, key: str, place: tuple[int, int, int, int]) -> None:
+    """Remember what a call with this idempotency key stored: branch, first and last number, digest."""
+    row = (scope, sid, key, *place)
+    tx.run(KEEP_KEY, (*row, row_check(row)))
+
+
+def find_keys(tx: Tx, scope: str, sid: int, key: str) -> list[Row]:
+    """Give branch, first and last number and digest of each call with this idempotency key."""
+    found = []
+    for *row, chk in tx.all(FIND_KEY, (scope, sid, key)):
+        if row_check(row) != chk:
+            raise Corrupt(f"the record of idempotency key {key!r} is damaged", what="idempotency")
+        found.append(tuple(row[3:]))
+    return found
+
+
+def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None:
+    """Refuse ids that are on the path already and parents that are not."""
+    new = set[str]()
+    for draft in drafts:
+        more, mid = draft.more, draft.mid
+        parent = None if more is None else more.parent
+        if parent is not None and parent not in new and find_message(tx, session, parent) is None:
+            raise NotFound(f"the parent {parent!r} is no message of this session's path")
+        if mid is None:
+            continue
+        if mid in new or find_by_id(tx, session, mid) is not None:
+            raise Conflict(f"there is a message {mid!r} already; to retry, give an idempotency_key", found=mid)
+        new.add(mid)
 
 
 def key_of(branch: int, seq: int) -> int:
@@ -110,7 +168,7 @@ def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -
     key, numbers = key_of(session.branch, seq), session.numbers
     if seq + len(drafts) > MAX_SEQ:
         raise Invalid(f"a path holds at most {MAX_SEQ} entries")
-    for kind, body, raw, mid, adds, spill in drafts:
+    for kind, body, raw, mid, adds, spill, more in drafts:
         seq += 1
         key += 1
         numbers = (*map(add, numbers[:-1], adds), seq if adds[-1] else numbers[-1])
@@ -122,7 +180,20 @@ def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -
         content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
         chained = (scope, numbers[0], *numbers[2:], salt, None, previous)
         tx.run(INSERT, (*content, row_check(content), *chained, row_check((key, numbers[1], *chained))))
+        if more is not None or spill is not None:
+            _index(tx, scope, key, spill, more)
     return seq, previous, numbers
+
+
+def _index(tx: Tx, scope: str, key: int, spill: str | None, more: More | None) -> None:
+    """Note which blobs an entry needs and which tool calls it touches."""
+    needed = {*(spill.split(",") if spill else ()), *(more.blobs if more else ())} - {""}
+    for content_hash in sorted(needed):
+        link = (scope, content_hash, key)
+        tx.run(ADD_LINK, (*link, row_check(link)))
+    for what, call_id in dict.fromkeys(more.calls) if more else ():
+        call = (scope, key, what, call_id)
+        tx.run(ADD_CALL, (*call, row_check(call)))
 
 
 def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | None, bytes | None]:
@@ -152,31 +223,29 @@ def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     )
 
 
-def _repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
+def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
     """Find an earlier call with this key on the head's path; other content under it is ``Conflict``."""
     head: branches.BranchRow | None = None
-    for *row, chk in tx.all(FIND_KEY, (session.scope, session.sid, key)):
-        if row_check(row) != chk:
-            raise Corrupt(f"the record of idempotency key {key!r} is damaged", what="idempotency")
-        branch, first, last = row[3:]
-        if last > session.seq:
+    for branch, first, last, _ in find_keys(tx, session.scope, session.sid, key):
+        if branch == 0 or last > session.seq:
             continue
         head = head or branches.get(tx, session.branch)
         if branches.owner(tx, head, last).bid != branch:
             continue  # not on this path, or cut in two by a rewind
         segment = Segment(branch, branches.get(tx, branch).uid, first - 1, last)
-        rows = _read_all(tx, session.scope, segment)
+        rows = read_all(tx, session.scope, [segment])
         if not _same(rows, drafts):
             raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
         return Appended(session, segment.uid, first, last, rows)
     return None
 
 
-def _read_all(tx: Tx, scope: str, segment: Segment) -> list[Row]:
-    """Read a segment whole, also where large entries end pages early."""
-    rows = read(tx, scope, [segment])
-    while rows[-1][0] & MAX_SEQ < segment.high:
-        rows += read(tx, scope, [segment._replace(low=rows[-1][0] & MAX_SEQ)])
+def read_all(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
+    """Read segments whole, also where large entries end pages early."""
+    rows = read(tx, scope, segments)
+    while (reached := rows[-1][0] & MAX_SEQ) < segments[-1].high:
+        left = [segment for segment in segments if segment.high > reached]
+        rows += read(tx, scope, [left[0]._replace(low=max(left[0].low, reached)), *left[1:]])
     return rows
 
 
@@ -186,6 +255,10 @@ def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
     for (_, kind, _, _, _, body, raw, _, _), new in zip(stored, drafts, strict=True):
         if body is None:
             continue  # redacted: nothing is left to compare
+        if kind in STATE_KINDS and kind == new.kind:
+            if codec.decode(body).get("ask") != codec.decode(new.body).get("ask"):
+                return False
+            continue
         if kind != new.kind or raw != new.raw:
             return False
         if body != new.body and codec.canonical(codec.decode(body)) != codec.canonical(codec.decode(new.body)):
@@ -314,6 +387,17 @@ def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
             if holder.bid == bid:
                 return Segment(bid, holder.uid, seq - 1, seq)
     return None
+
+
+def find_message(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
+    """Find an entry of the head's path by the caller's id or by the store's own."""
+    found = find_by_id(tx, session, message_id)
+    parsed = parse_entry_id(message_id)
+    if found is not None or parsed is None or not 0 < parsed[1] <= session.seq:
+        return found
+    uid, seq = parsed
+    segment = path_segments(tx, session, seq - 1, seq)[0]
+    return segment if segment.uid == uid else None
 
 
 def numbers_at(tx: Tx, session: SessionRow, seq: int | None) -> Numbers:

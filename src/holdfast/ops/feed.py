@@ -37,6 +37,14 @@ def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, l
     return position, rank
 
 
+def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> None:
+    """Add a change of an agent."""
+    newest = tx.newest() or tx.one(LAST)
+    row = (newest[0] + 1 if newest else 1, scope, kind, 0, aid, 0, 0)
+    tx.run(INSERT, (*row, row_check(row)))
+    tx.reached(row[0], 0)
+
+
 def rows_after(tx: Tx, after: int, limit: int) -> list[Row]:
     """Give the next rows of the feed, all scopes, checked. Positions have no gaps: a vanished change is noticed."""
     rows = tx.all(AFTER, (after, limit))

@@ -1,15 +1,16 @@
-"""Operations: changes other than appends, each with what was before and after, so each can be taken back.
+"""The operations log: changes other than appends, each with what was before and after, so each can be taken back.
 
-``undo`` takes back the newest operation of a session that still stands, ``redo`` what the last undo took
-back. Both are operations themselves and record the head they found: an attached head goes back to
-the tip of its branch, wherever that is by then. Appends never clear what can be redone; a new
-operation does. Nothing that was appended is lost by any of them: it stays on its branch.
+An operation changes some things of one session or of one agent; ``before`` and ``after`` are objects with one key
+per thing. ``undo`` takes back the newest operation that still stands, or a named one unless a later one touched
+the same thing; ``redo`` brings back what the last undo took back. Both are operations themselves and record what
+they found: an attached head goes back to the tip of its branch, wherever that is by then. Appends never clear
+what can be redone; a new operation does. Nothing that was appended is lost by any of them.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
@@ -17,22 +18,28 @@ from ..ids import new_id
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..storage.base import Row, Tx, row_check
-from . import branches, entries, feed, sessions
+from . import agents, branches, entries, feed, sessions, work
+from .agents import AgentRow
 from .sessions import SessionRow
 
-COLUMNS = "oid, scope, id, kind, session, at_ms, before, after, undoes, undone_by, chk"
-INSERT = f"INSERT INTO operation ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+COLUMNS = "oid, scope, id, kind, session, agent, at_ms, before, after, undoes, undone_by, chk"
+INSERT = f"INSERT INTO operation ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 NEXT = "SELECT max(oid) FROM operation"
 GET = f"SELECT {COLUMNS} FROM operation WHERE oid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND id = ?"
-LAST_STANDING = f"""SELECT {COLUMNS} FROM operation
-WHERE scope = ? AND session = ? AND undone_by IS NULL AND kind NOT IN ('undo', 'redo') ORDER BY oid DESC LIMIT 1"""
+STANDING = f"""SELECT {COLUMNS} FROM operation
+WHERE scope = ? AND session = ? AND agent = ? AND oid > ? AND undone_by IS NULL AND kind NOT IN ('undo', 'redo')
+ORDER BY oid DESC LIMIT ?"""
 LAST_UNDO = f"""SELECT {COLUMNS} FROM operation
-WHERE scope = ? AND session = ? AND kind = 'undo' AND undone_by IS NULL ORDER BY oid DESC LIMIT 1"""
+WHERE scope = ? AND session = ? AND agent = ? AND kind = 'undo' AND undone_by IS NULL ORDER BY oid DESC LIMIT 1"""
 SINCE = """SELECT 1 FROM operation
-WHERE scope = ? AND session = ? AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"""
-OF_SESSION = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND session = ? ORDER BY oid DESC LIMIT ?"
+WHERE scope = ? AND session = ? AND agent = ? AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"""
+OF_SESSION = f"""SELECT {COLUMNS} FROM operation
+WHERE scope = ? AND session = ? AND agent = 0 AND oid < ? ORDER BY oid DESC LIMIT ?"""
+OF_SCOPE = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
 SET_UNDONE = "UPDATE operation SET undone_by = ?, chk = ? WHERE oid = ?"
+
+View: TypeAlias = "dict[str, Any]"
 
 
 class OperationRow(NamedTuple):
@@ -43,11 +50,19 @@ class OperationRow(NamedTuple):
     id: str
     kind: str
     session: int
+    agent: int
     at_ms: int
     before: bytes
     after: bytes
     undoes: int | None
     undone_by: int | None
+
+
+class Done(NamedTuple):
+    """What an operation did, and the session after it; None for an operation on an agent."""
+
+    operation: Operation
+    session: SessionRow | None
 
 
 def checked(row: Row) -> OperationRow:
@@ -57,109 +72,59 @@ def checked(row: Row) -> OperationRow:
     return OperationRow(*row[:-1])
 
 
-# ---------------------------------------------------------------------- what operations do
+# ---------------------------------------------------------------------- doing
 
 
-def rewind(
-    tx: Tx, scope: str, session_id: str, *, to: int, uid: str | None = None, now_ms: int
+def on_session(
+    tx: Tx, session: SessionRow, kind: str, after: View, *, now_ms: int, undoes: int | None = None
 ) -> tuple[SessionRow, Operation]:
-    """Move the head back to entry ``to`` of its path; what follows stays on its branch."""
-    session = sessions.get(tx, scope, session_id)
-    target = entries.place_of(tx, session, to, uid)
-    attached = bool(session.attached) and to == session.seq
-    return _do(tx, session, "rewind", _view(session, target=target, attached=attached), now_ms)
+    """Change a session as ``after`` says and record what that replaced."""
+    before = _session_view(tx, session, after)
+    changed = _apply(tx, session, after)
+    position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
+    changed = touch(tx, changed, position, rank, now_ms, moved="head" in after)
+    row = _record(tx, kind, (session.scope, session.sid, 0), before, _session_view(tx, changed, after), now_ms, undoes)
+    return changed, as_value(row, session.id, None)
 
 
-def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> tuple[SessionRow, Operation]:
-    """Move the head to the tip of a branch."""
-    session = sessions.get(tx, scope, session_id)
-    row = branches.find(tx, scope, session.sid, branch)
-    after = {**_view(session), "branch": row.uid, "seq": row.tip_seq, "attached": 1}
-    return _do(tx, session, "switch", after, now_ms)
+def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
+    """Write a session that an operation changed at its new position; one revision further if its head moved."""
+    revision = session.revision + moved
+    return sessions.write_head(tx, session, (*session.head[:-5], revision, position, now_ms, session.message_ms, rank))
 
 
-def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> Operation | None:
-    """Put a session into the trash, or take it out; None if it is absent or so already."""
-    row = tx.one(sessions.GET, (scope, session_id))
-    session = None if row is None else sessions.checked(row)
-    if session is None or bool(session.hidden) == hidden:
-        return None
-    kind = "delete" if hidden else "restore"
-    return _do(tx, session, kind, {**_view(session), "hidden": int(hidden)}, now_ms)[1]
+def on_agent(
+    tx: Tx, agent: AgentRow, kind: str, after: View, *, now_ms: int, undoes: int | None = None
+) -> tuple[AgentRow, Operation]:
+    """Change an agent as ``after`` says, with the sessions it names, and record what that replaced."""
+    before = _agent_view(tx, agent, after)
+    fields = codec.encode(after["fields"]) if "fields" in after else None
+    hidden = after.get("hidden", agent.hidden)
+    if agent.hidden and not hidden and agents.find(tx, agent.scope, agent.id):
+        raise Conflict(f"there is another agent {agent.id!r} by now; delete that one first", found=agent.id)
+    for session_id, gone in after.get("sessions", {}).items():
+        session = sessions.get(tx, agent.scope, session_id)
+        if bool(session.hidden) != bool(gone):
+            _bump(tx, _set_visible(tx, session, gone, session.name), kind, now_ms)
+    changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, hidden=hidden)
+    feed.record_agent(tx, agent.scope, agent.aid, kind)
+    row = _record(tx, kind, (agent.scope, 0, agent.aid), before, after, now_ms, undoes)
+    return changed, as_value(row, None, agent.id)
 
 
-def fork(
-    tx: Tx, scope: str, session_id: str, *, at: int | None, uid: str | None = None, name: str | None, now_ms: int
-) -> tuple[SessionRow, branches.BranchRow]:
-    """Open a branch at a point of the head's path without copying anything; the head stays."""
-    session = sessions.get(tx, scope, session_id)
-    target = entries.place_of(tx, session, session.seq if at is None else at, uid)
-    origin = branches.get(tx, session.branch)
-    if name is None:
-        name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
-    elif tx.one(branches.BY_NAME, (scope, session.sid, name)):
-        raise Conflict(f"this session has a branch {name!r} already; choose another name", found=name)
-    row = branches.create(
-        tx, scope, session.sid, name=name, origin=origin, seq=target.seq, tip_hash=target.hash, now_ms=now_ms
-    )
-    position, rank = feed.record(tx, session, "fork", branch=row.bid, first=target.seq, last=target.seq)
-    changed = session._replace(branches=session.branches + 1)
-    return _touch(tx, changed, position, rank, now_ms), row
+def _bump(tx: Tx, session: SessionRow, kind: str, now_ms: int) -> None:
+    position, rank = feed.record(tx, session, kind, branch=session.branch, first=session.seq, last=session.seq)
+    touch(tx, session, position, rank, now_ms, moved=False)
 
 
-def _touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int) -> SessionRow:
-    """Write a session that an operation changed: one revision further, at its new position."""
-    head = (*session.head[:-4], session.revision + 1, position, now_ms, rank)
-    return sessions.write_head(tx, session, head)
-
-
-# ---------------------------------------------------------------------- undo and redo
-
-
-def undo(tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int) -> tuple[SessionRow, Operation]:
-    """Take back the newest operation that stands, or the named one if nothing newer stands."""
-    session = sessions.get(tx, scope, session_id)
-    row = tx.one(LAST_STANDING, (scope, session.sid))
-    newest = None if row is None else checked(row)
-    if operation_id is not None:
-        _require_newest(tx, scope, session, operation_id, newest)
-    if newest is None:
-        raise Conflict("there is nothing to undo in this session")
-    session, done = _do(tx, session, "undo", codec.decode(newest.before), now_ms, undoes=newest.oid)
-    _set_undone(tx, newest, _last_oid(tx))
-    return session, done
-
-
-def _require_newest(tx: Tx, scope: str, session: SessionRow, operation_id: str, newest: OperationRow | None) -> None:
-    row = tx.one(BY_ID, (scope, operation_id))
-    if row is None or row[4] != session.sid:
-        raise NotFound(f"this session has no operation {operation_id!r}")
-    named = checked(row)
-    if named.undone_by is not None:
-        raise Conflict(f"operation {operation_id!r} is undone already")
-    if newest is None or newest.oid != named.oid:
-        later = newest.kind if newest else "none"
-        raise Conflict(
-            f"a later operation ({later}) changed the same session; undo that first",
-            expected=operation_id,
-            found=newest.id if newest else None,
-        )
-
-
-def redo(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation]:
-    """Bring back what the last undo took back, unless another operation came after it."""
-    session = sessions.get(tx, scope, session_id)
-    row = tx.one(LAST_UNDO, (scope, session.sid))
-    if row is None or tx.one(SINCE, (scope, session.sid, row[0])):
-        raise Conflict("there is nothing to redo in this session")
-    last = checked(row)
-    session, done = _do(tx, session, "redo", codec.decode(last.before), now_ms, undoes=last.oid)
-    _set_undone(tx, last, _last_oid(tx))
-    undone = tx.one(GET, (last.undoes,))
-    if undone is None:
-        raise Corrupt("the operation that an undo took back is missing", what=f"operation {last.undoes}")
-    _set_undone(tx, checked(undone), None)
-    return session, done
+def _record(
+    tx: Tx, kind: str, on: tuple[str, int, int], before: View, after: View, now_ms: int, undoes: int | None
+) -> OperationRow:
+    scope, sid, aid = on
+    views = codec.encode(before), codec.encode(after)
+    row = OperationRow(_last_oid(tx) + 1, scope, new_id(now_ms), kind, sid, aid, now_ms, *views, undoes, None)
+    tx.run(INSERT, (*row, row_check(row)))
+    return row
 
 
 def _last_oid(tx: Tx) -> int:
@@ -167,68 +132,173 @@ def _last_oid(tx: Tx) -> int:
     return row[0] if row and row[0] is not None else 0
 
 
+# ---------------------------------------------------------------------- undo and redo
+
+
+def undo_session(tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int) -> Done:
+    """Take back the newest operation of a session that stands, or a named one of it."""
+    session = sessions.get(tx, scope, session_id)
+    if operation_id is None:
+        rows = tx.all(STANDING, (scope, session.sid, 0, 0, 1))
+        if not rows:
+            raise Conflict("there is nothing to undo in this session")
+        return _undo(tx, checked(rows[0]), now_ms)
+    row = find(tx, scope, operation_id)
+    if row.session != session.sid:
+        raise NotFound(f"this session has no operation {operation_id!r}")
+    return undo(tx, scope, operation_id, now_ms=now_ms)
+
+
+def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int) -> Done:
+    """Take back a named operation unless a later one touched the same thing."""
+    row = find(tx, scope, operation_id)
+    if row.kind in ("undo", "redo", "purge"):
+        raise Conflict(f"an operation of kind {row.kind} cannot be undone; redo brings back what an undo took back")
+    if row.undone_by is not None:
+        raise Conflict(f"operation {operation_id!r} is undone already")
+    things = codec.decode(row.before).keys()
+    for later in map(checked, tx.all(STANDING, (scope, row.session, row.agent, row.oid, 10_000))):
+        if things & codec.decode(later.before).keys():
+            raise Conflict(
+                f"a later operation ({later.kind}) changed the same thing; undo that first",
+                expected=operation_id,
+                found=later.id,
+            )
+    return _undo(tx, row, now_ms)
+
+
+def _undo(tx: Tx, row: OperationRow, now_ms: int) -> Done:
+    done = _again(tx, row, "undo", now_ms)
+    _set_undone(tx, row, _last_oid(tx))
+    return done
+
+
+def redo(tx: Tx, scope: str, *, session_id: str | None, operation_id: str | None = None, now_ms: int) -> Done:
+    """Bring back what the last undo of a session, or a named undo, took back; unless another operation came since."""
+    last = _undo_to_redo(tx, scope, session_id, operation_id)
+    if last is None or tx.one(SINCE, (scope, last.session, last.agent, last.oid)):
+        raise Conflict("there is nothing to redo here")
+    done = _again(tx, last, "redo", now_ms)
+    _set_undone(tx, last, _last_oid(tx))
+    _set_undone(tx, by_number(tx, last.undoes or 0), None)
+    return done
+
+
+def _undo_to_redo(tx: Tx, scope: str, session_id: str | None, operation_id: str | None) -> OperationRow | None:
+    if session_id is not None:
+        row = tx.one(LAST_UNDO, (scope, sessions.get(tx, scope, session_id).sid, 0))
+        return None if row is None else checked(row)
+    assert operation_id is not None
+    named = find(tx, scope, operation_id)
+    row = tx.one(LAST_UNDO, (scope, named.session, named.agent))
+    return named if row is not None and row[0] == named.oid else None
+
+
+def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int) -> Done:
+    """Put back what was before an operation."""
+    before = codec.decode(row.before)
+    if row.agent:
+        agent = agents.by_number(tx, row.agent)
+        return Done(on_agent(tx, agent, kind, before, now_ms=now_ms, undoes=row.oid)[1], None)
+    session = sessions.by_number(tx, row.session)
+    session, done = on_session(tx, session, kind, before, now_ms=now_ms, undoes=row.oid)
+    return Done(done, session)
+
+
+def find(tx: Tx, scope: str, operation_id: str) -> OperationRow:
+    """Give an operation by its id."""
+    row = tx.one(BY_ID, (scope, operation_id))
+    if row is None:
+        raise NotFound(f"there is no operation {operation_id!r} in this store and scope")
+    return checked(row)
+
+
+def by_number(tx: Tx, oid: int) -> OperationRow:
+    """Give an operation that must exist by its local number."""
+    row = tx.one(GET, (oid,))
+    if row is None:
+        raise Corrupt(f"the record of operation number {oid} is missing", what=f"operation number {oid}")
+    return checked(row)
+
+
+def stands(tx: Tx, scope: str, operation_id: str) -> bool:
+    """Say whether an operation is there and not taken back."""
+    row = tx.one(BY_ID, (scope, operation_id))
+    return row is not None and checked(row).undone_by is None
+
+
 def _set_undone(tx: Tx, row: OperationRow, by: int | None) -> None:
     tx.run(SET_UNDONE, (by, row_check(row._replace(undone_by=by)), row.oid))
 
 
-# ---------------------------------------------------------------------- how they do it
+# ---------------------------------------------------------------------- what was, and making it so
 
 
-def _view(session: SessionRow, *, target: entries.Point | None = None, attached: bool = True) -> dict[str, Any]:
-    """Describe what an operation may change: the head, the trash, and the name that may have to give way."""
-    view = {"branch": session.uid, "seq": session.seq, "attached": session.attached}
-    if target is not None:
-        view = {"branch": target.uid, "seq": target.seq, "attached": int(attached)}
-    return {**view, "hidden": session.hidden, "name": session.name}
+def head_view(session: SessionRow) -> list[Any]:
+    """Describe where a session is."""
+    return [session.uid, session.seq, session.attached]
 
 
-def _do(
-    tx: Tx, session: SessionRow, kind: str, after: dict[str, Any], now_ms: int, *, undoes: int | None = None
-) -> tuple[SessionRow, Operation]:
-    """Apply a view and record it with the view it replaced."""
-    before = _view(session)
-    changed = _apply(tx, session, after)
-    position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
-    changed = _touch(tx, changed, position, rank, now_ms)
-    now = _view(changed)
-    row = OperationRow(
-        _last_oid(tx) + 1,
-        session.scope,
-        new_id(now_ms),
-        kind,
-        session.sid,
-        now_ms,
-        codec.encode(before),
-        codec.encode(now),
-        undoes,
-        None,
-    )
-    tx.run(INSERT, (*row, row_check(row)))
-    return changed, as_value(row, session.id)
+def _session_view(tx: Tx, session: SessionRow, things: View) -> View:
+    """Describe the things of a session that an operation names, as they are now."""
+    return {thing: _thing(tx, session, thing, asked) for thing, asked in things.items()}
 
 
-def _apply(tx: Tx, session: SessionRow, after: dict[str, Any]) -> SessionRow:
-    if (after["hidden"], after["name"]) != (session.hidden, session.name):
-        name = after["name"] if after["hidden"] else _free_name(tx, session, after["name"])
-        session = sessions.set_visible(tx, session, hidden=after["hidden"], name=name)
-    if (after["branch"], after["seq"], after["attached"]) == (session.uid, session.seq, session.attached):
-        return session
-    left = sessions.head_branch(tx, session)
-    if session.attached:
-        branches.set_tip(tx, left, session.seq, session.hash)
-    branch = left if after["branch"] == session.uid else branches.find(tx, session.scope, session.sid, after["branch"])
-    seq = branch.tip_seq if after["attached"] else after["seq"]
-    target = entries.point_on(tx, session.scope, branch, seq)
-    numbers = Numbers._make(target.numbers)._asdict()
-    return session._replace(
-        branch=branch.bid,
-        uid=branch.uid,
-        fork=branch.fork_seq,
-        seq=seq,
-        attached=after["attached"],
-        hash=target.hash,
-        **numbers,
-    )
+def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
+    match thing:
+        case "head":
+            return head_view(session)
+        case "metadata":
+            return sessions.decoded(sessions.detail(tx, session)).get("metadata", {})
+        case "branch":  # made by a fork
+            return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
+        case "session":  # made by a fork
+            return [asked[0], sessions.get(tx, session.scope, asked[0]).hidden]
+        case _:
+            return getattr(session, thing)
+
+
+def _agent_view(tx: Tx, agent: AgentRow, things: View) -> View:
+    view: View = {}
+    if "fields" in things:
+        view["fields"] = codec.decode(agent.fields)
+    if "hidden" in things:
+        view["hidden"] = agent.hidden
+    if "sessions" in things:
+        view["sessions"] = {sid: sessions.get(tx, agent.scope, sid).hidden for sid in things["sessions"]}
+    return view
+
+
+def _apply(tx: Tx, session: SessionRow, after: View) -> SessionRow:
+    if "hidden" in after:
+        session = _set_visible(tx, session, after["hidden"], after.get("name", session.name))
+    if "metadata" in after:
+        details = sessions.decoded(sessions.detail(tx, session))
+        sessions.put_detail(tx, session.sid, codec.encode({**details, "metadata": after["metadata"]}))
+    if "branch" in after:
+        uid, hidden = after["branch"]
+        branches.set_hidden(tx, branches.find(tx, session.scope, session.sid, uid), hidden)
+    if "session" in after:
+        made = sessions.get(tx, session.scope, after["session"][0])
+        _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", session.updated_ms)
+    plain = {thing: value for thing, value in after.items() if thing in _COLUMNS}
+    if plain:
+        session = sessions.write_cold(tx, session, **plain)
+    return _move(tx, session, *after["head"]) if "head" in after else session
+
+
+_COLUMNS = frozenset({"title", "tags", "archived", "pinned", "workspace", "key", "status"})
+
+
+def _set_visible(tx: Tx, session: SessionRow, hidden: int, name: str | None) -> SessionRow:
+    """Put a session into the trash or take it out; a name taken by then gets `` (2)``, a taken key is ``Conflict``."""
+    if not hidden and session.hidden:
+        name = _free_name(tx, session, name)
+        if sessions.find_by_key(tx, session.scope, session.key):
+            raise Conflict(f"another session has the key {session.key!r} by now; delete that one first")
+        if session.label is not None and sessions.find_by_label(tx, session.scope, session.parent, session.label):
+            raise Conflict(f"another sub-agent has the label {session.label!r} by now; delete that one first")
+    return sessions.write_cold(tx, session, hidden=hidden, name=name)
 
 
 def _free_name(tx: Tx, session: SessionRow, name: str | None) -> str | None:
@@ -245,24 +315,80 @@ def _free_name(tx: Tx, session: SessionRow, name: str | None) -> str | None:
     return candidate
 
 
-def of_session(tx: Tx, scope: str, session_id: str, *, limit: int) -> list[Operation]:
+def _move(tx: Tx, session: SessionRow, uid: str, seq: int, attached: int) -> SessionRow:
+    """Move the head; the branch that it leaves learns where it ends."""
+    if [uid, seq, attached] == head_view(session):
+        return session
+    left = sessions.head_branch(tx, session)
+    if session.attached:
+        branches.set_tip(tx, left, session.seq, session.hash)
+    branch = left if uid == session.uid else branches.find(tx, session.scope, session.sid, uid)
+    seq = branch.tip_seq if attached else seq
+    target = entries.point_on(tx, session.scope, branch, seq)
+    numbers = Numbers._make(target.numbers)._asdict()
+    place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
+    moved = session._replace(**place, attached=attached, hash=target.hash, **numbers)
+    return moved if moved.work_seq == session.work_seq == 0 else counted(tx, moved)
+
+
+def counted(tx: Tx, session: SessionRow) -> SessionRow:
+    """Let the row show the tasks and build attempts of its head."""
+    return sessions.write_cold(tx, session, **work.counts_at_head(tx, session))
+
+
+# ---------------------------------------------------------------------- looking
+
+
+def of_session(tx: Tx, scope: str, session_id: str, *, limit: int, before: int = 1 << 62) -> list[OperationRow]:
     """Give a session's operations, newest first."""
     session = sessions.get(tx, scope, session_id)
-    rows = tx.all(OF_SESSION, (scope, session.sid, limit))
-    return [as_value(checked(row), session.id) for row in rows]
+    return [checked(row) for row in tx.all(OF_SESSION, (scope, session.sid, before, limit))]
 
 
-def as_value(row: OperationRow, session_id: str) -> Operation:
+def of_scope(tx: Tx, scope: str, *, limit: int, before: int = 1 << 62) -> list[OperationRow]:
+    """Give all operations of a scope, newest first."""
+    return [checked(row) for row in tx.all(OF_SCOPE, (scope, before, limit))]
+
+
+def named(tx: Tx, row: OperationRow) -> Operation:
+    """Show an operation to callers with the ids of what it changed."""
+    session_id = sessions.by_number(tx, row.session).id if row.session else None
+    agent_id = agents.by_number(tx, row.agent).id if row.agent else None
+    return as_value(row, session_id, agent_id)
+
+
+def as_value(row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
     """Show an operation to callers."""
     before, after = codec.decode(row.before), codec.decode(row.after)
-    if before["hidden"] != after["hidden"]:
-        summary = "into the trash" if after["hidden"] else "out of the trash"
-        if after["name"] != before["name"]:
-            summary += f", now named {after['name']!r}"
-    else:
-        summary = f"entry {before['seq']} -> entry {after['seq']}"
-        if after["branch"] != before["branch"] and before["seq"]:
-            summary += ", on another branch"
-        elif after["seq"] < before["seq"]:
-            summary += f"; {before['seq'] - after['seq']} entries leave the path and stay on their branch"
-    return Operation(row.id, row.kind, session_id, row.at_ms, summary, row.undone_by is not None)
+    summary = "; ".join(_describe(thing, before.get(thing), value) for thing, value in after.items())
+    undone = row.undone_by is not None
+    return Operation(row.id, row.kind, session_id, row.at_ms, summary, undone, agent_id, after.get("workspace"))
+
+
+def _describe(thing: str, before: Any, after: Any) -> str:
+    match thing:
+        case "head":
+            return _describe_head(before, after)
+        case "hidden":
+            return "stays as it is" if before == after else "into the trash" if after else "out of the trash"
+        case "name":
+            return f"name {after!r}" if before == after else f"now named {after!r}"
+        case "branch" | "session":
+            return f"{thing} {after[0]} {'hidden' if after[1] else 'shown'}"
+        case "sessions":
+            return f"{len(after)} sessions with it"
+        case "title" | "archived" | "pinned" | "key" | "workspace" | "status":
+            return f"{thing} {before!r} -> {after!r}"
+        case "tags":
+            return f"tags {', '.join(sessions.unpack_tags(after)) or 'none'}"
+        case _:
+            return thing
+
+
+def _describe_head(before: list[Any], after: list[Any]) -> str:
+    text = f"entry {before[1]} -> entry {after[1]}"
+    if after[0] != before[0] and before[1]:
+        return f"{text}, on another branch"
+    if after[1] < before[1]:
+        return f"{text}; {before[1] - after[1]} entries leave the path and stay on their branch"
+    return text

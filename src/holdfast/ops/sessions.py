@@ -1,14 +1,16 @@
 """Sessions: the row that knows where a session is.
 
 The row holds head, hash and running numbers, so an append is one read, one insert and one update.
-Its two checks keep apart what an append changes (``head_chk``) and what it does not (``chk``).
-The invariant: the numbers and the hash of the row are those of the entry at the head.
+Its two checks keep apart what an append changes (``head_chk``) and what it does not (``chk``); what is
+long and rarely looked at lies beside it, in ``detail``. The invariant: the numbers and the hash of
+the row are those of the entry at the head.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
 from ..model.entry import Numbers
@@ -16,27 +18,39 @@ from ..storage.base import Row, Tx, row_check
 from . import branches, chain, feed
 
 _NUMBERS = ", ".join(Numbers._fields)
+COLD = (
+    "sid, scope, id, key, agent, kind, name, label, workspace, parent, status, archived, pinned, hidden, title, tags,"
+    " created_ms, tasks, completed, builds, states, chk"
+)
 COLUMNS = (
-    "sid, scope, id, agent, kind, name, workspace, title, hidden, created_ms, chk,"
-    " head_branch, head_uid, head_fork, head_seq, attached, head_hash,"
-    f" {_NUMBERS}, branches, revision, updated, updated_ms, rank, head_chk"
+    f"{COLD}, head_branch, head_uid, head_fork, head_seq, attached, head_hash,"
+    f" {_NUMBERS}, branches, revision, updated, updated_ms, message_ms, rank, head_chk"
 )
 _SLOTS = ", ".join("?" * len(COLUMNS.split(",")))
+SELECT_WHOLE = f"SELECT {', '.join(f's.{name.strip()}' for name in COLUMNS.split(','))}, d.doc, d.chk FROM session s"
+SELECT_WHOLE += " LEFT JOIN detail d ON d.sid = s.sid"
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
 BY_NUMBER = f"SELECT {COLUMNS} FROM session WHERE sid = ?"
+BY_KEY = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND key = ? AND hidden = 0"
 BY_NAME = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
+NAMED = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND name = ? AND hidden = 0 ORDER BY sid"
+BY_LABEL = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0"
+OF_AGENT = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND hidden = 0 ORDER BY sid"
+WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
 NEXT = "SELECT max(sid) FROM session"
 INSERT = f"INSERT INTO session ({COLUMNS}) VALUES ({_SLOTS})"
-LIST = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND hidden = 0 AND rank < ? ORDER BY rank DESC LIMIT ?"
-SET_VISIBLE = "UPDATE session SET name = ?, hidden = ?, chk = ? WHERE sid = ?"
+SET_COLD = f"""UPDATE session SET {", ".join(f"{name} = ?" for name in COLD.split(", ")[1:])} WHERE sid = ?"""
 _SET_HEAD = f"""UPDATE session SET head_branch = ?, head_uid = ?, head_fork = ?, head_seq = ?,
 attached = ?, head_hash = ?,
 {", ".join(f"{name} = ?" for name in Numbers._fields)},
-branches = ?, revision = ?, updated = ?, updated_ms = ?, head_chk = ?"""
+branches = ?, revision = ?, updated = ?, updated_ms = ?, message_ms = ?, head_chk = ?"""
 MOVE = f"{_SET_HEAD} WHERE sid = ?"
 MOVE_UP = f"{_SET_HEAD}, rank = ? WHERE sid = ?"
+GET_DETAIL = "SELECT doc, chk FROM detail WHERE sid = ?"
+PUT_DETAIL = "INSERT OR REPLACE INTO detail (sid, doc, chk) VALUES (?, ?, ?)"
 
 NO_NUMBERS = tuple(Numbers())
+_COLD = len(COLD.split(","))  # with its check
 
 
 class SessionRow(NamedTuple):
@@ -45,13 +59,24 @@ class SessionRow(NamedTuple):
     sid: int
     scope: str
     id: str
+    key: str
     agent: str
     kind: str
     name: str | None
+    label: str | None
     workspace: str
-    title: str | None
+    parent: int
+    status: str
+    archived: int
+    pinned: int
     hidden: int
+    title: str | None
+    tags: str
     created_ms: int
+    tasks: int
+    completed: int
+    builds: int
+    states: int
     chk: int
     branch: int
     uid: str
@@ -75,31 +100,47 @@ class SessionRow(NamedTuple):
     revision: int
     updated: int
     updated_ms: int
+    message_ms: int | None
     rank: int
     head_chk: int
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The running totals at the head."""
-        return (*self[17:29],)
+        return (*self[28:40],)
 
     @property
     def head(self) -> tuple[Any, ...]:
         """The columns from head_branch to rank."""
-        return tuple(self)[11:-1]
+        return tuple(self)[_COLD:-1]
+
+
+class Fields(NamedTuple):
+    """What a new session is given; the store adds ids, times and its place."""
+
+    agent: str
+    kind: str = "main"
+    name: str | None = None
+    label: str | None = None
+    workspace: str = ""
+    parent: str | None = None
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    key: str | None = None
+    detail: bytes = b"{}"
 
 
 def checked(row: Row) -> SessionRow:
     """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:10]) != row[10] or row_check((row[0], *row[11:-1])) != row[-1]:
+    if row_check(row[: _COLD - 1]) != row[_COLD - 1] or row_check((row[0], *row[_COLD:-1])) != row[-1]:
         raise Corrupt(f"the record of session {row[2]!r} is damaged", what=f"session {row[2]}")
     return SessionRow._make(row)
 
 
 def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
-    """Give a session by its id, also one in the trash; another scope's is not found."""
+    """Give a session by its id, also one in the trash; a purged one and another scope's are not found."""
     row = tx.one(GET, (scope, session_id))
-    if row is None:
+    if row is None or row[13] == 2:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
     return checked(row)
 
@@ -118,23 +159,77 @@ def find_by_name(tx: Tx, scope: str, *, agent: str, workspace: str, name: str) -
     return None if row is None else checked(row)
 
 
-def create(
-    tx: Tx, scope: str, *, agent: str, kind: str, name: str | None, workspace: str, title: str | None, now_ms: int
-) -> SessionRow:
-    """Start an empty session with one branch, ``main``; a taken name is ``Conflict``."""
-    if name is not None and find_by_name(tx, scope, agent=agent, workspace=workspace, name=name):
-        raise Conflict(f"there is a session named {name!r} already; get it, or choose another name", found=name)
+def find_by_key(tx: Tx, scope: str, key: str) -> SessionRow | None:
+    """Give the visible session with that key, or None."""
+    row = tx.one(BY_KEY, (scope, key))
+    return None if row is None else checked(row)
+
+
+def find_by_label(tx: Tx, scope: str, parent: int, label: str) -> SessionRow | None:
+    """Give the visible child with that label, or None."""
+    row = tx.one(BY_LABEL, (scope, parent, label))
+    return None if row is None else checked(row)
+
+
+# ---------------------------------------------------------------------- making and changing
+
+
+def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
+    """Start a session with one branch, ``main``, empty or at a point of another session's path.
+
+    A taken name, label or key is ``Conflict``; a parent that does not exist is ``NotFound``.
+    """
+    parent = get(tx, scope, fields.parent).sid if fields.parent is not None else 0
+    _require_free(tx, scope, fields, parent)
     newest = tx.one(NEXT)
-    sid = (newest[0] or 0) + 1 if newest else 1
-    cold = (sid, scope, new_id(now_ms), agent, kind, name, workspace, title, 0, now_ms)
+    sid, session_id = (newest[0] or 0) + 1 if newest else 1, new_id(now_ms)
+    place = (fields.agent, fields.kind, fields.name, fields.label, fields.workspace, parent)
+    flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
+    cold = (sid, scope, session_id, fields.key or key_of(fields, session_id), *place, *flags)
     # The session and its branch point at each other: the branch comes second and the head follows it.
-    head: tuple[Any, ...] = (0, "", 0, 0, 1, chain.GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, 0)
+    head: tuple[Any, ...] = (0, "", 0, 0, 1, chain.GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)
     session = SessionRow._make((*cold, row_check(cold), *head, 0))
     tx.run(INSERT, session)
-    main = branches.create(tx, scope, sid, name="main", origin=None, seq=0, tip_hash=chain.GENESIS, now_ms=now_ms)
-    position, rank = feed.record(tx, session, "session", branch=main.bid, first=0, last=0)
-    head = (main.bid, main.uid, *head[2:-3], position, now_ms, rank)
-    return write_head(tx, session, head)
+    put_detail(tx, sid, fields.detail)
+    start = origin or Origin(None, 0, chain.GENESIS, NO_NUMBERS)
+    main = branches.create(
+        tx, scope, sid, name="main", origin=start.branch, seq=start.seq, tip_hash=start.hash, now_ms=now_ms
+    )
+    position, rank = feed.record(tx, session, "session", branch=main.bid, first=start.seq, last=start.seq)
+    counts = (1, 0, position, now_ms, None, rank)
+    return write_head(
+        tx, session, (main.bid, main.uid, main.fork_seq, start.seq, 1, start.hash, *start.numbers, *counts)
+    )
+
+
+class Origin(NamedTuple):
+    """Where a session that is a fork begins."""
+
+    branch: branches.BranchRow | None
+    seq: int
+    hash: bytes
+    numbers: tuple[int, ...]
+
+
+def _require_free(tx: Tx, scope: str, fields: Fields, parent: int) -> None:
+    name, label = fields.name, fields.label
+    if name is not None and find_by_name(tx, scope, agent=fields.agent, workspace=fields.workspace, name=name):
+        raise Conflict(f"there is a session named {name!r} already; get it, or choose another name", found=name)
+    if label is not None and find_by_label(tx, scope, parent, label):
+        raise Conflict(f"there is a sub-agent with the label {label!r} already; choose another label", found=label)
+    if fields.key is not None and find_by_key(tx, scope, fields.key):
+        raise Conflict(f"there is a session with the key {fields.key!r} already", found=fields.key)
+
+
+def key_of(fields: Fields, session_id: str) -> str:
+    """Make the key of a session that has no fixed one: unique because the id in it is."""
+    kind = "subagent" if fields.kind == "subagent" else "session"
+    return f"agent:{escape(fields.agent)}:{kind}:{session_id}"
+
+
+def escape(part: str) -> str:
+    """Write a part of a key so that no other part list can give the same key."""
+    return part.replace("%", "%25").replace(":", "%3A").replace("/", "%2F")
 
 
 def write_head(tx: Tx, session: SessionRow, head: tuple[Any, ...]) -> SessionRow:
@@ -148,26 +243,23 @@ def write_head(tx: Tx, session: SessionRow, head: tuple[Any, ...]) -> SessionRow
         tx.run(MOVE, (*head[:-1], check, sid))
     else:
         tx.run(MOVE_UP, (*head[:-1], check, rank, sid))
-    return SessionRow._make((*session[:11], *head, check))
+    return SessionRow._make((*session[:_COLD], *head, check))
 
 
-def set_visible(tx: Tx, session: SessionRow, *, hidden: int, name: str | None) -> SessionRow:
-    """Put a session into the trash or take it out, under the name given."""
-    changed = session._replace(hidden=hidden, name=name)
-    changed = changed._replace(chk=row_check(changed[:10]))
-    tx.run(SET_VISIBLE, (name, hidden, changed.chk, session.sid))
-    return changed
+def write_cold(tx: Tx, session: SessionRow, **changed: Any) -> SessionRow:
+    """Write columns that appends leave alone; nothing is written if they are as asked already."""
+    new = session._replace(**changed)
+    if new == session:
+        return session
+    new = new._replace(chk=row_check(new[: _COLD - 1]))
+    tx.run(SET_COLD, (*new[1:_COLD], new.sid))
+    return new
 
 
-def newest(tx: Tx, scope: str, *, before: int | None, limit: int) -> list[SessionRow]:
-    """Give visible sessions, last changed first, below a rank."""
-    bound = (1 << 62) if before is None else before
-    found = [checked(row) for row in tx.all(LIST, (scope, bound, limit))]
-    for session in found:
-        if session.rank >= bound:
-            raise Corrupt("the order of sessions is damaged; run verify", what="session_rank")
-        bound = session.rank
-    return found
+def standing_at(session: SessionRow, branch: branches.BranchRow, seq: int, numbers: tuple[int, ...]) -> SessionRow:
+    """Give the row as it would be with its head at another point: for looking from there, not for writing."""
+    place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
+    return session._replace(**place, attached=0, **Numbers._make(numbers)._asdict())
 
 
 def head_branch(tx: Tx, session: SessionRow) -> branches.BranchRow:
@@ -176,3 +268,55 @@ def head_branch(tx: Tx, session: SessionRow) -> branches.BranchRow:
     if session.attached:
         return branch._replace(tip_seq=session.seq, tip_hash=session.hash)
     return branch
+
+
+# ---------------------------------------------------------------------- details and tags
+
+
+def put_detail(tx: Tx, sid: int, doc: bytes) -> None:
+    """Write what lies beside a session's row."""
+    tx.run(PUT_DETAIL, (sid, doc, row_check((sid, doc))))
+
+
+def detail(tx: Tx, session: SessionRow) -> bytes:
+    """Read what lies beside a session's row, checked."""
+    return checked_detail(session, tx.one(GET_DETAIL, (session.sid,)))
+
+
+def checked_detail(session: SessionRow, row: Row | None) -> bytes:
+    """Check a row of ``detail``; damage is ``Corrupt``."""
+    if row is None or row[0] is None or row_check((session.sid, row[0])) != row[1]:
+        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
+    return bytes(row[0])
+
+
+def whole(tx: Tx, scope: str, session_id: str) -> tuple[SessionRow, bytes]:
+    """Give a session with its details."""
+    row = tx.one(WHOLE, (scope, session_id))
+    if row is None or row[13] == 2:
+        raise NotFound(f"there is no session {session_id!r} in this store and scope")
+    return checked_whole(row)
+
+
+def checked_whole(row: Row) -> tuple[SessionRow, bytes]:
+    """Check a session's row that was read with its details."""
+    session = checked(row[:-2])
+    return session, checked_detail(session, row[-2:])
+
+
+def pack_tags(tags: tuple[str, ...]) -> str:
+    """Write tags so that one can be looked for: each between newlines, in the order given."""
+    return "\n" + "".join(f"{tag}\n" for tag in tags) if tags else ""
+
+
+def unpack_tags(text: str) -> tuple[str, ...]:
+    """Read tags back."""
+    return tuple(text.split("\n")[1:-1])
+
+
+def decoded(doc: bytes) -> dict[str, Any]:
+    """Read the details as values."""
+    value = codec.decode(doc)
+    if not isinstance(value, dict):
+        raise Corrupt("the details of a session are no object", what="detail")
+    return value

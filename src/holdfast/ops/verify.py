@@ -26,7 +26,7 @@ FEED = "SELECT pos, scope, kind, session, branch, first_seq, last_seq, chk FROM 
 BLOBS = (
     "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE blob_id > ? ORDER BY blob_id LIMIT ?"
 )
-KEYS = "SELECT scope, session, ikey, branch, seq, last_seq, chk FROM idempotency"
+KEYS = "SELECT scope, session, ikey, branch, seq, last_seq, digest, chk FROM idempotency"
 ENTRIES = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk,
 scope, messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
 reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash, chain_chk FROM entry
@@ -35,7 +35,8 @@ LAST = "SELECT max(key) FROM entry WHERE key > ? AND key <= ?"
 SESSION = f"SELECT {sessions.COLUMNS} FROM session WHERE sid = ?"
 COUNT = "SELECT count(*) FROM branch WHERE session = ?"
 MIGRATIONS = "SELECT version, name, applied_ms, chk FROM migration WHERE version > ? ORDER BY version LIMIT ?"
-ALIVE = "SELECT 1 FROM session, branch WHERE sid = ? AND bid = ?"
+ALIVE = "SELECT session.hidden FROM session, branch WHERE sid = ? AND bid = ?"
+ALIVE_AGENT = "SELECT hidden FROM agent WHERE aid = ?"
 META = "SELECT name, value, chk FROM meta"
 HASH_AT = "SELECT hash FROM entry WHERE key = ? AND scope = ?"
 
@@ -265,10 +266,19 @@ def _check_feed(read: Read, found: _Findings) -> None:
         if row_check(row[:-1]) != row[-1]:
             found.add("feed", f"change {row[0]}", "the record does not match its check", "Followers may have missed it")
             continue
-        if not read(lambda tx: tx.one(ALIVE, (row[3], row[4]))):  # noqa: B023
-            found.add("missing", f"change {row[0]}", "its session or its branch is missing")
-        if row[2] == "entries" and not read(lambda tx: tx.one(HASH_AT, (entries.key_of(row[4], row[6]), row[1]))):  # noqa: B023
-            found.add("missing", f"change {row[0]}", f"entry {row[6]} of branch number {row[4]} is missing")
+        _check_change(read, found, row)
+
+
+def _check_change(read: Read, found: _Findings, row: Row) -> None:
+    """What a change names must be there, unless it was purged."""
+    position, scope, kind, sid, bid, _, last = row[:7]
+    alive = read(lambda tx: tx.one(ALIVE_AGENT, (bid,)) if sid == 0 else tx.one(ALIVE, (sid, bid)))
+    if not alive:
+        found.add("missing", f"change {position}", "its session, branch or agent is missing")
+        return
+    there = kind != "entries" or alive[0] == 2 or read(lambda tx: tx.one(HASH_AT, (entries.key_of(bid, last), scope)))
+    if not there:
+        found.add("missing", f"change {position}", f"entry {last} of branch number {bid} is missing")
 
 
 def _check_blobs(read: Read, found: _Findings) -> None:

@@ -88,10 +88,10 @@ class Branches(Contract):
     @pytest.mark.feature("C5")
     def test_points_that_do_not_exist_are_told(self, session: Session) -> None:
         session.user("a")
-        for wrong in (2, 10**9):
+        for wrong in (2, 10**9, "nosuch"):
             with pytest.raises(NotFound):
                 session.rewind(wrong)
-        no_points: tuple[Any, ...] = (-1, "1", True, None)
+        no_points: tuple[Any, ...] = (-1, 1.5, True, None)
         for nothing in no_points:
             with pytest.raises(Invalid):
                 session.rewind(nothing)

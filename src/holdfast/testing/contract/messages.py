@@ -31,11 +31,11 @@ class Messages(Contract):
 
     @pytest.mark.feature("C2")
     def test_unknown_fields_and_roles_survive(self, session: Session) -> None:
-        given = {"role": "oracle", "content": "so it is", "refusal": None, "audio": {"id": "a1"}, "x": 1}
+        given = {"role": "oracle", "content": "so it is", "mood": None, "aura": {"id": "a1"}, "x": 1}
         session.append(given)
         message = session.messages()[0]
         assert message.role == "oracle"
-        assert message.extra == {"refusal": None, "audio": {"id": "a1"}, "x": 1}
+        assert message.extra == {"mood": None, "aura": {"id": "a1"}, "x": 1}
 
     @pytest.mark.feature("A2")
     def test_what_append_returns_is_what_is_read(self, session: Session) -> None:

@@ -109,9 +109,9 @@ class Stores(Contract):
         session.rewind(1)
         session.undo()
         changes = list(store.events())
-        assert [c.kind for c in changes] == ["session", "entries", "entries", "rewind", "undo"]
-        assert [(c.first_seq, c.last_seq) for c in changes][1:3] == [(1, 1), (2, 3)]
-        assert [c.kind for c in store.events(after=changes[2].cursor)] == ["rewind", "undo"]
+        assert [c.kind for c in changes] == ["agent", "session", "entries", "entries", "rewind", "undo"]
+        assert [(c.first_seq, c.last_seq) for c in changes][2:4] == [(1, 1), (2, 3)]
+        assert [c.kind for c in store.events(after=changes[3].cursor)] == ["rewind", "undo"]
         assert list(store.events(after=changes[-1].cursor)) == []
 
     @pytest.mark.feature("C5")

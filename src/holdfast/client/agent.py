@@ -1,0 +1,105 @@
+"""An agent: an identity with fields, sessions and a versioned state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from .. import codec
+from ..clock import to_datetime
+from ..ops import agents
+from .state import AgentState
+
+if TYPE_CHECKING:
+    from .session import Session
+    from .store import Store
+
+
+class Agent:
+    """An agent of a store, as last seen; ``refresh`` renews it."""
+
+    def __init__(self, store: Store, seen: agents.AgentRow) -> None:
+        self._store = store
+        self._seen = seen
+        self._fields: dict[str, Any] = codec.decode(seen.fields)
+
+    @property
+    def id(self) -> str:
+        """The id that its maker gave, unique in its scope."""
+        return self._seen.id
+
+    @property
+    def name(self) -> str | None:
+        """What people call it."""
+        return self._field("name")  # type: ignore[no-any-return]
+
+    @property
+    def type(self) -> str:
+        """What sort of agent it is, in the caller's words."""
+        return self._field("type")  # type: ignore[no-any-return]
+
+    @property
+    def system_prompt(self) -> str | None:
+        """What its contexts begin with."""
+        return self._field("system_prompt")  # type: ignore[no-any-return]
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What it can do, in the caller's words."""
+        return tuple(self._field("capabilities"))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings."""
+        return dict(self._field("config"))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return dict(self._field("metadata"))
+
+    @property
+    def version(self) -> int:
+        """1 at first; grows with every change of its fields or its state."""
+        return self._seen.version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        return to_datetime(self._seen.created_ms)
+
+    @property
+    def modified_at(self) -> datetime:
+        """When it last changed."""
+        return to_datetime(self._seen.modified_ms)
+
+    @property
+    def state(self) -> AgentState:
+        """Its versioned state."""
+        return AgentState(self)
+
+    def sessions(self) -> Iterator[Session]:
+        """Stream its sessions, last changed first."""
+        return self._store.iter_sessions(agent=self.id, archived=None)
+
+    def active_sessions(self) -> Iterator[Session]:
+        """Stream its active sessions, last changed first."""
+        return self._store.iter_sessions(agent=self.id, active_only=True)
+
+    def refresh(self) -> Agent:
+        """Read the agent's fields again."""
+        self._seen = self._store._read(lambda tx: agents.get(tx, self._store.scope, self.id))
+        self._fields = codec.decode(self._seen.fields)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its fields as plain values."""
+        times = {"created_at": self.created_at.isoformat(), "modified_at": self.modified_at.isoformat()}
+        return {"id": self.id, **self._fields, "version": self.version, **times}
+
+    def _field(self, name: str) -> Any:
+        return self._fields.get(name, agents.EMPTY[name])
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.id!r} version {self.version}>"

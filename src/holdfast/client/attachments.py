@@ -1,0 +1,185 @@
+"""Attachments: bytes beside a message, stored once per scope, streamed in and out a chunk at a time.
+
+What is given may be bytes, an open file, a path, a URL (kept as such, never fetched), a dict that says more, or an
+attachment of another message. Its content is stored before the message that names it.
+"""
+
+from __future__ import annotations
+
+import io
+import mimetypes
+import os
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+from ..errors import Closed, Invalid, NotFound, Unsupported
+from ..ids import new_id
+from . import blobs, check
+
+if TYPE_CHECKING:
+    from .store import Store
+
+Attachable: TypeAlias = "bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | Attachment"
+TYPES = ("image", "audio", "video", "file", "code")
+_CODE = frozenset({"application/json", "application/javascript", "application/x-sh", "text/javascript"})
+_PIECE = 1 << 20
+
+
+class Attachment:
+    """One attachment of a message, as stored: bytes in the store, or a URL."""
+
+    def __init__(self, store: Store, given: Mapping[str, Any]) -> None:
+        self._store = store
+        self.id: str = given["id"]
+        self.type: str = given["type"]
+        self.name: str | None = given.get("name")
+        self.mime_type: str | None = given.get("mime_type")
+        self.size: int | None = given.get("size")
+        self.hash: str | None = given.get("hash")
+        self.url: str | None = given.get("url")
+
+    def open(self) -> IO[bytes]:
+        """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""
+        if self.hash is None:
+            raise Unsupported(f"this attachment is the URL {self.url!r}; Holdfast fetches nothing", capability="fetch")
+        return io.BufferedReader(_Stored(self._store, self.hash), _PIECE)
+
+    def read(self) -> bytes:
+        """Read the content whole."""
+        with self.open() as stream:
+            return stream.read()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields as plain values."""
+        names = ("id", "type", "name", "mime_type", "size", "hash", "url")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attachment) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        size = self.url if self.size is None else f"{self.size:,} B"
+        return f"<Attachment {self.type} {self.name or ''} {size}>"
+
+
+class _Stored(io.RawIOBase):
+    """A blob as a file that is read from the front."""
+
+    def __init__(self, store: Store, content_hash: str) -> None:
+        self._chunks: Iterator[bytes] = blobs.open_stream(store._backend, store.scope, content_hash)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.closed:
+            raise Closed("this attachment is closed; open it again")
+        if not self._left:
+            self._left = memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+# ---------------------------------------------------------------------- storing
+
+
+def store(store: Store, given: Attachable) -> dict[str, Any]:
+    """Store the content of an attachment and give its record."""
+    said: dict[str, Any] = {}
+    source: Any = given
+    if isinstance(given, Attachment):
+        said, source = given.to_dict(), given.url
+    elif isinstance(given, Mapping):
+        said, source = _described(given)
+    record = _content(store, source, said)
+    mime = said.get("mime_type") or (mimetypes.guess_type(record.get("name") or "")[0] if record.get("name") else None)
+    record["mime_type"] = None if mime is None else check.name(mime, what="mime_type")
+    record["type"] = said.get("type") or _type_of(mime)
+    if record["type"] not in TYPES:
+        raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {record['type']!r}")
+    record["id"] = check.name(said.get("id") or new_id(store._clock.now_ms()), what="attachment id")
+    return {name: value for name, value in record.items() if value is not None}
+
+
+def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    said = dict(given)
+    sources = [name for name in ("data", "path", "file", "url", "hash") if said.get(name) is not None]
+    if "hash" in sources:
+        sources = ["hash"]
+    if len(sources) != 1:
+        raise Invalid("an attachment needs exactly one of data (bytes), path, file or url")
+    source = said[sources[0]]
+    if sources[0] == "data" and isinstance(source, str):
+        source = source.encode()
+    if sources[0] == "path":
+        source = os.fspath(source)
+        said["is_path"] = True
+    return said, source
+
+
+def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring the content in and say what it is: by hash and size, or by URL."""
+    name = said.get("name")
+    if said.get("hash"):
+        return _known(store, said)
+    if isinstance(given, bytes | bytearray | memoryview):
+        data = bytes(given)
+        return {"name": name, "hash": blobs.store(store._backend, store._clock, store.scope, data), "size": len(data)}
+    if isinstance(given, str) and "://" in given and not said.get("is_path"):
+        return {"name": name, "url": check.name(given, what="url", most=100_000)}
+    if isinstance(given, str | os.PathLike):
+        return _from_path(store, os.fspath(given), name)
+    if hasattr(given, "read"):
+        own = getattr(given, "name", None)
+        return _from_stream(store, given, name or (os.path.basename(own) if isinstance(own, str) else None))
+    raise Invalid(f"an attachment is bytes, an open file, a path, a URL or a dict, not {type(given).__name__}")
+
+
+def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Refer to content that this scope has already."""
+    size = blobs.size_of(store._backend, store.scope, check.name(said["hash"], what="hash"))
+    return {"name": said.get("name"), "hash": said["hash"], "size": size}
+
+
+def _from_path(store: Store, path: str, name: str | None) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as stream:
+            return _from_stream(store, stream, name or os.path.basename(path))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path!r} to attach") from error
+    except OSError as error:
+        raise Invalid(f"{path!r} cannot be read to attach it: {error.strerror}") from error
+
+
+def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
+    counted = _Counted(stream)
+    content_hash = blobs.store_stream(store._backend, store._clock, store.scope, counted)
+    return {"name": name, "hash": content_hash, "size": counted.size}
+
+
+class _Counted:
+    """The pieces of a stream, counted."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while piece := self._stream.read(_PIECE):
+            if not isinstance(piece, bytes):
+                raise Invalid("an attachment is read as bytes; open the file in binary mode")
+            self.size += len(piece)
+            yield piece
+
+
+def _type_of(mime: str | None) -> str:
+    kind = (mime or "").partition("/")[0]
+    if kind in ("image", "audio", "video"):
+        return kind
+    return "code" if mime in _CODE or (mime or "").startswith("text/x-") else "file"

@@ -1,0 +1,42 @@
+"""What every part of a store stands on: the engine, the clock, the scope, and the operations of this handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..model.operation import Operation
+from ..ops import sessions
+from ..storage.base import Backend, Op
+from .attachments import Attachment
+from .session import Session
+
+T = TypeVar("T")
+
+
+class StoreBase:
+    """An open store, seen from one scope."""
+
+    def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
+        self._backend = backend
+        self._owner = owner
+        self._clock = clock
+        self._operations = list[Operation]()
+        self._attachment: Callable[[dict[str, Any]], Any] = lambda given: Attachment(self, given)  # type: ignore[arg-type]
+        self.scope = scope
+        self.url = url
+
+    def _read(self, op: Op[T]) -> T:
+        return self._backend.read(op)
+
+    def _write(self, op: Op[T]) -> T:
+        return self._backend.write(op)
+
+    def _made(self, operation: Operation) -> None:
+        """Remember an operation for ``undo`` and ``redo`` of this handle."""
+        self._operations.append(operation)
+        del self._operations[:-1000]
+
+    def _session(self, row: sessions.SessionRow, doc: bytes | None) -> Session:
+        return Session(self, row, doc)  # type: ignore[arg-type]

@@ -1,0 +1,25 @@
+"""Views for notebooks: plain tables, everything escaped, no script and no style from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+
+def fields(title: str, values: Mapping[str, Any]) -> str:
+    """Show one thing as a table of its fields; empty ones are left out."""
+    shown = ((name, value) for name, value in values.items() if value not in (None, "", [], {}, False))
+    return table(title, ("field", "value"), shown)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Show rows under a title."""
+    head = "".join(f"<th>{_cell(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
+    return f"<table><caption>{_cell(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    text = str(value)
+    return escape(text if len(text) <= 500 else text[:497] + "...").replace("\n", "<br>")

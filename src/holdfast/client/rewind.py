@@ -1,0 +1,72 @@
+"""A rewind that was looked at before it is done: the preview holds what will leave, and is checked when applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..model.entry import Numbers
+from ..model.operation import Operation
+from ..model.session import Stats
+from ..ops import moves
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from .handle import Point, place_of
+
+if TYPE_CHECKING:
+    from .moving import Moving
+
+
+class Rewind:
+    """What going back to ``target`` does: how many turns leave, and with which prompt the first of them begins."""
+
+    files: tuple[Any, ...] = ()
+    kept: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    not_captured: tuple[str, ...] = ()
+
+    def __init__(self, session: Moving, target: Point) -> None:
+        self._session = session
+        self.target = target
+        find = place_of(target)
+
+        def look(tx: Tx) -> tuple[SessionRow, moves.Place, Numbers]:
+            row = session._row(tx)
+            place = find(tx, row)
+            point, _ = moves.point_of(tx, row, place)
+            return row, place, Numbers._make(point.numbers)
+
+        row, place, there = session._store._read(look)
+        self._revision = row.revision
+        self.to_seq = place.seq
+        self.from_seq = row.seq
+        self.turns = max(0, row.turns - there.turns)
+        self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
+        self.prompt = self._first_prompt() if self.turns else None
+
+    def _first_prompt(self) -> str | None:
+        reader: Any = self._session
+        after = reader.messages(after=self.to_seq, limit=1, tools=False)
+        found = after if after and after[0].role == "user" else reader.messages(after=self.to_seq, tools=False)
+        return next((message.text for message in found if message.role == "user"), None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it would change nothing."""
+        return self.to_seq == self.from_seq and not self.files
+
+    def apply(self) -> Operation:
+        """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""
+        return self._session._rewind(self.target, self._revision, None)
+
+    def __str__(self) -> str:
+        if self.is_empty:
+            return f"Already at entry {self.to_seq}: nothing leaves."
+        first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
+        turns = "1 turn leaves" if self.turns == 1 else f"{self.turns} turns leave"
+        return (
+            f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}\n"
+            f"  conversation  {turns} the path{first}; kept on their branch"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Rewind to {self.to_seq}, {self.turns} turns leave>"

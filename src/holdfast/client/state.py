@@ -1,0 +1,131 @@
+"""State: keys and values with versions, compare-and-set and a history; of an agent or of a session.
+
+Values are data: text, numbers, booleans, None, bytes, lists and dicts. Every write gives the new version;
+with ``expected_version`` a lost race is ``Conflict``, never a silent merge.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..ops import agents, work
+from ..ops.once import once
+from ..storage.base import Tx
+from . import check
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .speaking import Speaking
+
+MAX_KEY = 1000
+
+
+class State(ABC):
+    """The versioned state of an agent or of a session; every method reads or writes the store."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Give the value of a key, or ``default``."""
+        return self._look(None)[1].get(key, default)
+
+    def items(self) -> dict[str, Any]:
+        """Give all keys with their values."""
+        return self._look(None)[1]
+
+    def version(self) -> int:
+        """Give the version of the state: 1 at first, higher with every change."""
+        return self._look(None)[0]
+
+    def at(self, version: int) -> dict[str, Any]:
+        """Give all keys and values as they were at a version."""
+        return self._look(check.whole(version, what="version", low=1))[1]
+
+    def set(
+        self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set one key and give the new version; durable when this returns."""
+        return self.update({key: value}, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def update(
+        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set several keys in one step and give the new version."""
+        put = check.mapping(values, what="state")
+        return self._write(put, (), expected_version, idempotency_key)
+
+    def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
+        """Remove keys and give the version; a key that is absent is no error."""
+        return self._write({}, keys, expected_version, idempotency_key)
+
+    def _write(self, put: dict[str, Any], drop: Iterable[str], expected: int | None, key: str | None) -> int:
+        for name in (*put, *drop):
+            check.name(name, what="state key", most=MAX_KEY)
+        if expected is not None:
+            check.whole(expected, what="expected_version", low=1)
+        return self._change(put, tuple(drop), expected, check.optional_name(key, what="idempotency_key"))
+
+    @abstractmethod
+    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+        """Give version and content, now or at a version."""
+
+    @abstractmethod
+    def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
+        """Write a change and give the new version."""
+
+
+class SessionState(State):
+    """The state of a session; it goes back with a rewind."""
+
+    def __init__(self, session: Speaking) -> None:
+        self._session = session
+
+    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+        def look(tx: Tx) -> tuple[int, dict[str, Any]]:
+            row = self._session._row(tx)
+            if version is None:
+                return work.state(tx, row)
+            return version, work.state_at_version(tx, row, version)
+
+        return self._session._store._read(look)
+
+    def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
+        decide = work.change_state(put, drop, expected)
+        return int(self._session._change("state", decide, [put, list(drop)], key).body["version"])
+
+    def __repr__(self) -> str:
+        return f"<SessionState of {self._session.id[:8]}>"
+
+
+class AgentState(State):
+    """The state of an agent; only restoring a checkpoint of the agent takes it back."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+        def look(tx: Tx) -> tuple[int, dict[str, Any]]:
+            row = agents.get(tx, self._agent._store.scope, self._agent.id)
+            return version or row.version, agents.state_at(tx, row, version)
+
+        return self._agent._store._read(look)
+
+    def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
+        store, now_ms = self._agent._store, self._agent._store._clock.now_ms()
+
+        def write(tx: Tx) -> int:
+            def do() -> tuple[int, int]:
+                row = agents.change_state(
+                    tx, store.scope, self._agent.id, put=put, drop=drop, expected_version=expected, now_ms=now_ms
+                )
+                return row.version, row.version
+
+            request = ["state", self._agent.id, put, list(drop)]
+            return once(tx, store.scope, 0, key, request, do=do, again=lambda number: number)
+
+        version = store._write(write)
+        self._agent.refresh()
+        return version
+
+    def __repr__(self) -> str:
+        return f"<AgentState of {self._agent.id!r}>"

@@ -1,0 +1,128 @@
+"""The store's agents: made, changed, found, deleted with all that belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import codec
+from ..errors import Invalid
+from ..model.operation import Operation
+from ..model.page import Page
+from ..ops import agents, operations, sessions
+from ..ops.once import once
+from ..ops.work import require_version
+from ..storage.base import Tx
+from . import check
+from .agent import Agent
+from .base import StoreBase
+
+
+class StoreAgents(StoreBase):
+    """The part of a store that keeps agents."""
+
+    def create_agent(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        type: str = "",
+        system_prompt: str | None = None,
+        capabilities: Iterable[str] = (),
+        config: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Agent:
+        """Make an agent at version 1; an id that is taken is ``Conflict``."""
+        agent_id = check.name(id, what="agent id")
+        fields = _checked({"name": name, "type": type, "system_prompt": system_prompt, "capabilities": capabilities})
+        fields |= _checked({"config": config or {}, "metadata": metadata or {}})
+        doc, now_ms = codec.encode({**agents.EMPTY, **fields}), self._clock.now_ms()
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+
+        def write(tx: Tx) -> agents.AgentRow:
+            def do() -> tuple[agents.AgentRow, int]:
+                made = agents.create(tx, self.scope, agent_id, doc, now_ms=now_ms)
+                return made, made.aid
+
+            request = ["agent", agent_id, fields]
+            return once(tx, self.scope, 0, key, request, do=do, again=lambda aid: agents.by_number(tx, aid))
+
+        return Agent(self, self._write(write))  # type: ignore[arg-type]
+
+    def update_agent(self, id: str | Agent, *, expected_version: int | None = None, **fields: Any) -> Agent:
+        """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
+        agent_id = _id(id)
+        unknown = fields.keys() - agents.EMPTY.keys()
+        if unknown:
+            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; its state and metadata take anything")
+        changed, now_ms = _checked(fields), self._clock.now_ms()
+        if expected_version is not None:
+            check.whole(expected_version, what="expected_version", low=1)
+
+        def write(tx: Tx) -> tuple[agents.AgentRow, Operation]:
+            row = agents.get(tx, self.scope, agent_id)
+            require_version(row.version, expected_version)
+            after = {"fields": {**codec.decode(row.fields), **changed}}
+            return operations.on_agent(tx, row, "update", after, now_ms=now_ms)
+
+        row, done = self._write(write)
+        self._made(done)
+        return Agent(self, row)  # type: ignore[arg-type]
+
+    def get_agent(self, id: str) -> Agent:
+        """Give an agent by its exact id."""
+        wanted = check.name(id, what="agent id")
+        return Agent(self, self._read(lambda tx: agents.get(tx, self.scope, wanted)))  # type: ignore[arg-type]
+
+    def find_agent(self, id: str) -> Agent | None:
+        """Give an agent by its exact id, or None."""
+        wanted = check.name(id, what="agent id")
+        row = self._read(lambda tx: agents.find(tx, self.scope, wanted))
+        return None if row is None else Agent(self, row)  # type: ignore[arg-type]
+
+    def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
+        """Give agents in the order of their ids; the page's cursor gives the next page."""
+        check.whole(limit, what="limit", low=1, high=10_000)
+        after = "" if cursor is None else check.name(cursor, what="cursor")
+        rows = self._read(lambda tx: agents.page(tx, self.scope, after=after, limit=limit + 1))
+        more = rows[limit - 1].id if len(rows) > limit else None
+        return Page([Agent(self, row) for row in rows[:limit]], more)  # type: ignore[arg-type]
+
+    def delete_agent(self, id: str | Agent) -> Operation | None:
+        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores."""
+        agent_id, now_ms = _id(id), self._clock.now_ms()
+
+        def write(tx: Tx) -> Operation | None:
+            row = agents.find(tx, self.scope, agent_id)
+            if row is None:
+                return None
+            owned = [sessions.checked(each).id for each in tx.all(sessions.OF_AGENT, (self.scope, agent_id))]
+            after = {"hidden": 1, "sessions": dict.fromkeys(owned, 1)}
+            return operations.on_agent(tx, row, "delete", after, now_ms=now_ms)[1]
+
+        done = self._backend.write(write, frees_space=True)
+        if done is not None:
+            self._made(done)
+        return done
+
+
+def _id(agent: str | Agent) -> str:
+    return agent.id if isinstance(agent, Agent) else check.name(agent, what="agent id")
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the fields of an agent that are given."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name in ("config", "metadata"):
+            found[name] = check.mapping(value, what=name)
+        elif name == "capabilities":
+            if isinstance(value, str):
+                raise Invalid("capabilities is a list of strings, not one string")
+            found[name] = [check.text(each, what="capability") for each in value]
+        elif name == "type":
+            found[name] = check.text(value, what=name)
+        else:
+            found[name] = None if value is None else check.text(value, what=name)
+    return found

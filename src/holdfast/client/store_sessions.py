@@ -1,0 +1,345 @@
+"""The store's sessions: made, found, listed, deleted.
+
+Exactly one session exists per name, directory, main or cron key however many processes ask: looking and making
+are one transaction, and a unique index stands behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from os import PathLike
+from typing import Any, TypedDict, Unpack
+
+from .. import codec
+from ..errors import Invalid, NotFound
+from ..ids import new_id
+from ..model.operation import Operation
+from ..model.page import Page
+from ..model.purge import Purged
+from ..model.session import short_title
+from ..ops import agents, directories, listing, moves, purge, sessions
+from ..ops import refs as parser
+from ..ops.once import once
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from . import check, refs
+from .directories import Located, identity, locate
+from .session import Session
+from .store_agents import StoreAgents
+
+Whole = tuple[SessionRow, bytes]
+_TITLE = 60
+KINDS = ("main", "subagent", "cron")
+
+
+class NewSession(TypedDict, total=False):
+    """What a new session may be given beside its name, agent and workspace."""
+
+    title: str | None
+    prompt: str | None
+    model: str | None
+    provider: str | None
+    kind: str
+    label: str | None
+    task: str | None
+    parent: str | Session | None
+    tags: Iterable[str]
+    metadata: Mapping[str, Any] | None
+
+
+class StoreSessions(StoreAgents):
+    """The part of a store that keeps sessions."""
+
+    # ------------------------------------------------------------------ get or create
+
+    def session(
+        self,
+        name_or_session: str | Session | None = None,
+        *,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        **fields: Unpack[NewSession],
+    ) -> Session:
+        """Give the session of this name, agent and workspace, making it if it is new; without a name always a new one.
+
+        The fields are for a new session; one that exists keeps its own.
+        """
+        if isinstance(name_or_session, Session):
+            return name_or_session.refresh()
+        made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
+        if made.name is None:
+            return self._create(made, None)
+        return self._ensure(made, lambda tx: _named(tx, self.scope, made))
+
+    def main_session(self, agent: str = "main") -> Session:
+        """Give the one main session of an agent, making it if it is new."""
+        return self._fixed(check.name(agent, what="agent"), "main", "main")
+
+    def cron_session(self, agent: str, name: str) -> Session:
+        """Give the one session of an agent's scheduled job, making it if it is new."""
+        job = sessions.escape(check.name(name, what="cron name"))
+        return self._fixed(check.name(agent, what="agent"), f"cron:{job}", "cron")
+
+    def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Session:
+        """Give the one session of a directory, making it if it is new.
+
+        Symbolic links lead to the same session, and a directory that was moved keeps its own.
+        """
+        place, agent = locate(path), check.name(agent, what="agent")
+        found = self._read(lambda tx: directories.find(tx, self.scope, agent, place.path))
+        if found is None:
+            before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
+            found = self._write(
+                lambda tx: directories.create(tx, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
+            )
+        return self._session(*found)
+
+    def _moved_from(self, agent: str, place: Located) -> str | None:
+        """Find where a directory was before, if it has a session and is not there any more."""
+        same = place.identity
+        if same is None:
+            return None
+        known = self._read(lambda tx: directories.same_directory(tx, self.scope, agent, same))
+        return next((row.workspace for row in known if identity(row.workspace) != same), None)
+
+    def create_session(
+        self,
+        name: str | None = None,
+        *,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[NewSession],
+    ) -> Session:
+        """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
+        made = _fields(name, agent, workspace, fields, self._clock.now_ms())
+        return self._create(made, check.optional_name(idempotency_key, what="idempotency_key"))
+
+    def _create(self, made: sessions.Fields, key: str | None) -> Session:
+        now_ms = self._clock.now_ms()
+        request = [list(made[:-1]), {**codec.decode(made.detail), "run_id": None}]
+
+        def write(tx: Tx) -> SessionRow:
+            def do() -> tuple[SessionRow, int]:
+                row = _make(tx, self.scope, made, now_ms)
+                return row, row.sid
+
+            return once(tx, self.scope, 0, key, request, do=do, again=lambda sid: sessions.by_number(tx, sid))
+
+        row = self._write(write)
+        return self._session(row, made.detail)
+
+    def _fixed(self, agent: str, rest: str, kind: str) -> Session:
+        key = f"agent:{sessions.escape(agent)}:{rest}"
+        made = sessions.Fields(agent, kind, key=key, detail=codec.encode({"run_id": new_id(self._clock.now_ms())}))
+        return self._ensure(made, lambda tx: sessions.find_by_key(tx, self.scope, key))
+
+    def _ensure(self, made: sessions.Fields, find: Callable[[Tx], SessionRow | None]) -> Session:
+        """Look, and make what is not there in the same transaction; a look alone writes nothing."""
+        now_ms = self._clock.now_ms()
+
+        def look(tx: Tx) -> Whole | None:
+            row = find(tx)
+            return None if row is None else (row, sessions.detail(tx, row))
+
+        def write(tx: Tx) -> Whole:
+            found = look(tx)
+            return found or (_make(tx, self.scope, made, now_ms), made.detail)
+
+        return self._session(*(self._read(look) or self._write(write)))
+
+    # ------------------------------------------------------------------ finding
+
+    def get_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> Session:
+        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+
+        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        """
+        found = self.find_session(id_name_or_key, agent=agent, workspace=workspace)
+        if found is None:
+            raise NotFound(f"there is no session {id_name_or_key!r} in this store and scope")
+        return found
+
+    def find_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> Session | None:
+        """Give a session by its exact id, key or name, or None."""
+        wanted = check.name(id_name_or_key, what="session", most=10_000)
+        owner = check.optional_name(agent, what="agent")
+        place = None if workspace is None else check.workspace(workspace)
+
+        def look(tx: Tx) -> Whole | None:
+            row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
+            return None if row is None else (row, sessions.detail(tx, row))
+
+        found = self._read(look)
+        return None if found is None else self._session(*found)
+
+    def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> refs.Resolved:
+        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+
+        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
+        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        """
+        text = check.name(ref, what="ref", most=10_000)
+        place = None if workspace is None else check.workspace(workspace)
+        row, doc, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
+        return refs.Resolved(self._session(row, doc), *point)
+
+    # ------------------------------------------------------------------ listing
+
+    def list_sessions(
+        self,
+        *,
+        agent: str | None = None,
+        kinds: str | Iterable[str] | None = None,
+        status: str | Iterable[str] | None = None,
+        label: str | None = None,
+        tag: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        parent: str | Session | None = None,
+        active_only: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        since: datetime | None = None,
+        trash: bool = False,
+        order: str = "updated",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Session]:
+        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+
+        Archived ones are left out unless ``archived`` is True (only those) or None (both). A session whose record
+        is damaged is named in the page's ``damaged``.
+        """
+        check.whole(limit, what="limit", low=1, high=10_000)
+        if order not in ("updated", "created"):
+            raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
+        before = listing.parse_cursor(order, cursor)
+        wanted = listing.Filter(
+            agent=check.optional_name(agent, what="agent"),
+            kinds=_several(kinds, what="kinds"),
+            statuses=("active",) if active_only else _several(status, what="status"),
+            label=check.optional_name(label, what="label"),
+            tag=None if tag is None else check.tag(tag),
+            workspace=None if workspace is None else check.workspace(workspace),
+            archived=archived,
+            pinned=pinned,
+            since_ms=None if since is None else check.time_ms(since),
+            trash=trash,
+        )
+        parent_id = parent.id if isinstance(parent, Session) else check.optional_name(parent, what="parent")
+
+        def look(tx: Tx) -> listing.Listed:
+            above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
+            return listing.page(tx, self.scope, wanted._replace(parent=above), order=order, before=before, limit=limit)
+
+        found = self._read(look)
+        more = None if found.next is None else listing.cursor(order, found.next)
+        return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
+
+    def iter_sessions(self, **filters: Any) -> Iterator[Session]:
+        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        page = self.list_sessions(**{"limit": 500, **filters})
+        return self._following(page, filters)
+
+    def _following(self, page: Page[Session], filters: dict[str, Any]) -> Iterator[Session]:
+        while True:
+            yield from page
+            if page.cursor is None:
+                return
+            page = self.list_sessions(**{"limit": 500, **filters, "cursor": page.cursor})
+
+    # ------------------------------------------------------------------ deleting
+
+    def delete_session(self, session: str | Session) -> Operation | None:
+        """Put a session into the trash; one that is absent or there already is no error.
+
+        A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
+        """
+        return self._hide(session, hidden=True)
+
+    def restore_session(self, session: str | Session) -> Operation | None:
+        """Take a session out of the trash; if its name is taken by then, it gets `` (2)`` behind it."""
+        wanted = _session_id(session)
+        self._read(lambda tx: sessions.get(tx, self.scope, wanted))
+        return self._hide(session, hidden=False)
+
+    def _hide(self, session: str | Session, *, hidden: bool) -> Operation | None:
+        wanted, now_ms = _session_id(session), self._clock.now_ms()
+        done = self._backend.write(
+            lambda tx: moves.hide(tx, self.scope, wanted, hidden=hidden, now_ms=now_ms), frees_space=True
+        )
+        if done is None:
+            return None
+        if isinstance(session, Session):
+            session._seen = done[0]
+        self._made(done[1])
+        return done[1]
+
+    def purge_session(self, session: str | Session, *, include_forks: bool = False) -> Purged:
+        """Erase a session for good; this cannot be undone. Absent is no error.
+
+        Entries that sessions forked from it need are kept and named, unless those are purged with it.
+        """
+        wanted, now_ms = _session_id(session), self._clock.now_ms()
+        return self._backend.write(
+            lambda tx: purge.purge(tx, self.scope, wanted, include_forks=include_forks, now_ms=now_ms),
+            frees_space=True,
+        )
+
+
+def _session_id(session: str | Session) -> str:
+    return session.id if isinstance(session, Session) else check.name(session, what="session id")
+
+
+def _make(tx: Tx, scope: str, made: sessions.Fields, now_ms: int) -> SessionRow:
+    agents.ensure(tx, scope, made.agent, now_ms=now_ms)
+    return sessions.create(tx, scope, made, now_ms=now_ms)
+
+
+def _named(tx: Tx, scope: str, made: sessions.Fields) -> SessionRow | None:
+    assert made.name is not None
+    return sessions.find_by_name(tx, scope, agent=made.agent, workspace=made.workspace, name=made.name)
+
+
+def _several(value: str | Iterable[str] | None, *, what: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    given = (value,) if isinstance(value, str) else tuple(value)
+    return tuple(check.name(each, what=what) for each in given)
+
+
+def _fields(
+    name: str | None, agent: str, workspace: str | PathLike[str] | None, given: NewSession, now_ms: int
+) -> sessions.Fields:
+    """Check what a new session is given."""
+    unknown = given.keys() - NewSession.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a session has no field {sorted(unknown)[0]!r}; put your own data into metadata")
+    parent = given.get("parent")
+    parent_id = parent.id if isinstance(parent, Session) else check.optional_name(parent, what="parent")
+    label = check.optional_name(given.get("label"), what="label")
+    kind = given.get("kind", "main")
+    if kind not in KINDS:
+        raise Invalid(f"a session is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+    detail: dict[str, Any] = {"run_id": new_id(now_ms), "parent_id": parent_id}
+    for field in ("prompt", "model", "provider", "task"):
+        value = given.get(field)
+        detail[field] = None if value is None else check.text(value, what=field)
+    detail["metadata"] = check.mapping(given.get("metadata") or {}, what="metadata")
+    title = check.optional_name(given.get("title"), what="title")
+    return sessions.Fields(
+        agent=check.name(agent, what="agent"),
+        kind=kind,
+        name=check.optional_name(name, what="session name"),
+        label=label,
+        workspace=check.workspace(workspace),
+        parent=parent_id,
+        title=title or short_title(detail["prompt"] or "", _TITLE, ellipsis=False),
+        tags=tuple(dict.fromkeys(check.tag(tag) for tag in given.get("tags") or ())),
+        detail=codec.encode({field: value for field, value in detail.items() if value}),
+    )

@@ -1,0 +1,136 @@
+"""Running a tool: its start is durable before it runs, its result or error after."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from ..errors import Conflict, Invalid
+from ..ids import new_id
+from ..model import message as messages_
+from ..model.message import Message
+from ..model.tools import ToolCall
+from ..ops import calls, entries
+from ..storage.base import Tx
+from . import check
+from .speaking import Speaking
+
+
+class ToolRun:
+    """One run of a tool, from entering to leaving; an exception inside becomes the call's error and goes on."""
+
+    def __init__(self, session: Calling, call_id: str, name: str, arguments: Any) -> None:
+        self._session = session
+        self._asked = call_id, name, arguments
+        self._began = 0.0
+        self._call: ToolCall | None = None
+        self.message: Message | None = None
+
+    @property
+    def call(self) -> ToolCall:
+        """The call that runs, known once it was entered."""
+        if self._call is None:
+            raise Invalid("a tool run begins when it is entered: with session.tool(...) as run")
+        return self._call
+
+    def __enter__(self) -> ToolRun:
+        self._call = self._session._start_call(*self._asked)
+        self._began = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.message is not None:
+            return
+        if error is not None:
+            self.error(error)
+        else:
+            self.result(None)
+
+    def result(self, content: Any) -> Message:
+        """Store what the tool gave; durable when this returns."""
+        return self._finish(content, success=True)
+
+    def error(self, error: BaseException | str) -> Message:
+        """Store that the tool failed, without raising."""
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        return self._finish(text, success=False)
+
+    def _finish(self, content: Any, *, success: bool) -> Message:
+        if self.message is not None:
+            raise Conflict("this call has its result already", found=self.message.seq)
+        duration = max(0.0, time.monotonic() - self._began)
+        self.message = self._session._store_result(self.call.id, content, success=success, duration=duration)
+        return self.message
+
+    def __repr__(self) -> str:
+        state = "waiting" if self._call is None else "running" if self.message is None else "done"
+        return f"<ToolRun {self._asked[1]} {state}>"
+
+
+class Calling(Speaking):
+    """The part of a session that runs tools."""
+
+    def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> ToolRun:
+        """Run a tool: ``with session.tool(call) as run: run.result(...)``.
+
+        Give a call from ``pending_calls``, or a name and arguments. With the id of an open call that a message
+        announced, it is the start of that call, never a second record.
+        """
+        if isinstance(call, ToolCall):
+            return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments)
+        name = check.name(call, what="tool name")
+        call_id = check.optional_name(id, what="tool call id") or f"call_{new_id(self._store._clock.now_ms())}"
+        return ToolRun(self, call_id, name, arguments)
+
+    def tool_result(
+        self,
+        call_id: str | ToolCall,
+        content: Any,
+        *,
+        success: bool = True,
+        duration: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
+        wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
+        return self._store_result(
+            check.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
+        )
+
+    def _start_call(self, call_id: str, name: str, arguments: Any) -> ToolCall:
+        now_ms = self._store._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[Any, ToolCall]:
+            session = entries.writable(tx, self._store.scope, self.id)
+            call, draft = calls.start(tx, session, call_id, name, arguments)
+            if draft is None:
+                return session, call
+            return entries.put(tx, session, (draft,), now_ms=now_ms).session, call
+
+        self._seen, call = self._store._write(op)
+        return call
+
+    def _store_result(
+        self, call_id: str, content: Any, *, success: bool, duration: float | None = None, key: str | None = None
+    ) -> Message:
+        body: dict[str, Any] = {"role": "tool", "content": "" if content is None else content}
+        body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
+        if duration is not None:
+            body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
+        drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
+        key = check.optional_name(key, what="idempotency_key")
+        self._spill(drafts)
+
+        def op(tx: Tx) -> entries.Appended:
+            session = entries.writable(tx, self._store.scope, self.id)
+            named = [calls.settled(tx, session, draft) for draft in drafts]
+            if key is not None and (earlier := entries.repeat(tx, session, named, key)):
+                return earlier
+            calls.require_open(tx, session, call_id)
+            drafts[:] = named
+            return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key)
+
+        return self._shown(self._store._write(op), drafts, now_ms)[0]

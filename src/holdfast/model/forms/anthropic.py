@@ -1,0 +1,117 @@
+"""The form of Anthropic's Messages API: a role and a list of typed blocks.
+
+Tool results travel in user messages; a user message of nothing else is no turn of the user's and
+has the role ``tool`` here. Calls are what the client has to run: ``tool_use``. Tools that run on
+the server (``server_tool_use``, ``mcp_tool_use``) have their results in the same message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tools import ToolCall, ToolResult
+from .given import Given, dicts, joined, kind, normal_role, present, said, usage_of, word
+
+FORM = "anthropic"
+_BLOCKS = frozenset(
+    {
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "mcp_tool_use",
+        "search_result",
+        "container_upload",
+        "compaction",
+        "tool_reference",
+        "browser_state",
+    }
+)
+_RESPONSE_FIELDS = frozenset({"stop_reason", "usage", "model"})
+_TEXT_EXTRAS = frozenset({"citations", "cache_control"})
+
+
+def recognise(value: dict[str, Any]) -> list[Given]:
+    """Recognise a message or a whole response, which is a message too."""
+    if not isinstance(value.get("role"), str) or not (_is_response(value) or _has_block(value)):
+        return []
+    return [_given(value)]
+
+
+def _is_response(value: dict[str, Any]) -> bool:
+    return kind(value) == "message" and not _RESPONSE_FIELDS.isdisjoint(value)
+
+
+def _has_block(value: dict[str, Any]) -> bool:
+    return any(_is_block(part) for part in dicts(value.get("content")))
+
+
+def _is_block(part: dict[str, Any]) -> bool:
+    name = kind(part)
+    if name == "text":
+        return not _TEXT_EXTRAS.isdisjoint(part)
+    if name in ("image", "document"):
+        return isinstance(part.get("source"), dict)
+    return name in _BLOCKS or name.endswith("_tool_result")
+
+
+def _given(value: dict[str, Any]) -> Given:
+    role = "tool" if _is_only_results(value) else normal_role(value["role"])
+    return Given(
+        form=FORM,
+        role=role,
+        value=value,
+        id=word(value.get("id")) or None,
+        model=word(value.get("model")) or None,
+        usage=usage_of(value.get("usage")),
+        calls=calls(value),
+        results=results(value),
+        is_turn=role == "user",
+    )
+
+
+def _is_only_results(value: dict[str, Any]) -> bool:
+    parts = value.get("content")
+    if value["role"] != "user" or not isinstance(parts, list):
+        return False
+    return bool(parts) and all(isinstance(part, dict) and kind(part) == "tool_result" for part in parts)
+
+
+def content(value: dict[str, Any]) -> Any:
+    """Give the blocks, or the text."""
+    return present(value.get("content"))
+
+
+def text(value: dict[str, Any]) -> str:
+    """Join its text blocks and the text of tool results."""
+    parts = value.get("content")
+    if not isinstance(parts, list):
+        return word(parts)
+    return joined(*(_block_text(part) for part in parts))
+
+
+def _block_text(part: object) -> str:
+    if isinstance(part, dict) and kind(part) == "tool_result":
+        return said(part.get("content"))
+    return said([part])
+
+
+def calls(value: dict[str, Any]) -> tuple[ToolCall, ...]:
+    """List the calls that the client has to run."""
+    blocks = (part for part in dicts(value.get("content")) if kind(part) == "tool_use")
+    return tuple(_call(number, part) for number, part in enumerate(blocks))
+
+
+def _call(number: int, part: dict[str, Any]) -> ToolCall:
+    return ToolCall(word(part.get("id")) or f"call-{number}", word(part.get("name")), part.get("input"))
+
+
+def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
+    """List the results that it carries."""
+    return tuple(_result(part) for part in dicts(value.get("content")) if kind(part) == "tool_result")
+
+
+def _result(part: dict[str, Any]) -> ToolResult:
+    failed = part.get("is_error") is True
+    return ToolResult(word(part.get("tool_use_id")), present(part.get("content")), success=not failed)

@@ -1,0 +1,110 @@
+"""The form of Gemini: contents with a role and parts, in camelCase from the API, in either case from people.
+
+Function calls and responses often have no id. A call without one is named by its place among the
+calls of its message (``call-0``), which is the same at every reading; a response without one
+refers to the function by name. A response that holds ``error`` is a failure, as Gemini defines it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tools import ToolCall, ToolResult
+from .given import Given, dicts, fields, joined, normal_role, present, usage_of, word
+
+FORM = "gemini"
+_ROLES = ("", "user", "model", "function", "tool", "system")
+_OTHERS_PART_KEYS = frozenset({"type", "kind", "part_kind"})
+
+
+def recognise(value: dict[str, Any]) -> list[Given]:
+    """Recognise a content, or the first candidate of a whole response."""
+    candidates = list(dicts(value.get("candidates")))
+    if candidates:
+        said = candidates[0].get("content")
+        return [_given(said, value)] if isinstance(said, dict) else []
+    return [_given(value, value)] if _is_content(value) else []
+
+
+def _is_content(value: dict[str, Any]) -> bool:
+    """Tell a content from messages of other libraries that have parts too; those name the type of each."""
+    parts = value.get("parts")
+    if not isinstance(parts, list) or "content" in value or word(value.get("role")) not in _ROLES:
+        return False
+    return all(isinstance(part, dict) and _OTHERS_PART_KEYS.isdisjoint(part) for part in parts)
+
+
+def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:
+    role = _role(value)
+    return Given(
+        form=FORM,
+        role=role,
+        value=value,
+        id=word(_either(whole, "responseId", "response_id")) or None,
+        model=word(_either(whole, "modelVersion", "model_version")) or None,
+        usage=usage_of(_either(whole, "usageMetadata", "usage_metadata")),
+        calls=calls(value),
+        results=results(value),
+        is_turn=role == "user",
+    )
+
+
+def _either(value: dict[str, Any], camel: str, snake: str) -> Any:
+    return value[camel] if camel in value else value.get(snake)
+
+
+def _role(value: dict[str, Any]) -> str:
+    parts = value.get("parts")
+    if isinstance(parts, list) and parts and len(results(value)) == len(parts):
+        return "tool"
+    role = word(value.get("role"))
+    if not role:
+        return "assistant" if calls(value) else "user"
+    return normal_role(role)
+
+
+def content(value: dict[str, Any]) -> Any:
+    """Give the parts."""
+    return value.get("parts") or []
+
+
+def text(value: dict[str, Any]) -> str:
+    """Join its text and the text of function responses; thoughts are not said."""
+    parts = value.get("parts")
+    return joined(*(_part_text(part) for part in parts)) if isinstance(parts, list) else ""
+
+
+def _part_text(part: object) -> str:
+    if not isinstance(part, dict):
+        return word(part)
+    if part.get("thought") is True:
+        return ""
+    response = fields(_either(part, "functionResponse", "function_response")).get("response")
+    return joined(word(part.get("text")), *map(word, fields(response).values()))
+
+
+def calls(value: dict[str, Any]) -> tuple[ToolCall, ...]:
+    """List its function calls."""
+    return tuple(_call(number, call) for number, call in enumerate(_inner(value, "functionCall", "function_call")))
+
+
+def _inner(value: dict[str, Any], camel: str, snake: str) -> list[dict[str, Any]]:
+    return list(dicts([_either(part, camel, snake) for part in dicts(value.get("parts"))]))
+
+
+def _call(number: int, call: dict[str, Any]) -> ToolCall:
+    arguments = call.get("args")
+    return ToolCall(
+        word(call.get("id")) or f"call-{number}", word(call.get("name")), {} if arguments is None else arguments
+    )
+
+
+def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
+    """List its function responses."""
+    return tuple(map(_result, _inner(value, "functionResponse", "function_response")))
+
+
+def _result(answer: dict[str, Any]) -> ToolResult:
+    name, response = word(answer.get("name")), answer.get("response")
+    success = "error" not in fields(response)
+    return ToolResult(word(answer.get("id")) or name, present(response), success=success, name=name or None)

@@ -1,0 +1,101 @@
+"""What all forms share: the message as recognised, and careful looks at data that may be odd.
+
+Nothing here or in the readers may raise on odd data: a message that was stored once can always
+be read again, and a field of an unexpected type is treated as one that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...errors import Invalid
+from ..tools import ToolCall, ToolResult
+from ..usage import Usage
+
+_ROLES = {"model": "assistant", "developer": "system", "function": "tool"}
+_NOT_SAID = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
+
+
+class Given(NamedTuple):
+    """One message in a provider's form: ``value`` verbatim, beside what the log needs to know of it."""
+
+    form: str
+    role: str
+    value: dict[str, Any]
+    id: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    is_turn: bool = False
+
+
+def normal_role(role: str) -> str:
+    """Give our word for a provider's role; an unknown role stays as it is."""
+    return _ROLES.get(role, role)
+
+
+def fields(value: object) -> dict[str, Any]:
+    """Give a dict as it is, anything else as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts(value: object) -> Iterator[dict[str, Any]]:
+    """Go through the dicts of a list; anything else holds none."""
+    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+
+
+def word(value: object) -> str:
+    """Give a text as it is, anything else as an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def kind(part: dict[str, Any]) -> str:
+    """Give the ``type`` of a part, block or item."""
+    return word(part.get("type"))
+
+
+def present(value: object) -> Any:
+    """Give content as it is, none as empty text."""
+    return "" if value is None else value
+
+
+def usage_of(value: object) -> Usage | None:
+    """Read a response's usage; one that cannot be understood must not keep the message from being stored."""
+    try:
+        return None if value is None else Usage.of(value)
+    except Invalid:
+        return None
+
+
+def decoded(arguments: object) -> Any:
+    """Decode arguments that came as JSON text; text that is no JSON stays text."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return arguments
+
+
+def joined(*texts: str) -> str:
+    """Join the texts that are not empty, one per line."""
+    return "\n".join(text for text in texts if text)
+
+
+def said(content: object) -> str:
+    """Join what is said in a text or in a list of parts; thinking is not said, refusals are."""
+    if not isinstance(content, list):
+        return word(content)
+    return joined(*(_part_text(part) for part in content))
+
+
+def _part_text(part: object) -> str:
+    if not isinstance(part, dict):
+        return word(part)
+    if kind(part) in _NOT_SAID:
+        return ""
+    return word(part.get("text")) or word(part.get("refusal"))

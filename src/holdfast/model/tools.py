@@ -1,0 +1,55 @@
+"""Tool calls and their results, whoever's form they came in.
+
+An assistant message announces a call, the tool runs, a result comes back: three moments that may
+lie far apart or never come, so a call says how far it got. ``unknown`` is a call whose tool was
+started and never reported: it may or may not have had its effect.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..clock import to_datetime
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of a tool: what was asked for and how far it got."""
+
+    id: str
+    name: str
+    arguments: Any
+    status: str = "pending"
+    result: Any = None
+    success: bool | None = None
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    error: str | None = None
+    seq: int = 0
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the tool began, if it did."""
+        return None if self.started_ms is None else to_datetime(self.started_ms)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When its result came, if it did."""
+        return None if self.finished_ms is None else to_datetime(self.finished_ms)
+
+    def __repr__(self) -> str:
+        return f"<ToolCall {self.name} {self.status}>"
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool gave back for one call."""
+
+    call_id: str
+    content: Any
+    success: bool = True
+    name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<ToolResult {self.name or self.call_id} {'ok' if self.success else 'failed'}>"

@@ -1,0 +1,190 @@
+"""Tool calls on a path: announced by a message, started, answered.
+
+The ids that providers give repeat between turns, so a call is the newest one of its id on the path, and it is
+open as long as no result follows it there. Looking one up is an index search per branch of the path, newest
+first. What a call is lies in the entries; the ``call`` table only says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .. import codec
+from ..errors import Conflict, Corrupt, NotFound
+from ..model.entry import CALL, Draft, More, Numbers
+from ..model.message import TOOL_MESSAGE, Message
+from ..model.tools import ToolCall
+from ..storage.base import Row, Tx, row_check
+from . import branches, entries
+from .sessions import SessionRow
+
+COLUMNS = "scope, key, what, call_id, chk"
+BY_ID = f"""SELECT {COLUMNS} FROM call
+WHERE scope = ? AND call_id = ? AND key > ? AND key <= ? ORDER BY key DESC, what DESC"""
+BETWEEN = f"SELECT {COLUMNS} FROM call WHERE scope = ? AND key > ? AND key <= ? ORDER BY key, what"
+
+_SMALL = 64 << 10
+
+
+class Mark(NamedTuple):
+    """One place where a call is announced, started or answered."""
+
+    seq: int
+    what: str
+    call_id: str
+
+
+def _marks(rows: list[Row]) -> Iterator[Mark]:
+    for row in rows:
+        if row_check(row[:-1]) != row[-1]:
+            raise Corrupt(f"the record of tool call {row[3]!r} is damaged; run verify", what=f"call {row[3]}")
+        yield Mark(row[1] & entries.MAX_SEQ, row[2], row[3])
+
+
+def path(tx: Tx, session: SessionRow) -> list[branches.Segment]:
+    """Give the branches that hold the path of the head, oldest first."""
+    return entries.path_segments(tx, session, 0, session.seq)
+
+
+def newest(tx: Tx, session: SessionRow, call_id: str) -> dict[str, int]:
+    """Give where the newest call of this id is announced ('call'), started and answered; nothing if it is not there."""
+    found: dict[str, int] = {}
+    for segment in reversed(path(tx, session)):
+        base = entries.key_of(segment.bid, 0)
+        rows = tx.all(BY_ID, (session.scope, call_id, base + segment.low, base + segment.high))
+        for mark in _marks(rows):
+            found.setdefault(mark.what, mark.seq)
+            if mark.what == "call":
+                return {what: seq for what, seq in found.items() if seq >= mark.seq}
+    return {}
+
+
+def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
+    """Give all calls of the path that have no result, in the order they were announced."""
+    waiting: dict[str, dict[str, int]] = {}
+    for segment in path(tx, session):
+        base = entries.key_of(segment.bid, 0)
+        for mark in _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high))):
+            if mark.what == "result":
+                waiting.pop(mark.call_id, None)
+            elif mark.what == "call":
+                waiting.pop(mark.call_id, None)  # an older call of this id is forgotten, and the order is by the newest
+                waiting[mark.call_id] = {"call": mark.seq}
+            elif mark.call_id in waiting:
+                waiting[mark.call_id]["start"] = mark.seq
+    return waiting
+
+
+def settled(tx: Tx, session: SessionRow, draft: Draft) -> Draft:
+    """Tie a tool message to the calls on the path: it names its tool, which most providers leave out.
+
+    Gemini's results may name the tool instead of a call: they answer the oldest open call of that name.
+    """
+    if draft.kind != TOOL_MESSAGE or draft.more is None or len(draft.body) > _SMALL:
+        return draft
+    marks, name = list[tuple[str, str]](), None
+    for what, call_id in draft.more.calls:
+        found = newest(tx, session, call_id) if what == "result" else {}
+        if what == "result" and not found:
+            call_id = _open_by_name(tx, session, call_id, marks) or call_id
+            found = newest(tx, session, call_id)
+        if "call" in found and name is None:
+            name = announced(tx, session, found["call"], call_id).name
+        marks.append((what, call_id))
+    body = codec.decode(draft.body)
+    if name and "tool_name" not in body:
+        body = {**body, "tool_name": name}
+    return draft._replace(body=codec.encode(body), more=draft.more._replace(calls=tuple(marks)))
+
+
+def _open_by_name(tx: Tx, session: SessionRow, name: str, taken: list[tuple[str, str]]) -> str | None:
+    for call_id, marks in open_calls(tx, session).items():
+        if ("result", call_id) not in taken and announced(tx, session, marks["call"], call_id).name == name:
+            return call_id
+    return None
+
+
+def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
+    """Read the call that an entry announces."""
+    uid, row = _row_at(tx, session, seq)
+    if row[1] == CALL:
+        body = codec.decode(row[5]) if row[5] is not None else {}
+        return ToolCall(call_id, body.get("name", ""), body.get("arguments"), seq=seq)
+    message = Message(uid, seq, row[3], row[2], row[5], row[6])
+    found = (call for call in message.tool_calls if call.id == call_id)
+    return next(found, ToolCall(call_id, "", None, seq=seq))
+
+
+def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
+    """Give the open calls of a path."""
+    return [_described(tx, session, call_id, marks) for call_id, marks in open_calls(tx, session).items()]
+
+
+def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
+    """Give every call of a path in the order of announcing, with what became of it."""
+    found, latest = list[tuple[str, dict[str, int]]](), dict[str, dict[str, int]]()
+    for segment in path(tx, session):
+        base = entries.key_of(segment.bid, 0)
+        for mark in _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high))):
+            if mark.what == "call":
+                latest[mark.call_id] = {}
+                found.append((mark.call_id, latest[mark.call_id]))
+            if mark.call_id in latest:
+                latest[mark.call_id].setdefault(mark.what, mark.seq)
+    return (_described(tx, session, call_id, marks) for call_id, marks in found)
+
+
+def _described(tx: Tx, session: SessionRow, call_id: str, marks: dict[str, int]) -> ToolCall:
+    call = announced(tx, session, marks["call"], call_id)
+    if "start" in marks:
+        started = _row_at(tx, session, marks["start"])[1][2]
+        call = msgspec.structs.replace(call, status="running", started_ms=started)
+    if "result" not in marks:
+        return call
+    uid, row = _row_at(tx, session, marks["result"])
+    message = Message(uid, marks["result"], row[3], row[2], row[5], row[6])
+    result = next((each for each in message.tool_results if each.call_id in (call_id, call.name)), None)
+    if result is None:
+        return call
+    status, error = ("completed", None) if result.success else ("failed", str(result.content))
+    return msgspec.structs.replace(
+        call, status=status, result=result.content, success=result.success, finished_ms=row[2], error=error
+    )
+
+
+def _row_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Row]:
+    segments = entries.path_segments(tx, session, seq - 1, seq)
+    (row,) = entries.read(tx, session.scope, segments)
+    return segments[0].uid, row
+
+
+def start(tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any) -> tuple[ToolCall, Draft | None]:
+    """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
+
+    A call that was started already gives no draft: there is never a second record.
+    """
+    marks = newest(tx, session, call_id)
+    more: tuple[tuple[str, str], ...] = (("start", call_id),)
+    if marks and "result" not in marks:
+        call = _described(tx, session, call_id, marks)
+        if "start" in marks:
+            return call, None
+        body, adds = {"call_id": call_id, "name": call.name}, Numbers()
+    else:
+        call = ToolCall(call_id, name, arguments, seq=session.seq + 1)
+        body = {"call_id": call_id, "name": name, "arguments": arguments}
+        more, adds = (("call", call_id), *more), Numbers(tool_calls=1)
+    return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=more))
+
+
+def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
+    """Give the newest call of an id if it waits for a result; absent is ``NotFound``, answered ``Conflict``."""
+    marks = newest(tx, session, call_id)
+    if not marks:
+        raise NotFound(f"there is no tool call {call_id!r} on the path of this session")
+    if "result" in marks:
+        raise Conflict(f"tool call {call_id!r} has its result already", found=marks["result"])
+    return _described(tx, session, call_id, marks)

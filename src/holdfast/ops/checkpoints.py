@@ -1,0 +1,144 @@
+"""Checkpoints: named points of a session.
+
+A checkpoint is one small row that names an entry; state of work and totals are found from there, so it costs
+the same at any length. Its hash is that of the entry, which covers everything before it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import Conflict, Corrupt, NotFound
+from ..ids import new_id
+from ..model.checkpoint import Checkpoint
+from ..model.entry import Numbers
+from ..model.session import Head, Stats
+from ..storage.base import Row, Tx, row_check
+from . import branches, entries, feed, operations, sessions, work
+from .sessions import SessionRow
+
+COLUMNS = "cid, scope, id, session, name, description, type, at_ms, branch, seq, hash, chk"
+INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+NEXT = "SELECT max(cid) FROM checkpoint"
+GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
+BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
+BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ?"
+OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
+DROP = "DELETE FROM checkpoint WHERE cid = ?"
+
+TYPES = ("manual", "automatic", "pre-operation", "recovery")
+
+
+class CheckpointRow(NamedTuple):
+    """A row of ``checkpoint``, checked."""
+
+    cid: int
+    scope: str
+    id: str
+    session: int
+    name: str
+    description: str | None
+    type: str
+    at_ms: int
+    branch: int
+    seq: int
+    hash: bytes
+
+
+def checked(row: Row) -> CheckpointRow:
+    """Check a row that was read; damage is ``Corrupt``."""
+    if row_check(row[:-1]) != row[-1]:
+        raise Corrupt(f"the record of checkpoint {row[4]!r} is damaged", what=f"checkpoint {row[2]}")
+    return CheckpointRow(*row[:-1])
+
+
+def create(
+    tx: Tx, scope: str, session_id: str, *, name: str | None, description: str | None, type: str, now_ms: int
+) -> tuple[SessionRow, CheckpointRow]:
+    """Name the head of a session; a name that the session has already is ``Conflict``."""
+    session = entries.writable(tx, scope, session_id)
+    checkpoint_id = new_id(now_ms)
+    if name is not None and tx.one(BY_NAME, (scope, session.sid, name)):
+        raise Conflict(f"this session has a checkpoint {name!r} already; choose another name", found=name)
+    newest = tx.one(NEXT)
+    point = entries.point(tx, session, session.seq)
+    owner = branches.owner(tx, branches.get(tx, session.branch), session.seq) if session.seq else None
+    branch = owner.bid if owner is not None and owner.session == session.sid else session.branch
+    row = CheckpointRow(
+        (newest[0] or 0) + 1 if newest else 1,
+        scope,
+        checkpoint_id,
+        session.sid,
+        name or checkpoint_id,
+        description,
+        type,
+        now_ms,
+        branch,
+        point.seq,
+        point.hash,
+    )
+    tx.run(INSERT, (*row, row_check(row)))
+    position, rank = feed.record(tx, session, "checkpoint", branch=branch, first=point.seq, last=point.seq)
+    return operations.touch(tx, session, position, rank, now_ms, moved=False), row
+
+
+def find(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow | None:
+    """Give a session's checkpoint by its name or its id, or None."""
+    row = tx.one(BY_NAME, (session.scope, session.sid, wanted)) or tx.one(BY_ID, (session.scope, wanted))
+    if row is None or row[3] != session.sid:
+        return None
+    return checked(row)
+
+
+def get(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow:
+    """Give a session's checkpoint by its name or its id."""
+    found = find(tx, session, wanted)
+    if found is None:
+        raise NotFound(f"this session has no checkpoint {wanted!r}; checkpoints() lists them")
+    return found
+
+
+def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
+    """Give a session's checkpoints in the order they were made."""
+    return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
+
+
+def point(tx: Tx, row: CheckpointRow) -> entries.Point:
+    """Give the point that a checkpoint names, verified against its hash."""
+    found = entries.point_on(tx, row.scope, branches.get(tx, row.branch), row.seq)
+    if found.hash != row.hash:
+        raise Corrupt(f"checkpoint {row.name!r} does not match the entry it names", what=f"checkpoint {row.id}")
+    return found
+
+
+def seen_from(tx: Tx, session: SessionRow, row: CheckpointRow) -> SessionRow:
+    """Give the session as it stood at a checkpoint."""
+    place = point(tx, row)
+    return sessions.standing_at(session, branches.get(tx, row.branch), place.seq, place.numbers)
+
+
+def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
+    """Show a checkpoint to callers."""
+    there = seen_from(tx, session, row)
+    return Checkpoint(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        type=row.type,
+        session_id=session.id,
+        agent_id=session.agent,
+        at_ms=row.at_ms,
+        head=Head(there.uid, row.seq, False),
+        state_version=work.state_version(work.latest(tx, there, "state")),
+        size_bytes=sum(len(value) if isinstance(value, str | bytes) else 8 for value in row),
+        checksum=row.hash.hex(),
+        stats=Stats.from_numbers(Numbers._make(there.numbers), started_ms=session.created_ms),
+    )
+
+
+def by_number(tx: Tx, cid: int) -> CheckpointRow:
+    """Give a checkpoint that must exist by its local number."""
+    row = tx.one(GET, (cid,))
+    if row is None:
+        raise NotFound("the checkpoint that this call made was deleted since")
+    return checked(row)

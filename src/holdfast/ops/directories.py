@@ -1,0 +1,51 @@
+"""The one session of a directory: found by its path, or after a move by what stays when a directory moves."""
+
+from __future__ import annotations
+
+from .. import codec
+from ..ids import new_id
+from ..storage.base import Tx
+from . import agents, operations, sessions
+from .sessions import SessionRow
+
+OF_AGENT = f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND key >= ? AND key < ? AND hidden = 0"
+
+
+def key_of(agent: str, path: str) -> str:
+    """Give the key of a directory's session."""
+    return f"{_prefix(agent)}{sessions.escape(path)}"
+
+
+def _prefix(agent: str) -> str:
+    return f"agent:{sessions.escape(agent)}:directory:"
+
+
+def find(tx: Tx, scope: str, agent: str, path: str) -> tuple[SessionRow, bytes] | None:
+    """Give the session of a directory by its path, or None."""
+    row = sessions.find_by_key(tx, scope, key_of(agent, path))
+    return None if row is None else (row, sessions.detail(tx, row))
+
+
+def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[SessionRow]:
+    """Give the sessions whose directory had this identity, wherever it was."""
+    prefix = _prefix(agent)
+    rows = map(sessions.checked, tx.all(OF_AGENT, (scope, prefix, prefix[:-1] + ";")))
+    return [row for row in rows if sessions.decoded(sessions.detail(tx, row)).get("directory") == identity]
+
+
+def create(
+    tx: Tx, scope: str, agent: str, path: str, identity: str | None, *, moved_from: str | None, now_ms: int
+) -> tuple[SessionRow, bytes]:
+    """Make the session of a directory, or take the one along that it had before it was moved."""
+    found = find(tx, scope, agent, path)
+    if found is not None:
+        return found
+    row = None if moved_from is None else sessions.find_by_key(tx, scope, key_of(agent, moved_from))
+    if row is not None:
+        after = {"key": key_of(agent, path), "workspace": path}
+        row, _ = operations.on_session(tx, row, "move", after, now_ms=now_ms)
+        return row, sessions.detail(tx, row)
+    agents.ensure(tx, scope, agent, now_ms=now_ms)
+    doc = codec.encode({"run_id": new_id(now_ms), **({"directory": identity} if identity else {})})
+    fields = sessions.Fields(agent, workspace=path, key=key_of(agent, path), detail=doc)
+    return sessions.create(tx, scope, fields, now_ms=now_ms), doc

@@ -1,0 +1,115 @@
+"""Listing sessions: newest first by last change or by creation, from the rows alone, by every filter.
+
+Both orders are integers (feed position, local number), never the clock. A page ends with the number of its last
+row, so pages neither skip nor repeat while others write. A damaged row is named beside the page, never hidden
+and never in the way of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import Corrupt, Invalid
+from ..storage.base import Tx
+from . import sessions
+from .sessions import SessionRow
+
+_ORDERS = {"updated": "rank", "created": "sid"}
+_RANK, _SID = 45, 0
+
+
+class Filter(NamedTuple):
+    """Which sessions to list; None means any."""
+
+    agent: str | None = None
+    kinds: tuple[str, ...] | None = None
+    statuses: tuple[str, ...] | None = None
+    label: str | None = None
+    tag: str | None = None
+    workspace: str | None = None
+    parent: int | None = None
+    archived: bool | None = False
+    pinned: bool | None = None
+    since_ms: int | None = None
+    trash: bool = False
+
+
+class Listed(NamedTuple):
+    """A page: sessions with their details, ids of damaged ones, where the next page begins."""
+
+    found: list[tuple[SessionRow, bytes]]
+    damaged: list[str]
+    next: int | None
+
+
+def page(tx: Tx, scope: str, wanted: Filter, *, order: str, before: int | None, limit: int) -> Listed:
+    """Give sessions that match, below a number of the order."""
+    column = _ORDERS[order]
+    where, values = _conditions(wanted)
+    sql = f"{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.hidden = ? AND s.{column} < ?{where}"
+    bound = (1 << 62) if before is None else before
+    rows = tx.all(f"{sql} ORDER BY s.{column} DESC LIMIT ?", (scope, int(wanted.trash), bound, *values, limit + 1))
+    at = _RANK if order == "updated" else _SID
+    found, damaged = [], []
+    for row in rows[:limit]:
+        try:
+            session, doc = sessions.checked_whole(row)
+            if row[at] >= bound:
+                raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{column}")
+        except Corrupt as error:
+            if not error.what.startswith("session "):
+                raise
+            damaged.append(str(row[2]))
+            continue
+        bound = row[at]
+        found.append((session, doc))
+    more = len(rows) > limit
+    return Listed(found, damaged, _next(rows[limit - 1][at], bound) if more else None)
+
+
+def _next(last: Any, bound: int) -> int:
+    """Go on behind the last row; a damaged number cannot make the pages go round in circles."""
+    return last if isinstance(last, int) and last < bound else bound
+
+
+def _conditions(wanted: Filter) -> tuple[str, list[Any]]:
+    """Write the filter as SQL with every value bound."""
+    parts, values = list[str](), list[Any]()
+
+    def add(sql: str, *given: Any) -> None:
+        parts.append(f" AND {sql}")
+        values.extend(given)
+
+    for column in ("agent", "label", "workspace", "parent"):
+        value = getattr(wanted, column)
+        if value is not None:
+            # The plus keeps to the order's own index where a filter is not selective; children of one parent are few.
+            add(f"s.{column} = ?" if column == "parent" else f"+s.{column} = ?", value)
+    for column, given in (("kind", wanted.kinds), ("status", wanted.statuses)):
+        if given is not None:
+            add(f"+s.{column} IN ({', '.join('?' * len(given))})", *given)
+    for column, flag in (("archived", wanted.archived), ("pinned", wanted.pinned)):
+        if flag is not None:
+            add(f"+s.{column} = ?", int(flag))
+    if wanted.tag is not None:
+        add("instr(s.tags, ?) > 0", f"\n{wanted.tag}\n")
+    if wanted.since_ms is not None:
+        add("+s.updated_ms >= ?", wanted.since_ms)
+    return "".join(parts), values
+
+
+def cursor(order: str, number: int) -> str:
+    """Write where a page ended as the opaque text that callers keep."""
+    return f"{order[0]}1.{number:x}"
+
+
+def parse_cursor(order: str, text: str | None) -> int | None:
+    """Read a cursor of this order back; anything else is ``Invalid``."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise Invalid(f"a cursor is a string, not {type(text).__name__}")
+    version, _, number = text.partition(".")
+    if version != f"{order[0]}1" or not 0 < len(number) <= 15 or not set(number) <= set("0123456789abcdef"):
+        raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use the one that a page gave, or None")
+    return int(number, 16)

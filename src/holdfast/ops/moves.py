@@ -1,0 +1,209 @@
+"""Moving a session's head, and everything else that is an operation on one session.
+
+Nothing is copied and nothing is removed: a rewind points the head back, a fork opens a branch that reads from
+the one it starts on, in the same session or in a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import Conflict, NotFound
+from ..model.entry import Draft
+from ..model.message import MESSAGE_KINDS
+from ..model.operation import Operation
+from ..storage.base import Row, Tx
+from . import agents, branches, entries, operations, sessions
+from .operations import View, on_session
+from .sessions import SessionRow
+
+_LOOK_BACK = 16
+
+
+class Place(NamedTuple):
+    """A point to move to: a seq of the head's path, or with ``uid`` the entry of that branch."""
+
+    seq: int
+    uid: str | None = None
+    anywhere: bool = False  # a checkpoint's point need not be on the path of the head
+
+
+def change(tx: Tx, scope: str, session_id: str, kind: str, after: View, *, now_ms: int) -> tuple[SessionRow, Operation]:
+    """Change fields of a session as one operation."""
+    return on_session(tx, sessions.get(tx, scope, session_id), kind, after, now_ms=now_ms)
+
+
+def retag(
+    tx: Tx, scope: str, session_id: str, *, add: Sequence[str], drop: Sequence[str], now_ms: int
+) -> tuple[SessionRow, Operation]:
+    """Add and remove tags; the order is that of adding."""
+    session = sessions.get(tx, scope, session_id)
+    kept = [tag for tag in sessions.unpack_tags(session.tags) if tag not in drop]
+    tags = sessions.pack_tags(tuple(dict.fromkeys([*kept, *add])))
+    return on_session(tx, session, "tag" if add else "untag", {"tags": tags}, now_ms=now_ms)
+
+
+def rewind(
+    tx: Tx, scope: str, session_id: str, place: Place, *, now_ms: int, expected_revision: int | None = None
+) -> tuple[SessionRow, Operation]:
+    """Move the head to a point; what follows stays on its branch."""
+    session = sessions.get(tx, scope, session_id)
+    if expected_revision is not None:
+        entries.require_revision(session, expected_revision)
+    return on_session(tx, session, "rewind", {"head": target(tx, session, place)}, now_ms=now_ms)
+
+
+def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
+    """Describe the head that a move to this point gives."""
+    if place.anywhere and place.uid is not None:
+        branch = branches.find(tx, session.scope, session.sid, place.uid)
+        point = entries.point_on(tx, session.scope, branch, place.seq)
+        return [place.uid, point.seq, 0]
+    if place.seq == session.seq:
+        entries.place_of(tx, session, *place[:2])
+        return operations.head_view(session)
+    point = entries.place_of(tx, session, *place[:2])
+    # The head of a session that began as a fork never stands on a branch of another session.
+    own = branches.get(tx, point.branch).session == session.sid
+    return [point.uid if own else session.uid, point.seq, 0]
+
+
+def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> tuple[SessionRow, Operation]:
+    """Move the head to the tip of a branch."""
+    session = sessions.get(tx, scope, session_id)
+    row = branches.find(tx, scope, session.sid, branch)
+    if row.hidden:
+        raise NotFound(f"branch {branch!r} was taken back by an undo; redo brings it back")
+    seq = session.seq if row.bid == session.branch and session.attached else row.tip_seq
+    return on_session(tx, session, "switch", {"head": [row.uid, seq, 1]}, now_ms=now_ms)
+
+
+def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
+    """Put a session into the trash, or take it out; None if it is absent or so already.
+
+    A main, directory or cron session goes back to empty instead: there is always exactly one of it.
+    """
+    row = tx.one(sessions.GET, (scope, session_id))
+    session = None if row is None or row[13] == 2 else sessions.checked(row)
+    if session is None:
+        return None
+    if hidden and is_fixed(session):
+        if session.seq == 0:
+            return None
+        after: View = {"head": target(tx, session, Place(0)), "title": None}
+        return on_session(tx, session, "delete", after, now_ms=now_ms)
+    if bool(session.hidden) == hidden:
+        return None
+    kind = "delete" if hidden else "restore"
+    return on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
+
+
+def is_fixed(session: SessionRow) -> bool:
+    """Say whether a session is the one main, directory or cron session of its agent."""
+    return session.key.split(":")[2] not in ("session", "subagent")
+
+
+# ---------------------------------------------------------------------- forks
+
+
+def fork(
+    tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
+) -> tuple[SessionRow, branches.BranchRow, Operation]:
+    """Open a branch at a point without copying anything; the head stays."""
+    session = sessions.get(tx, scope, session_id)
+    point, origin = point_of(tx, session, place)
+    if name is None:
+        name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
+    elif tx.one(branches.BY_NAME, (scope, session.sid, name)):
+        raise Conflict(f"this session has a branch {name!r} already; choose another name", found=name)
+    made = branches.create(
+        tx, scope, session.sid, name=name, origin=origin, seq=point.seq, tip_hash=point.hash, now_ms=now_ms
+    )
+    branches.set_hidden(tx, made, 1)  # the operation shows it, so that its undo hides it again
+    grown = session._replace(branches=session.branches + 1)
+    changed, done = on_session(tx, grown, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
+    return changed, made, done
+
+
+def fork_session(
+    tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
+) -> tuple[SessionRow, SessionRow, Operation]:
+    """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
+    session = sessions.get(tx, scope, session_id)
+    point, origin = point_of(tx, session, place)
+    fields = sessions.Fields(
+        agent=session.agent,
+        name=name,
+        workspace=session.workspace,
+        title=session.title,
+        detail=sessions.detail(tx, session),
+    )
+    agents.ensure(tx, scope, session.agent, now_ms=now_ms)
+    start = sessions.Origin(origin, point.seq, point.hash, point.numbers)
+    made = sessions.create(tx, scope, fields, now_ms=now_ms, origin=start)
+    made = operations.counted(tx, made)
+    # The operation shows it, so that its undo puts it into the trash; its before is "in the trash".
+    sessions.write_cold(tx, made, hidden=1)
+    changed, done = on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
+    return changed, sessions.get(tx, scope, made.id), done
+
+
+def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[entries.Point, branches.BranchRow]:
+    """Find a point, the head without one, and the branch from which it is seen."""
+    origin = branches.get(tx, session.branch)
+    if place is None:
+        return entries.point(tx, session, session.seq), origin
+    if place.anywhere and place.uid is not None:
+        origin = branches.find(tx, session.scope, session.sid, place.uid)
+        return entries.point_on(tx, session.scope, origin, place.seq), origin
+    return entries.place_of(tx, session, *place[:2]), origin
+
+
+# ---------------------------------------------------------------------- the end of the path
+
+
+def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, list[Row], dict[int, str]]:
+    """Take the last message off the path, with whatever came after it; no message gives no rows."""
+    session = entries.writable(tx, scope, session_id)
+    found = _last_message(tx, session)
+    if found is None:
+        return session, [], {}
+    seq, row, uid = found
+    session, _ = on_session(tx, session, "pop", {"head": target(tx, session, Place(seq - 1))}, now_ms=now_ms)
+    return session, [row], {row[0] >> 32: uid}
+
+
+def _last_message(tx: Tx, session: SessionRow) -> tuple[int, Row, str] | None:
+    high, window = session.seq, 1
+    while high > 0:
+        low = max(0, high - window)
+        segments = entries.path_segments(tx, session, low, high)
+        uids = {segment.bid: segment.uid for segment in segments}
+        for row in reversed(entries.read_all(tx, session.scope, segments)):
+            if row[1] in MESSAGE_KINDS:
+                return row[0] & entries.MAX_SEQ, row, uids[row[0] >> 32]
+        high, window = low, min(4 * window, entries.PAGE)
+    return None
+
+
+def clear(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation]:
+    """Go back to the beginning; everything stays on its branch."""
+    session = entries.writable(tx, scope, session_id)
+    return on_session(tx, session, "clear", {"head": target(tx, session, Place(0))}, now_ms=now_ms)
+
+
+def replace_tail(
+    tx: Tx, scope: str, session_id: str, *, from_seq: int, drafts: Sequence[Draft], expected_revision: int, now_ms: int
+) -> entries.Appended:
+    """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch."""
+    session = entries.writable(tx, scope, session_id)
+    entries.require_revision(session, expected_revision)
+    if not 1 <= from_seq <= session.seq + 1:
+        raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
+    if from_seq <= session.seq:
+        after: View = {"head": target(tx, session, Place(from_seq - 1))}
+        session, _ = on_session(tx, session, "replace", after, now_ms=now_ms)
+    if not drafts:
+        return entries.Appended(session, session.uid, session.seq + 1, session.seq)
+    return entries.put(tx, session, drafts, now_ms=now_ms)

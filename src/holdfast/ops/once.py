@@ -1,0 +1,42 @@
+"""Idempotency of calls that store no entry: a retry gives what the first call made.
+
+The key is remembered with the number of what the call made and a digest of the request, in the same
+transaction; the same key with another request is ``Conflict``. (For entries the log itself is compared.)
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import codec
+from ..errors import Conflict
+from ..storage.base import Tx
+from . import entries
+
+T = TypeVar("T")
+
+
+def once(
+    tx: Tx,
+    scope: str,
+    sid: int,
+    key: str | None,
+    request: Any,
+    *,
+    do: Callable[[], tuple[T, int]],
+    again: Callable[[int], T],
+) -> T:
+    """Run ``do``, which gives a value and its number, unless this key did it before: then ``again(number)``."""
+    if key is None:
+        return do()[0]
+    digest = zlib.crc32(codec.canonical(request))
+    for branch, number, _, before in entries.find_keys(tx, scope, sid, key):
+        if branch == 0:
+            if before != digest:
+                raise Conflict(f"idempotency key {key!r} was used for another request; use a new key", found=key)
+            return again(number)
+    value, number = do()
+    entries.keep_key(tx, scope, sid, key, (0, number, number, digest))
+    return value

@@ -1,0 +1,139 @@
+"""Purging: the one thing that erases, asked for by name and never undone.
+
+Content, names and details of the session are erased and overwritten. What stays is its row and its branches,
+empty of anything a person wrote, so that numbers are never used twice and the feed keeps its order. Entries
+that a branch of another session reads stay until that session is purged too, and are named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ids import new_id
+from ..model.purge import Purged
+from ..storage.base import Tx, row_check
+from . import blobs, branches, chain, entries, feed, sessions
+from .branches import BranchRow
+from .sessions import SessionRow
+
+LINKS = "SELECT hash FROM link WHERE scope = ? AND key > ? AND key <= ?"
+LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
+DROP = tuple(
+    f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?" for table in ("entry", "call", "link", "lost")
+)
+DROP_OF_SESSION = tuple(
+    f"DELETE FROM {table} WHERE scope = ? AND session = ?" for table in ("idempotency", "operation", "checkpoint")
+)
+COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
+CUT = """UPDATE branch SET name = ?, parent = ?, fork_seq = ?, depth = ?, jump = ?, jump_seq = ?, created_ms = ?,
+tip_seq = ?, tip_hash = ?, hidden = ?, chk = ? WHERE bid = ?"""
+HASH_AT = "SELECT hash FROM entry WHERE scope = ? AND key = ?"
+
+
+def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: int) -> Purged:
+    """Erase a session, with the sessions forked from it if asked; absent gives an empty answer."""
+    row = tx.one(sessions.GET, (scope, session_id))
+    if row is None or row[13] == 2:
+        return Purged()
+    doomed = {row[0]: sessions.checked(row)}
+    if include_forks:
+        _add_forks(tx, doomed)
+    _add_remains(tx, doomed)
+    needed_by, hashes, gone, kept = set[str](), set[str](), 0, 0
+    for session in doomed.values():
+        for branch in branches.of_session(tx, scope, session.sid, session.branches):
+            need, users = _needed(tx, branch, doomed)
+            needed_by |= users
+            hashes |= _hashes(tx, branch, need)
+            gone += _drop(tx, branch, need)
+            kept += max(0, need - branch.fork_seq)
+        if session.hidden < 2:
+            _blank(tx, session, now_ms)
+    erased = sum(blobs.drop(tx, scope, each) for each in sorted(hashes) if not tx.one(LINKED, (scope, each)))
+    ids = tuple(session.id for session in doomed.values() if session.hidden < 2)
+    return Purged(ids, gone, erased, kept, tuple(sorted(needed_by)))
+
+
+def _add_forks(tx: Tx, doomed: dict[int, SessionRow]) -> None:
+    waiting = list(doomed.values())
+    while waiting:
+        session = waiting.pop()
+        for branch in branches.of_session(tx, session.scope, session.sid, session.branches):
+            for fork in branches.forks(tx, branch.bid):
+                if fork.session not in doomed:
+                    doomed[fork.session] = sessions.by_number(tx, fork.session)
+                    waiting.append(doomed[fork.session])
+
+
+def _add_remains(tx: Tx, doomed: dict[int, SessionRow]) -> None:
+    """Look again at sessions purged earlier whose entries were kept for these."""
+    waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
+    while waiting:
+        branch = waiting.pop()
+        if branch.parent is None:
+            continue
+        above = branches.get(tx, branch.parent)
+        if above.session not in doomed:
+            owner = sessions.by_number(tx, above.session)
+            if owner.hidden < 2:
+                continue
+            doomed[owner.sid] = owner
+        waiting.append(above)
+
+
+def _needed(tx: Tx, branch: BranchRow, doomed: dict[int, SessionRow]) -> tuple[int, set[str]]:
+    """Give the last entry of a branch that somebody else reads, and who; also through branches of this session."""
+    need, users = branch.fork_seq, set[str]()
+    for fork in branches.forks(tx, branch.bid):
+        if fork.session not in doomed:
+            owner = sessions.by_number(tx, fork.session)
+            inner = {owner.id} if owner.hidden < 2 else set()
+            inner = inner or _needed(tx, fork, doomed)[1]
+        else:
+            inner = _needed(tx, fork, doomed)[1]
+        if inner:
+            need, users = max(need, fork.fork_seq), users | inner
+    return need, users
+
+
+def _hashes(tx: Tx, branch: BranchRow, need: int) -> set[str]:
+    base = entries.key_of(branch.bid, 0)
+    return {row[0] for row in tx.all(LINKS, (branch.scope, base + need, base + entries.MAX_SEQ))}
+
+
+def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
+    """Erase the entries of a branch behind the last one needed."""
+    base = entries.key_of(branch.bid, 0)
+    bounds = (branch.scope, base + need, base + entries.MAX_SEQ)
+    count = tx.one(COUNT, bounds)
+    for sql in DROP:
+        tx.run(sql, bounds)
+    _cut(tx, branch, need)
+    return int(count[0]) if count else 0
+
+
+def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
+    """Let a branch end where it is still needed; one that is not needed at all starts nowhere."""
+    cut = branch._replace(name=f"purged {branch.bid}", hidden=1)
+    row = tx.one(HASH_AT, (branch.scope, entries.key_of(branch.bid, need))) if need > branch.fork_seq else None
+    if row is not None:
+        cut = cut._replace(tip_seq=need, tip_hash=row[0])
+    else:
+        start: dict[str, Any] = {"parent": None, "fork_seq": 0, "depth": 0, "jump": None, "jump_seq": 0}
+        cut = cut._replace(tip_seq=0, tip_hash=chain.GENESIS, **start)
+    tx.run(CUT, (*cut[4:], row_check(cut), branch.bid))
+
+
+def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
+    """Empty a session's row of everything a person wrote."""
+    for sql in DROP_OF_SESSION:
+        tx.run(sql, (session.scope, session.sid))
+    sessions.put_detail(tx, session.sid, b"{}")
+    first = branches.of_session(tx, session.scope, session.sid, session.branches)[0]
+    texts = {"name": None, "label": None, "title": None, "tags": "", "workspace": "", "key": f"purged:{new_id(now_ms)}"}
+    counts = {"tasks": 0, "completed": 0, "builds": 0}
+    session = sessions.write_cold(tx, session, hidden=2, **texts, **counts)
+    position, rank = feed.record(tx, session, "purge", branch=first.bid, first=0, last=0)
+    place = (first.bid, first.uid, first.fork_seq, 0, 0, chain.GENESIS)
+    counts_head = (session.branches, session.revision + 1, position, now_ms, None, rank)
+    sessions.write_head(tx, session, (*place, *sessions.NO_NUMBERS, *counts_head))

@@ -1,0 +1,145 @@
+"""Refs: how people name a session and a point in it. Only shells parse them; programs use exact ids, keys or names.
+
+A ref is a session - its key, name, id, a beginning of its id, ``@`` for the newest of the workspace, ``@-1`` for
+the one before - then ``/branch``, then ``:point``. A key is matched whole first, since it holds colons. Nothing is
+guessed: more than one match is ``Ambiguous`` and names the candidates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import Ambiguous, Invalid, NotFound
+from ..ids import is_id
+from ..storage.base import Tx
+from . import branches, checkpoints, entries, listing, sessions
+from .sessions import SessionRow
+
+PREFIX = (
+    f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
+)
+_SHOWN = 10
+
+
+class Where(NamedTuple):
+    """The point of a ref: a branch, an entry of its path, a checkpoint; None where none was named."""
+
+    branch: str | None = None
+    seq: int | None = None
+    checkpoint: str | None = None
+
+
+def exact(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str | None) -> SessionRow | None:
+    """Find a session by its whole id, key or name; several of that name are ``Ambiguous``."""
+    if is_id(wanted):
+        row = tx.one(sessions.GET, (scope, wanted))
+        if row is not None and row[13] != 2:
+            return sessions.checked(row)
+    if wanted.startswith("agent:") and (found := sessions.find_by_key(tx, scope, wanted)):
+        return found
+    named = [sessions.checked(row) for row in tx.all(sessions.NAMED, (scope, wanted))]
+    named = [row for row in named if agent in (None, row.agent) and workspace in (None, row.workspace)]
+    return _single(named, f"{len(named)} sessions are named {wanted!r}; say of which agent or workspace")
+
+
+def _single(found: list[SessionRow], message: str) -> SessionRow | None:
+    if len(found) > 1:
+        raise Ambiguous(message, candidates=[row.id for row in found[:_SHOWN]])
+    return found[0] if found else None
+
+
+def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[SessionRow, bytes, Where]:
+    """Parse a ref; the longest part of it that names a session is the session, the rest is the point."""
+    for end in _ends(ref):
+        session = _session(tx, scope, ref[:end], workspace)
+        if session is not None:
+            return session, sessions.detail(tx, session), _where(tx, session, ref[end:])
+    raise NotFound(f"no session matches {ref!r}")
+
+
+def _ends(ref: str) -> list[int]:
+    """Give where the session's part may end: the whole, then before each colon or slash, the last one first."""
+    return [len(ref), *(at for at in range(len(ref) - 1, 0, -1) if ref[at] in ":/")]
+
+
+def _session(tx: Tx, scope: str, text: str, workspace: str | None) -> SessionRow | None:
+    if text == "@" or text.startswith("@-"):
+        return _newest(tx, scope, text[1:], workspace)
+    named = [sessions.checked(row) for row in tx.all(sessions.NAMED, (scope, text))]
+    here = [row for row in named if row.workspace == workspace] if workspace is not None else []
+    found = exact(tx, scope, text, agent=None, workspace=None) if len(named) < 2 else None
+    if found is None and named:
+        found = _single(here or named, f"{len(named)} sessions are named {text!r}; use an id")
+    return found or _by_prefix(tx, scope, text)
+
+
+def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
+    prefix = text.lower()
+    if not prefix.isalnum() or not prefix.isascii():
+        return None
+    rows = [sessions.checked(row) for row in tx.all(PREFIX, (scope, prefix, prefix + "~", _SHOWN + 1))]
+    return _single(rows, f"{text!r} is the beginning of several ids; give more of it")
+
+
+def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:
+    if back and not back[1:].isdigit():
+        raise Invalid(f"'@{back}' is no ref; '@' is the newest session, '@-1' the one before")
+    count = int(back[1:] or 0) + 1 if back else 1
+    if count > 10_000:
+        raise Invalid("that is too far back; list the sessions instead")
+    found = listing.page(tx, scope, listing.Filter(workspace=workspace), order="updated", before=None, limit=count)
+    if len(found.found) < count:
+        raise NotFound(f"there are only {len(found.found)} sessions here")
+    return found.found[-1][0]
+
+
+# ---------------------------------------------------------------------- points
+
+
+def _where(tx: Tx, session: SessionRow, rest: str) -> Where:
+    branch = None
+    if rest.startswith("/"):
+        name, colon, point = rest[1:].partition(":")
+        branch = branches.find(tx, session.scope, session.sid, name)
+        rest = f"{colon}{point}"
+    if not rest:
+        return Where(None if branch is None else branch.name)
+    seen = session if branch is None else _at_tip(tx, session, branch)
+    seq, checkpoint = _point(tx, session, seen, rest[1:])
+    return Where(None if branch is None else branch.name, seq, checkpoint)
+
+
+def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionRow:
+    if branch.bid == session.branch:
+        return session
+    point = entries.point_on(tx, session.scope, branch, branch.tip_seq)
+    return sessions.standing_at(session, branch, branch.tip_seq, point.numbers)
+
+
+def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[int, str | None]:
+    """Read what stands behind the colon: a turn, a point before a turn, an entry, a checkpoint."""
+    found = checkpoints.find(tx, session, text)
+    if found is not None:
+        return found.seq, found.id
+    number = text.removesuffix("^")
+    if number.isascii() and number.isdigit() and len(number) < 10:
+        return turn_end(tx, seen, int(number) - 1 if text.endswith("^") else int(number)), None
+    if text[:1] == "e" and text[1:].isascii() and text[1:].isdigit() and len(text) < 12:
+        return entries.point(tx, seen, int(text[1:])).seq, None
+    raise NotFound(
+        f"this session has no checkpoint {text!r}; a point is a turn (12, 12^), an entry (e340) or a checkpoint"
+    )
+
+
+def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
+    """Find the last entry of a turn of the path by halving: turns only grow along it."""
+    if not 0 <= turn <= session.turns:
+        raise NotFound(f"the session has turns 1 to {session.turns}; there is no turn {turn}")
+    low, high = 0, session.seq  # turns at low are at most ``turn``
+    while low < high:
+        middle = (low + high + 1) // 2
+        if entries.point(tx, session, middle).numbers[1] <= turn:
+            low = middle
+        else:
+            high = middle - 1
+    return low

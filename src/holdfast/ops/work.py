@@ -1,0 +1,366 @@
+"""The state of work: tasks, plan, walkthrough, notes, files, build attempts, session state, compactions.
+
+Each is an entry, so it has a history and goes back with a rewind. Every entry of a path knows the last such
+entry before it (``work_seq``), and each such entry the last one of every kind (``last``): the state at any
+point is a few point reads at any depth. Maps (tasks, files, state) are kept as what changed since an entry that
+holds the whole map (``base``); once that outgrows half of the map, the next entry is whole again. So a
+change costs about what it changes and two reads give the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .. import codec
+from ..errors import Conflict, Corrupt, Invalid, NotFound
+from ..ids import entry_id
+from ..model.entry import STATE_KINDS, Draft, Numbers
+from ..model.work import Compaction, FileTouched, Note, Task, require_status
+from ..storage.base import Tx
+from . import entries, sessions
+from .sessions import SessionRow
+
+_ADDS = Numbers(work_seq=1)
+_WHOLE_BYTES = 2048
+
+
+class Found(NamedTuple):
+    """A stored piece of state: where it is and what it says."""
+
+    seq: int
+    at_ms: int
+    body: dict[str, Any]
+
+
+class Change(NamedTuple):
+    """What a state entry is to say, and what it makes of the counts that the session's row shows."""
+
+    body: dict[str, Any]
+    counts: Mapping[str, int] = MappingProxyType({})
+
+
+Decide = Callable[[Tx, SessionRow], Change]
+
+
+def change(
+    tx: Tx, scope: str, session_id: str, kind: str, decide: Decide, *, ask: Any, now_ms: int, key: str | None = None
+) -> tuple[SessionRow, Found]:
+    """Add one state entry: ``decide`` reads what it needs and says what is new, in the same transaction.
+
+    ``ask`` is the request in plain values: a retry with the same key and request gives the first entry again.
+    """
+    session = entries.writable(tx, scope, session_id)
+    asked = {} if key is None else {"ask": ask}
+    if key is not None:
+        probe = Draft(kind, codec.encode(asked))
+        if earlier := entries.repeat(tx, session, (probe,), key):
+            row = earlier.repeated[0]
+            return session, Found(earlier.first, row[2], codec.decode(row[5]))
+    decided = decide(tx, session)
+    body = {"last": lasts(tx, session), **decided.body, **asked}
+    draft = Draft(kind, codec.encode(body), adds=_ADDS)
+    if decided.counts:
+        session = sessions.write_cold(tx, session, **decided.counts)
+    done = entries.put(tx, session, (draft,), now_ms=now_ms, idempotency_key=key)
+    return done.session, Found(done.first, now_ms, body)
+
+
+# ---------------------------------------------------------------------- finding the state at a point
+
+
+def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
+    segments = entries.path_segments(tx, session, seq - 1, seq)
+    (row,) = entries.read(tx, session.scope, segments)
+    what = entry_id(segments[0].uid, seq)
+    if row[1] not in STATE_KINDS or row[5] is None:
+        raise Corrupt(f"entry {what} should hold a state of work and does not", what=f"entry {what}")
+    body = codec.decode(row[5])
+    if not isinstance(body, dict) or not isinstance(body.get("last"), dict):
+        raise Corrupt(f"the state of work in entry {what} cannot be read", what=f"entry {what}")
+    return row[1], Found(seq, row[2], body)
+
+
+def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
+    """Give the seq of the last entry of every state kind at a point of the path; the head without one."""
+    work_seq = entries.numbers_at(tx, session, at).work_seq
+    if work_seq == 0:
+        return {}
+    kind, found = _read(tx, session, work_seq)
+    return {**found.body["last"], kind: work_seq}
+
+
+def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
+    """Give the last entry of a kind at a point of the path, or None."""
+    work_seq = entries.numbers_at(tx, session, at).work_seq
+    if work_seq == 0:
+        return None
+    last_kind, found = _read(tx, session, work_seq)
+    if last_kind == kind:
+        return found
+    seq = found.body["last"].get(kind)
+    return None if seq is None else _read(tx, session, seq)[1]
+
+
+def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[Found]:
+    """Give all entries of a kind, newest first, each by one read."""
+    found = latest(tx, session, kind, at)
+    while found is not None:
+        yield found
+        before = found.body["last"].get(kind)
+        found = None if before is None else _read(tx, session, before)[1]
+
+
+def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
+    """Give the counts that a session's row shows, as of its head."""
+    tasks = task_list(tx, session)
+    return {"tasks": len(tasks), "completed": _completed(tasks), "builds": builds(tx, session)}
+
+
+# ---------------------------------------------------------------------- maps
+
+
+def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
+    """Give the whole map that an entry stands for."""
+    if found is None:
+        return {}
+    body = found.body
+    if not body["base"]:
+        return dict(body["set"])
+    whole = _read(tx, session, body["base"])[1].body["set"]
+    gone = set(body["del"])
+    return {**{key: value for key, value in whole.items() if key not in gone}, **body["set"]}
+
+
+def _next_map(
+    tx: Tx, session: SessionRow, before: Found | None, put: Mapping[str, Any], drop: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Say how a map changes: as a difference to its base while that is short, else whole."""
+    if before is None:
+        return _whole_map(dict(put))
+    body = before.body
+    drop = set(drop)
+    if body["base"]:
+        base, size = body["base"], body["size"]
+        kept = {key: value for key, value in body["set"].items() if key not in drop}
+        gone, put = (set(body["del"]) | drop) - put.keys(), {**kept, **put}
+    else:
+        base, size, gone = before.seq, body["size"], drop - put.keys()
+    changed = {"base": base, "size": size, "set": dict(put), "del": sorted(gone)}
+    if len(codec.encode(changed)) <= max(_WHOLE_BYTES, size // 2):
+        return changed
+    whole = mapping(tx, session, before._replace(body={**body, **changed}))
+    return _whole_map(whole)
+
+
+def _whole_map(whole: dict[str, Any]) -> dict[str, Any]:
+    return {"base": 0, "size": len(codec.encode(whole)), "set": whole, "del": []}
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def task_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Task]:
+    """Give the tasks at a point of the path, in order."""
+    whole = mapping(tx, session, latest(tx, session, "tasks", at))
+    return [Task(**whole[key]) for key in sorted(whole, key=int)]
+
+
+def _plain(task: Task) -> dict[str, str]:
+    return {"id": task.id, "description": task.description, "status": task.status}
+
+
+def _completed(tasks: Iterable[Task]) -> int:
+    return sum(task.status == "completed" for task in tasks)
+
+
+def set_tasks(tasks: list[Task]) -> Decide:
+    """Replace the list of tasks; those without an id get one."""
+    named = _with_ids(tasks)
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        body = _whole_map({str(index): _plain(task) for index, task in enumerate(named)})
+        return Change(body, {"tasks": len(named), "completed": _completed(named)})
+
+    return decide
+
+
+def _with_ids(tasks: list[Task]) -> list[Task]:
+    taken = {task.id for task in tasks if task.id}
+    if len(taken) != sum(bool(task.id) for task in tasks):
+        raise Invalid("two tasks have the same id; leave ids out to get them")
+    free = (name for number in range(1, 1 << 31) if (name := f"t{number}") not in taken)
+    return [task if task.id else Task(task.description, task.status, next(free)) for task in tasks]
+
+
+def add_task(task: Task) -> Decide:
+    """Add a task at the end of the list."""
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        before = latest(tx, session, "tasks")
+        tasks = _with_ids([*task_list(tx, session), task])
+        body = _next_map(tx, session, before, {str(len(tasks) - 1): _plain(tasks[-1])})
+        return Change(body, {"tasks": len(tasks), "completed": _completed(tasks)})
+
+    return decide
+
+
+def update_task(index: int, status: str | None, description: str | None) -> Decide:
+    """Change one task by its index, from 0; a wrong index is ``Invalid``."""
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        before = latest(tx, session, "tasks")
+        tasks = task_list(tx, session)
+        old = tasks[require_index(tasks, index)]
+        new = Task(description or old.description, require_status(status or old.status), old.id)
+        body = _next_map(tx, session, before, {str(index): _plain(new)})
+        completed = _completed(tasks) - (old.status == "completed") + (new.status == "completed")
+        return Change(body, {"completed": completed})
+
+    return decide
+
+
+def require_index(tasks: list[Task], index: object) -> int:
+    """Check the index of a task."""
+    if type(index) is not int or not 0 <= index < len(tasks):
+        there = f"0 to {len(tasks) - 1}" if tasks else "none"
+        raise Invalid(f"there is no task {index!r}; the indexes are {there}")
+    return index
+
+
+# ---------------------------------------------------------------------- texts, notes, files, builds
+
+
+def set_text(text: str | None) -> Decide:
+    """Set the plan or the walkthrough; None clears it."""
+    return lambda tx, session: Change({"text": text})
+
+
+def text_at(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> str | None:
+    """Give the plan or the walkthrough at a point of the path."""
+    found = latest(tx, session, kind, at)
+    return None if found is None else found.body["text"]
+
+
+def add_note(text: str, task: int | str | None) -> Decide:
+    """Note something, on a task if one is named by index or id; a task that is not there is ``Invalid``."""
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        return Change({"text": text, "task": _task_id(tx, session, task)})
+
+    return decide
+
+
+def _task_id(tx: Tx, session: SessionRow, task: int | str | None) -> str | None:
+    if task is None:
+        return None
+    tasks = task_list(tx, session)
+    if isinstance(task, int):
+        return tasks[require_index(tasks, task)].id
+    if all(each.id != task for each in tasks):
+        raise Invalid(f"there is no task with the id {task!r}")
+    return task
+
+
+def note_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Note]:
+    """Give the notes at a point of the path, oldest first."""
+    found = [Note(n.seq, n.body["text"], n.body["task"], n.at_ms) for n in history(tx, session, "note", at)]
+    return found[::-1]
+
+
+def record_file(path: str, action: str, call_id: str | None) -> Decide:
+    """Note that a path was touched; its earlier action gives way."""
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        before = latest(tx, session, "file")
+        touched = {path: {"action": action, "call": call_id, "seq": session.seq + 1}}
+        return Change(_next_map(tx, session, before, touched))
+
+    return decide
+
+
+def file_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[FileTouched]:
+    """Give the paths touched at a point of the path, each once, in the order of their first touch."""
+    whole = mapping(tx, session, latest(tx, session, "file", at))
+    return [FileTouched(path, each["action"], each["call"], each["seq"]) for path, each in whole.items()]
+
+
+def builds(tx: Tx, session: SessionRow, at: int | None = None) -> int:
+    """Give the number of build attempts at a point of the path."""
+    found = latest(tx, session, "build", at)
+    return 0 if found is None else int(found.body["count"])
+
+
+def add_build(tx: Tx, session: SessionRow) -> Change:
+    """Count one more build attempt."""
+    count = builds(tx, session) + 1
+    return Change({"count": count}, {"builds": count})
+
+
+def compact(upto: int, summary: str) -> Decide:
+    """Let a summary stand for the path up to an entry."""
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        if not 1 <= upto <= session.seq:
+            raise NotFound(f"the session has entries 1 to {session.seq}; it cannot be compacted up to {upto}")
+        return Change({"upto": upto, "summary": summary})
+
+    return decide
+
+
+def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction | None:
+    """Give the compaction in force at a point of the path, or None."""
+    found = latest(tx, session, "compaction", at)
+    return None if found is None else Compaction(found.seq, found.body["upto"], found.body["summary"])
+
+
+# ---------------------------------------------------------------------- session state
+
+
+def state_version(found: Found | None) -> int:
+    """Give the version of a session's state: 1 while nothing was ever set."""
+    return 1 if found is None else int(found.body["version"])
+
+
+def state(tx: Tx, session: SessionRow, at: int | None = None) -> tuple[int, dict[str, Any]]:
+    """Give version and content of a session's state at a point of the path."""
+    found = latest(tx, session, "state", at)
+    return state_version(found), mapping(tx, session, found)
+
+
+def state_at_version(tx: Tx, session: SessionRow, version: int) -> dict[str, Any]:
+    """Give the state as it was at a version of this path."""
+    for found in history(tx, session, "state"):
+        if state_version(found) == version:
+            return mapping(tx, session, found)
+        if state_version(found) < version:
+            break
+    if version == 1:
+        return {}
+    raise NotFound(f"the state of this session had no version {version} on this path")
+
+
+def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: int | None) -> Decide:
+    """Set and delete keys of a session's state; another version than the expected one is ``Conflict``.
+
+    Versions grow over all branches, so one number never names two contents.
+    """
+
+    def decide(tx: Tx, session: SessionRow) -> Change:
+        before = latest(tx, session, "state")
+        require_version(state_version(before), expected_version)
+        new = session.states + 1
+        return Change({**_next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
+
+    return decide
+
+
+def require_version(found: int, expected: int | None) -> None:
+    """Refuse with ``Conflict`` if a state has moved on since it was read."""
+    if expected is not None and expected != found:
+        raise Conflict(
+            f"the state is at version {found}, not {expected}; read it again and decide what still applies",
+            expected=expected,
+            found=found,
+        )
