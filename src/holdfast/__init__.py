@@ -9,6 +9,8 @@
 The names here are the public API; everything below is private and may change.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .client.agent import Agent
 from .client.attachments import Attachment
 from .client.open import open_store as open
@@ -50,12 +52,33 @@ from .model.usage import Usage
 from .model.work import Compaction, FileTouched, Note, Task
 from .storage.base import Capabilities
 
+if TYPE_CHECKING:
+    from .aio import (
+        AsyncAgent,
+        AsyncAgentState,
+        AsyncAttachment,
+        AsyncRewind,
+        AsyncSession,
+        AsyncSessionState,
+        AsyncStore,
+        AsyncToolRun,
+        aopen,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
     "AgentState",
     "Ambiguous",
+    "AsyncAgent",
+    "AsyncAgentState",
+    "AsyncAttachment",
+    "AsyncRewind",
+    "AsyncSession",
+    "AsyncSessionState",
+    "AsyncStore",
+    "AsyncToolRun",
     "Attachment",
     "BackendError",
     "Branch",
@@ -98,6 +121,16 @@ __all__ = [
     "Unsupported",
     "Usage",
     "__version__",
+    "aopen",
     "open",
     "salvage",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the awaitable API when it is first asked for: asyncio takes longer to import than the rest."""
+    if name == "aopen" or (name.startswith("Async") and name in __all__):
+        from . import aio
+
+        return getattr(aio, name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

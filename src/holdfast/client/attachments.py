@@ -28,15 +28,23 @@ _PIECE = 1 << 20
 class Attachment:
     """One attachment of a message, as stored: bytes in the store, or a URL."""
 
+    id: str
+    type: str
+    name: str | None
+    mime_type: str | None
+    size: int | None
+    hash: str | None
+    url: str | None
+
     def __init__(self, store: Store, given: Mapping[str, Any]) -> None:
         self._store = store
-        self.id: str = given["id"]
-        self.type: str = given["type"]
-        self.name: str | None = given.get("name")
-        self.mime_type: str | None = given.get("mime_type")
-        self.size: int | None = given.get("size")
-        self.hash: str | None = given.get("hash")
-        self.url: str | None = given.get("url")
+        self.id = given["id"]
+        self.type = given["type"]
+        self.name = given.get("name")
+        self.mime_type = given.get("mime_type")
+        self.size = given.get("size")
+        self.hash = given.get("hash")
+        self.url = given.get("url")
 
     def open(self) -> IO[bytes]:
         """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""

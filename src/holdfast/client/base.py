@@ -18,6 +18,9 @@ T = TypeVar("T")
 class StoreBase:
     """An open store, seen from one scope."""
 
+    scope: str
+    url: str
+
     def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
         self._backend = backend
         self._owner = owner

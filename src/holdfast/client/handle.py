@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from ..model.checkpoint import Checkpoint
 from ..model.message import Message
@@ -44,9 +44,13 @@ class writing(Generic[H, P, T]):
         self.plan = plan
         update_wrapper(self, plan)  # type: ignore[arg-type]
 
-    def __get__(self, handle: H | None, owner: type[H]) -> Callable[P, T]:
+    @overload
+    def __get__(self, handle: None, owner: type[Any]) -> writing[H, P, T]: ...
+    @overload
+    def __get__(self, handle: H, owner: type[Any]) -> Callable[P, T]: ...
+    def __get__(self, handle: H | None, owner: type[Any]) -> writing[H, P, T] | Callable[P, T]:
         if handle is None:
-            return self  # type: ignore[return-value]
+            return self
 
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
             return handle._run(self.plan(handle, *args, **kwargs))

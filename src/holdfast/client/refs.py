@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from .session import Session
+S = TypeVar("S")
 
 
-class Resolved(NamedTuple):
+class Resolved(NamedTuple, Generic[S]):
     """A session; the branch, entry and checkpoint that the ref named, or None."""
 
-    session: Session
+    session: S
     branch: str | None
     seq: int | None
     checkpoint: str | None

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 class Rewind:
     """What going back to ``target`` does: how many turns leave, and with which prompt the first of them begins."""
 
+    target: Point
+    to_seq: int
+    from_seq: int
+    turns: int
+    stats: Stats
+    prompt: str | None
     files: tuple[Any, ...] = ()
     kept: tuple[str, ...] = ()
     others: tuple[str, ...] = ()

@@ -23,8 +23,9 @@ from ..ops import refs as parser
 from ..ops.once import once
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from . import check, refs
+from . import check
 from .directories import Located, identity, locate
+from .refs import Resolved
 from .session import Session
 from .store_agents import StoreAgents
 
@@ -178,7 +179,7 @@ class StoreSessions(StoreAgents):
         found = self._read(look)
         return None if found is None else self._session(*found)
 
-    def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> refs.Resolved:
+    def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[Session]:
         """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
 
         ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
@@ -187,7 +188,7 @@ class StoreSessions(StoreAgents):
         text = check.name(ref, what="ref", most=10_000)
         place = None if workspace is None else check.workspace(workspace)
         row, doc, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
-        return refs.Resolved(self._session(row, doc), *point)
+        return Resolved(self._session(row, doc), *point)
 
     # ------------------------------------------------------------------ listing
 

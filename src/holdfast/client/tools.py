@@ -20,12 +20,14 @@ from .speaking import Speaking
 class ToolRun:
     """One run of a tool, from entering to leaving; an exception inside becomes the call's error and goes on."""
 
+    message: Message | None
+
     def __init__(self, session: Calling, call_id: str, name: str, arguments: Any) -> None:
         self._session = session
         self._asked = call_id, name, arguments
         self._began = 0.0
         self._call: ToolCall | None = None
-        self.message: Message | None = None
+        self.message = None
 
     @property
     def call(self) -> ToolCall:

@@ -213,7 +213,7 @@ def draft(
         _require_readable(data)
     kind = TOOL_MESSAGE if role == "tool" else MESSAGE
     is_turn = role == "user" if given is None else given.is_turn
-    if len(body) == 2 or (given is None and body.keys().isdisjoint(_RARE)):
+    if given is None and (len(body) == 2 or body.keys().isdisjoint(_RARE)):
         return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
     calls, results = _tools(body, given)
     adds = _adds(is_turn, usage, body.get("duration"))

@@ -1,0 +1,1231 @@
+"""The awaitable API: the same names as the blocking one, with ``await``, ``async with`` and ``async for``.
+
+Generated from the blocking classes by tools/gen_aio.py; do not edit. Attributes are what a handle holds; every
+method runs in a thread of the portal and finishes even when the task that awaits it is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from os import PathLike
+from types import TracebackType
+from typing import Any, Literal, Unpack, overload
+
+from .client.agent import Agent
+from .client.attachments import Attachment
+from .client.handle import Point
+from .client.open import open_store
+from .client.reading import Turn
+from .client.refs import Resolved
+from .client.rewind import Rewind
+from .client.session import Session
+from .client.speaking import Said
+from .client.state import AgentState, SessionState
+from .client.store import Store
+from .client.store_sessions import NewSession
+from .client.tools import ToolRun
+from .clock import Clock
+from .model.branch import Branch
+from .model.checkpoint import Checkpoint
+from .model.entry import Entry
+from .model.feed import Change
+from .model.message import Message
+from .model.operation import Operation
+from .model.page import Page
+from .model.purge import Purged
+from .model.report import Report
+from .model.session import Head, Stats, StoreStats
+from .model.tools import ToolCall
+from .model.work import FileTouched, Note, Task
+from .portal import AsyncReader, Opening, Portal, unwrap, wrapped
+from .storage.base import Capabilities
+
+
+class AsyncStore:
+    """An open store, seen from one scope."""
+
+    def __init__(self, portal: Portal, sync: Store) -> None:
+        self._portal, self._sync = portal, sync
+        sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))
+
+    @property
+    def scope(self) -> str:
+        """As the blocking ``Store`` holds it."""
+        return self._sync.scope
+
+    @property
+    def url(self) -> str:
+        """As the blocking ``Store`` holds it."""
+        return self._sync.url
+
+    async def create_agent(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        type: str = "",
+        system_prompt: str | None = None,
+        capabilities: Iterable[str] = (),
+        config: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> AsyncAgent:
+        """Make an agent at version 1; an id that is taken is ``Conflict``."""
+        return AsyncAgent(
+            self._portal,
+            await self._portal.run(
+                lambda: self._sync.create_agent(
+                    id,
+                    name=name,
+                    type=type,
+                    system_prompt=system_prompt,
+                    capabilities=capabilities,
+                    config=config,
+                    metadata=metadata,
+                    idempotency_key=idempotency_key,
+                )
+            ),
+        )
+
+    async def update_agent(
+        self, id: str | AsyncAgent, *, expected_version: int | None = None, **fields: Any
+    ) -> AsyncAgent:
+        """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
+        return AsyncAgent(
+            self._portal,
+            await self._portal.run(
+                lambda: self._sync.update_agent(
+                    unwrap(id),
+                    expected_version=expected_version,
+                    **{key: unwrap(value) for key, value in fields.items()},
+                )
+            ),
+        )
+
+    async def get_agent(self, id: str) -> AsyncAgent:
+        """Give an agent by its exact id."""
+        return AsyncAgent(self._portal, await self._portal.run(lambda: self._sync.get_agent(id)))
+
+    async def find_agent(self, id: str) -> AsyncAgent | None:
+        """Give an agent by its exact id, or None."""
+        return (lambda found: AsyncAgent(self._portal, found) if isinstance(found, Agent) else found)(
+            await self._portal.run(lambda: self._sync.find_agent(id))
+        )
+
+    async def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[AsyncAgent]:
+        """Give agents in the order of their ids; the page's cursor gives the next page."""
+        return (lambda page: Page([AsyncAgent(self._portal, each) for each in page], page.cursor, page.damaged))(
+            await self._portal.run(lambda: self._sync.list_agents(limit=limit, cursor=cursor))
+        )
+
+    async def delete_agent(self, id: str | AsyncAgent) -> Operation | None:
+        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores."""
+        return await self._portal.run(lambda: self._sync.delete_agent(unwrap(id)))
+
+    def session(
+        self,
+        name_or_session: str | AsyncSession | None = None,
+        *,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        **fields: Unpack[NewSession],
+    ) -> Opening[AsyncSession]:
+        """Give the session of this name, agent and workspace, making it if it is new; without a name always a new one.
+
+        The fields are for a new session; one that exists keeps its own.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal,
+                await self._portal.run(
+                    lambda: self._sync.session(
+                        unwrap(name_or_session),
+                        agent=agent,
+                        workspace=workspace,
+                        **{key: unwrap(value) for key, value in fields.items()},
+                    )
+                ),
+            )
+
+        return Opening(opening)
+
+    def main_session(self, agent: str = "main") -> Opening[AsyncSession]:
+        """Give the one main session of an agent, making it if it is new."""
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent)))
+
+        return Opening(opening)
+
+    def cron_session(self, agent: str, name: str) -> Opening[AsyncSession]:
+        """Give the one session of an agent's scheduled job, making it if it is new."""
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name)))
+
+        return Opening(opening)
+
+    def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Opening[AsyncSession]:
+        """Give the one session of a directory, making it if it is new.
+
+        Symbolic links lead to the same session, and a directory that was moved keeps its own.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent))
+            )
+
+        return Opening(opening)
+
+    def create_session(
+        self,
+        name: str | None = None,
+        *,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[NewSession],
+    ) -> Opening[AsyncSession]:
+        """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal,
+                await self._portal.run(
+                    lambda: self._sync.create_session(
+                        name,
+                        agent=agent,
+                        workspace=workspace,
+                        idempotency_key=idempotency_key,
+                        **{key: unwrap(value) for key, value in fields.items()},
+                    )
+                ),
+            )
+
+        return Opening(opening)
+
+    def get_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> Opening[AsyncSession]:
+        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+
+        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal,
+                await self._portal.run(
+                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace)
+                ),
+            )
+
+        return Opening(opening)
+
+    async def find_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> AsyncSession | None:
+        """Give a session by its exact id, key or name, or None."""
+        return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
+            await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
+        )
+
+    async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
+        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+
+        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
+        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        """
+        return (lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))(
+            await self._portal.run(lambda: self._sync.resolve(ref, workspace))
+        )
+
+    async def list_sessions(
+        self,
+        *,
+        agent: str | None = None,
+        kinds: str | Iterable[str] | None = None,
+        status: str | Iterable[str] | None = None,
+        label: str | None = None,
+        tag: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        parent: str | AsyncSession | None = None,
+        active_only: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        since: datetime | None = None,
+        trash: bool = False,
+        order: str = "updated",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[AsyncSession]:
+        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+
+        Archived ones are left out unless ``archived`` is True (only those) or None (both). A session whose record
+        is damaged is named in the page's ``damaged``.
+        """
+        return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
+            await self._portal.run(
+                lambda: self._sync.list_sessions(
+                    agent=agent,
+                    kinds=kinds,
+                    status=status,
+                    label=label,
+                    tag=tag,
+                    workspace=workspace,
+                    parent=unwrap(parent),
+                    active_only=active_only,
+                    archived=archived,
+                    pinned=pinned,
+                    since=since,
+                    trash=trash,
+                    order=order,
+                    limit=limit,
+                    cursor=cursor,
+                )
+            )
+        )
+
+    def iter_sessions(self, **filters: Any) -> AsyncIterator[AsyncSession]:
+        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        return wrapped(
+            self._portal.iterate(
+                lambda: self._sync.iter_sessions(**{key: unwrap(value) for key, value in filters.items()})
+            ),
+            lambda each: AsyncSession(self._portal, each),
+        )
+
+    async def delete_session(self, session: str | AsyncSession) -> Operation | None:
+        """Put a session into the trash; one that is absent or there already is no error.
+
+        A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
+        """
+        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
+
+    async def restore_session(self, session: str | AsyncSession) -> Operation | None:
+        """Take a session out of the trash; if its name is taken by then, it gets `` (2)`` behind it."""
+        return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
+
+    async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
+        """Erase a session for good; this cannot be undone. Absent is no error.
+
+        Entries that sessions forked from it need are kept and named, unless those are purged with it.
+        """
+        return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do, as it was opened."""
+        return self._sync.capabilities
+
+    async def close(self) -> None:
+        """Finish what is being written and release the files; a handle that ``scoped`` gave leaves them open."""
+        if self._sync._owner:
+            await self._portal.close(self._sync.close)
+
+    def scoped(self, scope: str | None) -> AsyncStore:
+        """Give a handle for another scope on the same connections."""
+        return AsyncStore(self._portal, self._sync.scoped(scope))
+
+    async def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
+        """Give all operations of this scope, newest first."""
+        return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))
+
+    async def undo(self, op: Operation | str | None = None) -> Operation:
+        """Take back the last operation made through this handle, or a named one.
+
+        An operation is ``Conflict`` when a later one changed the same thing.
+        """
+        return await self._portal.run(lambda: self._sync.undo(op))
+
+    async def redo(self) -> Operation:
+        """Bring back what the last undo made through this handle took back."""
+        return await self._portal.run(lambda: self._sync.redo())
+
+    def events(self, after: str | None = None) -> AsyncIterator[Change]:
+        """Give every change after a cursor, in the order of commits, up to now."""
+        return self._portal.iterate(lambda: self._sync.events(after))
+
+    async def stats(self) -> StoreStats:
+        """Count what this scope holds; bytes are those of the whole store on disk."""
+        return await self._portal.run(lambda: self._sync.stats())
+
+    async def verify(self) -> Report:
+        """Recompute every check and every hash of the store, all scopes; nothing is changed."""
+        return await self._portal.run(lambda: self._sync.verify())
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncAgent:
+    """An agent of a store, as last seen; ``refresh`` renews it."""
+
+    def __init__(self, portal: Portal, sync: Agent) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def id(self) -> str:
+        """The id that its maker gave, unique in its scope."""
+        return self._sync.id
+
+    @property
+    def name(self) -> str | None:
+        """What people call it."""
+        return self._sync.name
+
+    @property
+    def type(self) -> str:
+        """What sort of agent it is, in the caller's words."""
+        return self._sync.type
+
+    @property
+    def system_prompt(self) -> str | None:
+        """What its contexts begin with."""
+        return self._sync.system_prompt
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What it can do, in the caller's words."""
+        return self._sync.capabilities
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings."""
+        return self._sync.config
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return self._sync.metadata
+
+    @property
+    def version(self) -> int:
+        """1 at first; grows with every change of its fields or its state."""
+        return self._sync.version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        return self._sync.created_at
+
+    @property
+    def modified_at(self) -> datetime:
+        """When it last changed."""
+        return self._sync.modified_at
+
+    @property
+    def state(self) -> AsyncAgentState:
+        """Its versioned state."""
+        return AsyncAgentState(self._portal, self._sync.state)
+
+    def sessions(self) -> AsyncIterator[AsyncSession]:
+        """Stream its sessions, last changed first."""
+        return wrapped(
+            self._portal.iterate(lambda: self._sync.sessions()), lambda each: AsyncSession(self._portal, each)
+        )
+
+    def active_sessions(self) -> AsyncIterator[AsyncSession]:
+        """Stream its active sessions, last changed first."""
+        return wrapped(
+            self._portal.iterate(lambda: self._sync.active_sessions()), lambda each: AsyncSession(self._portal, each)
+        )
+
+    async def refresh(self) -> AsyncAgent:
+        """Read the agent's fields again."""
+        await self._portal.run(lambda: self._sync.refresh())
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its fields as plain values."""
+        return self._sync.to_dict()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncAgentState:
+    """The state of an agent; only restoring a checkpoint of the agent takes it back."""
+
+    def __init__(self, portal: Portal, sync: AgentState) -> None:
+        self._portal, self._sync = portal, sync
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Give the value of a key, or ``default``."""
+        return await self._portal.run(lambda: self._sync.get(key, default))
+
+    async def items(self) -> dict[str, Any]:
+        """Give all keys with their values."""
+        return await self._portal.run(lambda: self._sync.items())
+
+    async def version(self) -> int:
+        """Give the version of the state: 1 at first, higher with every change."""
+        return await self._portal.run(lambda: self._sync.version())
+
+    async def at(self, version: int) -> dict[str, Any]:
+        """Give all keys and values as they were at a version."""
+        return await self._portal.run(lambda: self._sync.at(version))
+
+    async def set(
+        self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set one key and give the new version; durable when this returns."""
+        return await self._portal.run(
+            lambda: self._sync.set(key, value, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def update(
+        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set several keys in one step and give the new version."""
+        return await self._portal.run(
+            lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
+        """Remove keys and give the version; a key that is absent is no error."""
+        return await self._portal.run(
+            lambda: self._sync.delete(*keys, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncSession:
+    """One conversation of an agent."""
+
+    def __init__(self, portal: Portal, sync: Session) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def id(self) -> str:
+        """Unique everywhere, sorted by time."""
+        return self._sync.id
+
+    async def checkpoint(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        type: str = "manual",
+        idempotency_key: str | None = None,
+    ) -> Checkpoint:
+        """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
+
+        A name that the session has already is ``Conflict``.
+        """
+        return await self._portal.run(
+            lambda: self._sync.checkpoint(name, description=description, type=type, idempotency_key=idempotency_key)
+        )
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """Give the session's checkpoints in the order they were made."""
+        return await self._portal.run(lambda: self._sync.checkpoints())
+
+    async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
+        """Give a checkpoint by its name or its id."""
+        return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
+
+    async def preview_rewind(self, target: Point) -> AsyncRewind:
+        """Say what going back to a point would do, without doing it; ``apply`` does exactly that."""
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_rewind(target)))
+
+    async def rewind(self, target: Point, *, idempotency_key: str | None = None) -> Operation:
+        """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
+
+        Tasks, plan, notes and session state go back too. The next append opens a branch there.
+        """
+        return await self._portal.run(lambda: self._sync.rewind(target, idempotency_key=idempotency_key))
+
+    async def undo(self, operation: Operation | str | None = None) -> Operation:
+        """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
+        return await self._portal.run(lambda: self._sync.undo(operation))
+
+    async def redo(self) -> Operation:
+        """Bring back what the last undo of this session took back."""
+        return await self._portal.run(lambda: self._sync.redo())
+
+    async def operations(self, *, limit: int = 100) -> list[Operation]:
+        """Give this session's operations, newest first."""
+        return await self._portal.run(lambda: self._sync.operations(limit=limit))
+
+    @overload
+    async def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[False] = False
+    ) -> Branch: ...
+
+    @overload
+    async def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[True]
+    ) -> AsyncSession: ...
+
+    @overload
+    async def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: bool
+    ) -> Branch | AsyncSession: ...
+
+    async def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: bool = False
+    ) -> Branch | AsyncSession:
+        """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
+
+        With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
+        """
+        return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
+            await self._portal.run(lambda: self._sync.fork(at, name=name, as_session=as_session))
+        )
+
+    async def branches(self) -> list[Branch]:
+        """Give all branches, oldest first; one whose fork was undone is left out."""
+        return await self._portal.run(lambda: self._sync.branches())
+
+    async def switch(self, branch: str | Branch, *, idempotency_key: str | None = None) -> Operation:
+        """Move to the tip of a branch; ``undo`` moves back."""
+        return await self._portal.run(lambda: self._sync.switch(branch, idempotency_key=idempotency_key))
+
+    async def messages(
+        self, *, limit: int | None = None, after: int | None = None, before: int | None = None, tools: bool = True
+    ) -> list[Message]:
+        """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
+
+        The limit counts after the filter. ``tools=False`` leaves tool messages out.
+        """
+        return await self._portal.run(lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools))
+
+    def iter_messages(self, *, after: int | None = None, tools: bool = True) -> AsyncIterator[Message]:
+        """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
+        return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools))
+
+    def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
+        """Stream entries of every kind, oldest first."""
+        return self._portal.iterate(lambda: self._sync.entries(after=after, before=before))
+
+    async def message(self, id: str) -> Message:
+        """Give a message of the path by its id, the caller's or the store's."""
+        return await self._portal.run(lambda: self._sync.message(id))
+
+    def turns(self) -> AsyncIterator[Turn]:
+        """Stream the turns of the path: each a user message and all that follows up to the next."""
+        return self._portal.iterate(lambda: self._sync.turns())
+
+    async def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
+        """Give the totals of the path, up to a point if one is given; one read at any depth.
+
+        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
+        """
+        return await self._portal.run(lambda: self._sync.stats(at, spent=spent))
+
+    async def tool_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path in order, each with its status, times and result."""
+        return await self._portal.run(lambda: self._sync.tool_calls())
+
+    async def pending_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path that have no result, in the order they were announced."""
+        return await self._portal.run(lambda: self._sync.pending_calls())
+
+    async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
+        """Add a user message; ``append`` describes durability and retries."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            Session.user.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+        )
+
+    async def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
+        """Add an assistant message."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            Session.assistant.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+        )
+
+    async def system(self, content: Any, **fields: Unpack[Said]) -> Message:
+        """Add a system message."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            Session.system.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+        )
+
+    async def append(
+        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
+    ) -> list[Message]:
+        """Add messages at the head, all or none; durable when this returns.
+
+        Ours, dicts, or SDK objects and whole responses in Anthropic, OpenAI chat, OpenAI Responses or Gemini form.
+        A retry with the same ``idempotency_key`` and content gives the first result and stores
+        nothing. Another revision than ``expected_revision`` is ``Conflict``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend,
+            Session.append.plan(
+                self._sync, *items, expected_revision=expected_revision, idempotency_key=idempotency_key
+            ),
+        )
+
+    async def replace_tail(self, from_seq: int, messages: Iterable[Any], expected_revision: int) -> list[Message]:
+        """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
+
+        Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
+        """
+        return await self._portal.run(lambda: self._sync.replace_tail(from_seq, messages, expected_revision))
+
+    async def pop(self) -> Message | None:
+        """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
+
+        Changes of tasks, plan or state that came after that message leave with it.
+        """
+        return await self._portal.run(lambda: self._sync.pop())
+
+    async def clear(self, *, idempotency_key: str | None = None) -> Operation:
+        """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
+        return await self._portal.run(lambda: self._sync.clear(idempotency_key=idempotency_key))
+
+    async def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> None:
+        """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
+        return await self._portal.run(lambda: self._sync.compact(upto, summary, idempotency_key=idempotency_key))
+
+    def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> AsyncToolRun:
+        """Run a tool: ``with session.tool(call) as run: run.result(...)``.
+
+        Give a call from ``pending_calls``, or a name and arguments. With the id of an open call that a message
+        announced, it is the start of that call, never a second record.
+        """
+        return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id))
+
+    async def tool_result(
+        self,
+        call_id: str | ToolCall,
+        content: Any,
+        *,
+        success: bool = True,
+        duration: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
+        return await self._portal.run(
+            lambda: self._sync.tool_result(
+                call_id, content, success=success, duration=duration, idempotency_key=idempotency_key
+            )
+        )
+
+    @property
+    def state(self) -> AsyncSessionState:
+        """The session's own state: keys and values that go back with a rewind."""
+        return AsyncSessionState(self._portal, self._sync.state)
+
+    async def tasks(self) -> list[Task]:
+        """Give the tasks, in order."""
+        return await self._portal.run(lambda: self._sync.tasks())
+
+    async def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
+        """Replace the list of tasks; strings become pending tasks."""
+        return await self._portal.run(lambda: self._sync.set_tasks(tasks, idempotency_key=idempotency_key))
+
+    async def add_task(self, task: Task | str, status: str = "pending", *, idempotency_key: str | None = None) -> Task:
+        """Add a task at the end of the list."""
+        return await self._portal.run(lambda: self._sync.add_task(task, status, idempotency_key=idempotency_key))
+
+    async def update_task(
+        self,
+        index: int,
+        status: str | None = None,
+        *,
+        description: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Change one task by its index, from 0; a wrong index or status is ``Invalid``."""
+        return await self._portal.run(
+            lambda: self._sync.update_task(index, status, description=description, idempotency_key=idempotency_key)
+        )
+
+    async def get_plan(self) -> str | None:
+        """Give the agent's plan."""
+        return await self._portal.run(lambda: self._sync.get_plan())
+
+    async def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
+        """Set the agent's plan; None clears it."""
+        return await self._portal.run(lambda: self._sync.set_plan(text, idempotency_key=idempotency_key))
+
+    async def get_walkthrough(self) -> str | None:
+        """Give the stored walkthrough text."""
+        return await self._portal.run(lambda: self._sync.get_walkthrough())
+
+    async def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
+        """Set the walkthrough text; None clears it."""
+        return await self._portal.run(lambda: self._sync.set_walkthrough(text, idempotency_key=idempotency_key))
+
+    async def note(
+        self, text: str, *, task: int | str | Task | None = None, idempotency_key: str | None = None
+    ) -> Note:
+        """Add to the reasoning log, on a task if one is named by index, id or itself."""
+        return await self._portal.run(lambda: self._sync.note(text, task=task, idempotency_key=idempotency_key))
+
+    async def notes(self) -> list[Note]:
+        """Give the reasoning log, oldest first."""
+        return await self._portal.run(lambda: self._sync.notes())
+
+    async def record_file(
+        self,
+        path: str | PathLike[str],
+        action: str,
+        *,
+        call: str | ToolCall | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
+        return await self._portal.run(
+            lambda: self._sync.record_file(path, action, call=call, idempotency_key=idempotency_key)
+        )
+
+    async def files(self) -> list[FileTouched]:
+        """Give the paths that were touched, each once, with its last action."""
+        return await self._portal.run(lambda: self._sync.files())
+
+    async def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
+        """Count one more build attempt and give the count."""
+        return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
+
+    @property
+    def key(self) -> str:
+        """How other agents name it: unique, of the form ``agent:<id>:...``."""
+        return self._sync.key
+
+    @property
+    def name(self) -> str | None:
+        """The name that its maker gave."""
+        return self._sync.name
+
+    @property
+    def label(self) -> str | None:
+        """The label that its parent gave."""
+        return self._sync.label
+
+    @property
+    def title(self) -> str | None:
+        """What people read in listings: made from the prompt or the first user message, or given by ``rename``."""
+        return self._sync.title
+
+    @property
+    def agent_id(self) -> str:
+        """Whose session it is."""
+        return self._sync.agent_id
+
+    @property
+    def kind(self) -> str:
+        """``main``, ``subagent`` or ``cron``."""
+        return self._sync.kind
+
+    @property
+    def status(self) -> str:
+        """``active`` while it goes on."""
+        return self._sync.status
+
+    @property
+    def workspace(self) -> str | None:
+        """The directory that it works in."""
+        return self._sync.workspace
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, in the order of adding."""
+        return self._sync.tags
+
+    @property
+    def archived(self) -> bool:
+        """Whether listings leave it out unless asked."""
+        return self._sync.archived
+
+    @property
+    def pinned(self) -> bool:
+        """Whether people want to find it again."""
+        return self._sync.pinned
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is in the trash."""
+        return self._sync.deleted
+
+    @property
+    def prompt(self) -> str | None:
+        """What it was asked for."""
+        return self._sync.prompt
+
+    @property
+    def model(self) -> str | None:
+        """The model it began with."""
+        return self._sync.model
+
+    @property
+    def provider(self) -> str | None:
+        """The provider it began with."""
+        return self._sync.provider
+
+    @property
+    def task(self) -> str | None:
+        """What its parent wants of it."""
+        return self._sync.task
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of its run, for tracing."""
+        return self._sync.run_id
+
+    @property
+    def parent_id(self) -> str | None:
+        """The session that started it."""
+        return self._sync.parent_id
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return self._sync.metadata
+
+    @property
+    def created_at(self) -> datetime:
+        """When it began."""
+        return self._sync.created_at
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it last changed, by the writer's clock; listings go by feed position instead."""
+        return self._sync.updated_at
+
+    @property
+    def last_message_at(self) -> datetime | None:
+        """When a message was last added."""
+        return self._sync.last_message_at
+
+    @property
+    def head(self) -> Head:
+        """Where it is."""
+        return self._sync.head
+
+    @property
+    def revision(self) -> int:
+        """Grows by one with each append call and each move of the head."""
+        return self._sync.revision
+
+    @property
+    def message_count(self) -> int:
+        """Messages on the path of the head."""
+        return self._sync.message_count
+
+    @property
+    def turn_count(self) -> int:
+        """Turns on the path of the head."""
+        return self._sync.turn_count
+
+    @property
+    def task_count(self) -> int:
+        """Tasks at the head."""
+        return self._sync.task_count
+
+    @property
+    def completed_count(self) -> int:
+        """Completed tasks at the head."""
+        return self._sync.completed_count
+
+    @property
+    def build_attempts(self) -> int:
+        """Build attempts at the head."""
+        return self._sync.build_attempts
+
+    async def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
+        """Give it another title; None lets the next user message make one."""
+        return await self._portal.run(lambda: self._sync.rename(title, idempotency_key=idempotency_key))
+
+    async def tag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
+        """Add tags; those it has already stay where they are."""
+        return await self._portal.run(lambda: self._sync.tag(*tags, idempotency_key=idempotency_key))
+
+    async def untag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
+        """Remove tags; one that it has not is no error."""
+        return await self._portal.run(lambda: self._sync.untag(*tags, idempotency_key=idempotency_key))
+
+    async def archive(self, *, idempotency_key: str | None = None) -> Operation:
+        """Leave it out of listings unless they ask for archived sessions."""
+        return await self._portal.run(lambda: self._sync.archive(idempotency_key=idempotency_key))
+
+    async def unarchive(self, *, idempotency_key: str | None = None) -> Operation:
+        """Put it back into listings."""
+        return await self._portal.run(lambda: self._sync.unarchive(idempotency_key=idempotency_key))
+
+    async def pin(self, *, idempotency_key: str | None = None) -> Operation:
+        """Mark it for finding again."""
+        return await self._portal.run(lambda: self._sync.pin(idempotency_key=idempotency_key))
+
+    async def unpin(self, *, idempotency_key: str | None = None) -> Operation:
+        """Take the mark away."""
+        return await self._portal.run(lambda: self._sync.unpin(idempotency_key=idempotency_key))
+
+    async def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
+        """Replace the caller's own data."""
+        return await self._portal.run(lambda: self._sync.set_metadata(metadata, idempotency_key=idempotency_key))
+
+    async def refresh(self) -> AsyncSession:
+        """Read the session's fields again."""
+        await self._portal.run(lambda: self._sync.refresh())
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its fields as plain values, times as RFC 3339."""
+        return self._sync.to_dict()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
+
+    async def __aenter__(self) -> AsyncSession:
+        await self._portal.run(self._sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+
+
+class AsyncSessionState:
+    """The state of a session; it goes back with a rewind."""
+
+    def __init__(self, portal: Portal, sync: SessionState) -> None:
+        self._portal, self._sync = portal, sync
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Give the value of a key, or ``default``."""
+        return await self._portal.run(lambda: self._sync.get(key, default))
+
+    async def items(self) -> dict[str, Any]:
+        """Give all keys with their values."""
+        return await self._portal.run(lambda: self._sync.items())
+
+    async def version(self) -> int:
+        """Give the version of the state: 1 at first, higher with every change."""
+        return await self._portal.run(lambda: self._sync.version())
+
+    async def at(self, version: int) -> dict[str, Any]:
+        """Give all keys and values as they were at a version."""
+        return await self._portal.run(lambda: self._sync.at(version))
+
+    async def set(
+        self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set one key and give the new version; durable when this returns."""
+        return await self._portal.run(
+            lambda: self._sync.set(key, value, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def update(
+        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> int:
+        """Set several keys in one step and give the new version."""
+        return await self._portal.run(
+            lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
+        """Remove keys and give the version; a key that is absent is no error."""
+        return await self._portal.run(
+            lambda: self._sync.delete(*keys, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncToolRun:
+    """One run of a tool, from entering to leaving; an exception inside becomes the call's error and goes on."""
+
+    def __init__(self, portal: Portal, sync: ToolRun) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def message(self) -> Message | None:
+        """As the blocking ``ToolRun`` holds it."""
+        return self._sync.message
+
+    @property
+    def call(self) -> ToolCall:
+        """The call that runs, known once it was entered."""
+        return self._sync.call
+
+    async def result(self, content: Any) -> Message:
+        """Store what the tool gave; durable when this returns."""
+        return await self._portal.run(lambda: self._sync.result(content))
+
+    async def error(self, error: BaseException | str) -> Message:
+        """Store that the tool failed, without raising."""
+        return await self._portal.run(lambda: self._sync.error(error))
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+    async def __aenter__(self) -> AsyncToolRun:
+        await self._portal.run(self._sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+
+
+class AsyncRewind:
+    """What going back to ``target`` does: how many turns leave, and with which prompt the first of them begins."""
+
+    def __init__(self, portal: Portal, sync: Rewind) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def target(self) -> Point:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.target
+
+    @property
+    def to_seq(self) -> int:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.to_seq
+
+    @property
+    def from_seq(self) -> int:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.from_seq
+
+    @property
+    def turns(self) -> int:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.turns
+
+    @property
+    def stats(self) -> Stats:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.stats
+
+    @property
+    def prompt(self) -> str | None:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.prompt
+
+    @property
+    def files(self) -> tuple[Any, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.files
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.kept
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.others
+
+    @property
+    def not_captured(self) -> tuple[str, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.not_captured
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it would change nothing."""
+        return self._sync.is_empty
+
+    async def apply(self) -> Operation:
+        """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""
+        return await self._portal.run(lambda: self._sync.apply())
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+    def __str__(self) -> str:
+        return str(self._sync)
+
+
+class AsyncAttachment:
+    """One attachment of a message, as stored: bytes in the store, or a URL."""
+
+    def __init__(self, portal: Portal, sync: Attachment) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def id(self) -> str:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.id
+
+    @property
+    def type(self) -> str:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.type
+
+    @property
+    def name(self) -> str | None:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.name
+
+    @property
+    def mime_type(self) -> str | None:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.mime_type
+
+    @property
+    def size(self) -> int | None:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.size
+
+    @property
+    def hash(self) -> str | None:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.hash
+
+    @property
+    def url(self) -> str | None:
+        """As the blocking ``Attachment`` holds it."""
+        return self._sync.url
+
+    def open(self) -> AsyncReader:
+        """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""
+        return AsyncReader(self._portal, self._sync.open)
+
+    async def read(self) -> bytes:
+        """Read the content whole."""
+        return await self._portal.run(lambda: self._sync.read())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields as plain values."""
+        return self._sync.to_dict()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+def aopen(
+    url: str | PathLike[str] | None = None,
+    *,
+    scope: str | None = None,
+    durability: str = "full",
+    read_only: bool = False,
+    clock: Clock | None = None,
+) -> Opening[AsyncStore]:
+    """Open a store for tasks: ``async with holdfast.aopen(url) as store``; takes what ``holdfast.open`` takes."""
+
+    async def opening() -> AsyncStore:
+        portal = Portal()
+        sync = await portal.run(
+            lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
+        )
+        return AsyncStore(portal, sync)
+
+    return Opening(opening)

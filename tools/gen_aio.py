@@ -1,0 +1,359 @@
+"""Write src/holdfast/aio.py, the awaitable API, from the blocking classes. ``--check`` only compares.
+
+Every public method and attribute of a handle gets a twin of the same name, chosen by its annotation: handles
+become their Async twin, also inside pages, lists and optionals; iterators become asynchronous ones; what can be
+entered can be awaited or entered. An annotation that is not understood stops the build.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_overloads
+
+from holdfast.client import agent, attachments, rewind, session, state, store, tools
+from holdfast.client.handle import writing
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "src" / "holdfast" / "aio.py"
+
+HANDLES: dict[str, type] = {
+    "Store": store.Store,
+    "Agent": agent.Agent,
+    "AgentState": state.AgentState,
+    "Session": session.Session,
+    "SessionState": state.SessionState,
+    "ToolRun": tools.ToolRun,
+    "Rewind": rewind.Rewind,
+    "Attachment": attachments.Attachment,
+}
+ENTERED = {"Session"}  # what ``async with`` may be used on as it is being got
+NO_IO = {"tool", "scoped", "to_dict"}  # methods that only look at what the handle holds
+# Names that annotations may use, and where the generated module gets them from.
+NAMES: dict[str, str] = {
+    "Any": "typing",
+    "IO": "typing",
+    "Literal": "typing",
+    "Unpack": "typing",
+    "Iterable": "collections.abc",
+    "Mapping": "collections.abc",
+    "PathLike": "os",
+    "datetime": "datetime",
+    "TracebackType": "types",
+    "Attachable": ".client.attachments",
+    "Point": ".client.handle",
+    "Said": ".client.speaking",
+    "NewSession": ".client.store_sessions",
+    "Resolved": ".client.refs",
+    "Turn": ".client.reading",
+    "Context": ".context",
+    "Branch": ".model.branch",
+    "Checkpoint": ".model.checkpoint",
+    "Entry": ".model.entry",
+    "Change": ".model.feed",
+    "Message": ".model.message",
+    "Operation": ".model.operation",
+    "Page": ".model.page",
+    "Purged": ".model.purge",
+    "Repaired": ".model.report",
+    "Report": ".model.report",
+    "Head": ".model.session",
+    "Stats": ".model.session",
+    "StoreStats": ".model.session",
+    "ToolCall": ".model.tools",
+    "ToolResult": ".model.tools",
+    "Compaction": ".model.work",
+    "FileTouched": ".model.work",
+    "Note": ".model.work",
+    "Task": ".model.work",
+    "Capabilities": ".storage.base",
+    "Clock": ".clock",
+}
+BUILTINS = {"None", "str", "int", "bool", "float", "bytes", "dict", "list", "tuple", "object", "type", "BaseException"}
+
+HEAD = '''"""The awaitable API: the same names as the blocking one, with ``await``, ``async with`` and ``async for``.
+
+Generated from the blocking classes by tools/gen_aio.py; do not edit. Attributes are what a handle holds; every
+method runs in a thread of the portal and finishes even when the task that awaits it is cancelled.
+"""
+'''
+
+OPEN = '''
+def aopen(
+    url: str | PathLike[str] | None = None,
+    *,
+    scope: str | None = None,
+    durability: str = "full",
+    read_only: bool = False,
+    clock: Clock | None = None,
+) -> Opening[AsyncStore]:
+    """Open a store for tasks: ``async with holdfast.aopen(url) as store``; takes what ``holdfast.open`` takes."""
+
+    async def opening() -> AsyncStore:
+        portal = Portal()
+        sync = await portal.run(
+            lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
+        )
+        return AsyncStore(portal, sync)
+
+    return Opening(opening)
+'''
+
+
+class Unknown(Exception):
+    """An annotation that has no awaitable form here."""
+
+
+# ---------------------------------------------------------------------- annotations
+
+
+def twin(annotation: str, seen: set[str]) -> str:
+    """Give the awaitable form of an annotation and note the names it uses."""
+    tree = ast.parse(annotation, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            if node.id in HANDLES:
+                node.id = f"Async{node.id}"
+            elif node.id in NAMES:
+                seen.add(node.id)
+            elif node.id not in BUILTINS:
+                raise Unknown(f"{node.id} in {annotation!r}")
+    return ast.unparse(tree)
+
+
+def inner(annotation: str, outer: str) -> str | None:
+    """Give X of ``outer[X]``, or None if it is something else."""
+    found = re.fullmatch(rf"{outer}\[(.*)\]", annotation)
+    return found.group(1) if found else None
+
+
+def mentions_handle(annotation: str) -> bool:
+    """Say whether a handle may be among the values."""
+    return any(re.search(rf"\b{name}\b", annotation) for name in HANDLES)
+
+
+def wrap(annotation: str, value: str) -> str:
+    """Write how a blocking result becomes an awaitable one."""
+    if annotation in HANDLES:
+        return f"Async{annotation}(self._portal, {value})"
+    if not mentions_handle(annotation):
+        return value
+    if page := inner(annotation, "Page"):
+        return f"(lambda page: Page([{wrap(page, 'each')} for each in page], page.cursor, page.damaged))({value})"
+    if listed := inner(annotation, "list"):
+        return f"[{wrap(listed, 'each')} for each in {value}]"
+    if inner(annotation, "Resolved"):
+        return f"(lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))({value})"
+    parts = [part.strip() for part in annotation.split("|")]
+    handles = [part for part in parts if part in HANDLES]
+    if len(handles) != 1 or any(mentions_handle(part) for part in parts if part not in HANDLES):
+        raise Unknown(annotation)
+    made = wrap(handles[0], "found")
+    return f"(lambda found: {made} if isinstance(found, {handles[0]}) else found)({value})"
+
+
+# ---------------------------------------------------------------------- signatures
+
+
+def signature(function: Callable[..., Any], returns: str, seen: set[str], prefix: str) -> str:
+    """Write the head of a twin."""
+    parts, star = ["self"], False
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            parts.append("*")
+            star = True
+        star = star or parameter.kind is parameter.VAR_POSITIONAL
+        mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        parts.append(f"{mark}{parameter.name}: {twin(parameter.annotation, seen)}{default}")
+    return f"{prefix} {function.__name__}({', '.join(parts)}) -> {returns}:"
+
+
+def arguments(function: Callable[..., Any]) -> str:
+    """Write the call of the blocking method with the same arguments, handles unwrapped."""
+    parts = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        name = parameter.name
+        if parameter.kind is parameter.VAR_KEYWORD:
+            parts.append(f"**{{key: unwrap(value) for key, value in {name}.items()}}")  # type: ignore
+            continue
+        value = f"unwrap({name})" if mentions_handle(parameter.annotation) else name
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts.append(f"*{name}")
+        else:
+            parts.append(f"{name}={value}" if parameter.kind is parameter.KEYWORD_ONLY else value)
+    return ", ".join(parts)
+
+
+# ---------------------------------------------------------------------- members
+
+
+def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
+    """Write the twin of a method."""
+    plan = isinstance(function, writing)
+    function = function.plan if isinstance(function, writing) else function
+    returns = inspect.signature(function).return_annotation
+    returns = inner(returns, "Write") or returns
+    doc, given = _doc(function), arguments(function)
+    call = f"self._sync.{name}({given})"
+    if plan:
+        step = f"{owner}.{name}.plan(self._sync{', ' if given else ''}{given})"
+        body = f"return await self._portal.write(self._sync._store._backend, {step})"
+        return [signature(function, twin(returns, seen), seen, "async def"), doc, body]
+    if name in NO_IO:
+        return [signature(function, twin(returns, seen), seen, "def"), doc, f"return {wrap(returns, call)}"]
+    if returns == "IO[bytes]":
+        return [
+            signature(function, "AsyncReader", seen, "def"),
+            doc,
+            f"return AsyncReader(self._portal, self._sync.{name})",
+        ]
+    if item := inner(returns, "Iterator"):
+        stream = f"self._portal.iterate(lambda: {call})"
+        if mentions_handle(item):
+            stream = f"wrapped({stream}, lambda each: {wrap(item, 'each')})"
+        return [signature(function, f"AsyncIterator[{twin(item, seen)}]", seen, "def"), doc, f"return {stream}"]
+    if returns == owner and name == "refresh":
+        return [
+            signature(function, f"Async{owner}", seen, "async def"),
+            doc,
+            f"await self._portal.run(lambda: {call})",
+            "return self",
+        ]
+    result = wrap(returns, f"await self._portal.run(lambda: {call})")
+    if returns in ENTERED:
+        lines = [signature(function, f"Opening[Async{returns}]", seen, "def"), doc]
+        lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]
+        return lines
+    return [signature(function, twin(returns, seen), seen, "async def"), doc, f"return {result}"]
+
+
+def _doc(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function) or ""
+    first, _, rest = text.partition("\n")
+    rest = "\n".join(f"        {line}".rstrip() for line in rest.splitlines())
+    return f'"""{first}{chr(10) + rest + chr(10) + "        " if rest.strip() else ""}"""'
+
+
+def attribute(name: str, annotation: str, doc: str, seen: set[str]) -> list[str]:
+    """Write the twin of an attribute: what the blocking handle holds."""
+    head = f"def {name}(self) -> {twin(annotation, seen)}:"
+    return ["@property", head, f'"""{doc}"""', f"return {wrap(annotation, f'self._sync.{name}')}"]
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Give the public members of a class with its bases, each once, in the order they were written."""
+    seen = set[str]()
+    for base in reversed(cls.__mro__[:-1]):
+        for name, value in vars(base).items():
+            if not name.startswith("_") and name not in seen and hasattr(cls, name):
+                seen.add(name)
+                yield name, inspect.getattr_static(cls, name)
+
+
+def annotated(cls: type) -> Iterator[tuple[str, str]]:
+    """Give the public attributes that a class declares without a method."""
+    for base in reversed(cls.__mro__[:-1]):
+        for name, annotation in vars(base).get("__annotations__", {}).items():
+            if not name.startswith("_"):
+                yield name, annotation
+
+
+def write_class(name: str, cls: type, seen: set[str]) -> str:
+    """Write the twin of a class."""
+    parts = [[f"def __init__(self, portal: Portal, sync: {name}) -> None:", "self._portal, self._sync = portal, sync"]]
+    if name == "Store":
+        parts[0].append("sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))")
+    declared = dict(annotated(cls))
+    parts += [attribute(each, how, f"As the blocking ``{name}`` holds it.", seen) for each, how in declared.items()]
+    for member, value in members(cls):
+        if member in declared:
+            continue
+        if isinstance(value, property):
+            returns = inspect.signature(value.fget).return_annotation  # type: ignore[arg-type]
+            parts.append(attribute(member, returns, inspect.getdoc(value) or "", seen))
+        elif name == "Store" and member == "close":
+            lines = ["if self._sync._owner:", "    await self._portal.close(self._sync.close)"]
+            parts.append(["async def close(self) -> None:", _doc(value), *lines])
+        else:
+            for each in get_overloads(value) if inspect.isfunction(value) else ():
+                returns = twin(inspect.signature(each).return_annotation, seen)
+                parts.append(["@overload", signature(each, returns, seen, "async def"), "..."])
+            parts.append(method(name, member, value, seen))
+    parts += _special(name, cls)
+    body = "\n\n".join(_indented(lines) for lines in parts)
+    return f'class Async{name}:\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
+
+
+def _special(name: str, cls: type) -> list[list[str]]:
+    found = [["def __repr__(self) -> str:", 'return f"<Async{repr(self._sync)[1:]}"']]
+    if hasattr(cls, "_repr_html_") and name != "Store":
+        found.append(["def _repr_html_(self) -> str:", "return self._sync._repr_html_()"])
+    if hasattr(cls, "__str__") and cls.__str__ is not object.__str__:
+        found.append(["def __str__(self) -> str:", "return str(self._sync)"])
+    if not hasattr(cls, "__enter__"):
+        return found
+    enter = [f"async def __aenter__(self) -> Async{name}:"]
+    leave = "async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, "
+    leave += "trace: TracebackType | None) -> None:"
+    if name == "Store":
+        return [*found, [*enter, "return self"], [leave, "await self.close()"]]
+    enter += ["await self._portal.run(self._sync.__enter__)", "return self"]
+    return [*found, enter, [leave, "await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))"]]
+
+
+def _indented(lines: list[str]) -> str:
+    head = next(at for at, line in enumerate(lines) if line.rstrip().endswith(":") and "def " in line)
+    first = [f"    {line}" for line in lines[: head + 1]]
+    return "\n".join([*first, *(f"        {line}" for line in lines[head + 1 :])])
+
+
+# ---------------------------------------------------------------------- the module
+
+
+def generate() -> str:
+    """Give the whole module."""
+    seen = {"TracebackType", "PathLike", "Clock", "Page", "Resolved"}
+    classes = [write_class(name, cls, seen) for name, cls in HANDLES.items()]
+    text = HEAD + "\nfrom __future__ import annotations\n\n" + imports(seen) + "\n\n" + "\n\n".join([*classes, OPEN])
+    return formatted(text)
+
+
+def imports(seen: set[str]) -> str:
+    """Write the imports for the names that were used."""
+    lines = [f"from {NAMES[name]} import {name}" for name in sorted(seen)]
+    lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
+    lines += [f"from .{cls.__module__.removeprefix('holdfast.')} import {name}" for name, cls in HANDLES.items()]
+    lines += ["from .client.open import open_store"]
+    lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]
+    return "\n".join(lines)
+
+
+def formatted(text: str) -> str:
+    """Let ruff sort and format, so that the file reads like the others."""
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    name = ["--stdin-filename", str(TARGET)]
+    sort = [*ruff, "check", "--fix-only", "--quiet", "--select", "I,F401,UP,SIM,RUF100", *name, "-"]
+    text = subprocess.run(sort, input=text, text=True, capture_output=True, check=True).stdout
+    return subprocess.run([*ruff, "format", *name, "-"], input=text, text=True, capture_output=True, check=True).stdout
+
+
+def main() -> int:
+    """Write the module, or compare it."""
+    new = generate()
+    if "--check" in sys.argv:
+        stale = not TARGET.exists() or TARGET.read_text("utf-8") != new
+        if stale:
+            print("src/holdfast/aio.py is not what the code says: run python tools/gen_aio.py", file=sys.stderr)
+        return int(stale)
+    TARGET.write_text(new, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
