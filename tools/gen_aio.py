@@ -250,7 +250,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
     """Give the public members of a class with its bases, each once, in the order they were written."""
     seen = set[str]()
     for base in reversed(cls.__mro__[:-1]):
-        for name, value in vars(base).items():
+        for name in vars(base):
             if not name.startswith("_") and name not in seen and hasattr(cls, name):
                 seen.add(name)
                 yield name, inspect.getattr_static(cls, name)

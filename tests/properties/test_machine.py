@@ -1,9 +1,12 @@
-"""The state machine of ``holdfast.testing`` on every backend."""
+"""The state machine of ``holdfast.testing`` on every backend, blocking and awaited."""
+
+import os
 
 import pytest
 from hypothesis import settings
 
 import holdfast
+from holdfast.testing import awaited
 from holdfast.testing.machine import SessionMachine
 
 
@@ -14,11 +17,35 @@ class MemoryMachine(SessionMachine):
         return holdfast.open(":memory:")
 
 
+class AwaitedMachine(SessionMachine):
+    def open_store(self) -> holdfast.Store:
+        return awaited.open(os.path.join(self._folder.name, "machine.db"), durability="relaxed")
+
+
+class AwaitedMemoryMachine(MemoryMachine):
+    def open_store(self) -> holdfast.Store:
+        return awaited.open(":memory:")
+
+
 @pytest.mark.slow
+@pytest.mark.feature("F7", "E7")
 class TestFileMachine(SessionMachine.TestCase):
     settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.slow
+@pytest.mark.feature("F7", "E7")
 class TestMemoryMachine(MemoryMachine.TestCase):
     settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F7", "C3")
+class TestAwaitedMachine(AwaitedMachine.TestCase):
+    settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F7", "C3")
+class TestAwaitedMemoryMachine(AwaitedMemoryMachine.TestCase):
+    settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

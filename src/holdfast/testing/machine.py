@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,10 +18,11 @@ import holdfast
 from .model import ModelSession, NothingToDo
 
 _TEXT = st.text(max_size=20)
+_TITLE = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=10)
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Appends, forks, switches, rewinds, undoes, redoes and reopens; compares after every step."""
+    """Appends, plans, forks, switches, rewinds, pops, renames, deletes, restores, undoes, redoes and reopens."""
 
     persistent = True
 
@@ -40,12 +42,35 @@ class SessionMachine(RuleBasedStateMachine):
         """Start with a few messages."""
         self.append(texts)
 
+    def _add(self, store: Callable[[], object], model: Callable[[], None]) -> None:
+        """Add something to both; a session in the trash must refuse."""
+        if self.model.deleted:
+            try:
+                store()
+            except holdfast.Conflict:
+                return
+            raise AssertionError("a session in the trash was written to")
+        store()
+        model()
+
     @rule(texts=st.lists(_TEXT, min_size=1, max_size=4))
     def append(self, texts: list[str]) -> None:
         """Append one message or several at once."""
         if texts:
-            self.session.append(*({"role": "user", "content": text} for text in texts))
-            self.model.append(*texts)
+            messages = [{"role": "user", "content": text} for text in texts]
+            self._add(lambda: self.session.append(*messages), lambda: self.model.append(*texts))
+
+    @rule(plan=_TEXT)
+    def set_plan(self, plan: str) -> None:
+        """Set the plan: an entry that goes back with the conversation."""
+        self._add(lambda: self.session.set_plan(plan), lambda: self.model.set_plan(plan))
+
+    @precondition(lambda self: not self.model.deleted)
+    @rule()
+    def pop(self) -> None:
+        """Take the last message off."""
+        popped = self.session.pop()
+        assert (None if popped is None else popped.text) == self.model.pop()
 
     @rule(data=st.data())
     def rewind(self, data: st.DataObject) -> None:
@@ -63,10 +88,29 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def switch(self, data: st.DataObject) -> None:
-        """Switch to any branch."""
+        """Switch to any branch; one whose fork was undone is not found."""
         name = data.draw(st.sampled_from(sorted(self.model.paths)))
+        if name in self.model.hidden_branches:
+            try:
+                self.session.switch(name)
+            except holdfast.NotFound:
+                return
+            raise AssertionError("a branch whose fork was undone was switched to")
         self.session.switch(name)
         self.model.switch(name)
+
+    @rule(title=_TITLE)
+    def rename(self, title: str) -> None:
+        """Give another title."""
+        self.session.rename(title)
+        self.model.rename(title)
+
+    @rule(deleted=st.booleans())
+    def delete_or_restore(self, deleted: bool) -> None:
+        """Put the session into the trash, or take it out; doing it twice does nothing."""
+        (self.store.delete_session if deleted else self.store.restore_session)(self.session.id)
+        self.model.delete(deleted)
+        self.session.refresh()
 
     @rule(redo=st.booleans())
     def undo_or_redo(self, redo: bool) -> None:
@@ -92,25 +136,24 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def path_is_the_same(self) -> None:
-        """The path, read whole, from the end and in a stream, is the model's."""
+        """The path, read whole, from the end and in a stream, is the model's; so is the plan there."""
         expected = self.model.texts()
         assert [message.text for message in self.session.messages()] == expected
         assert [message.text for message in self.session.messages(limit=2)] == expected[-2:]
-        assert [message.seq for message in self.session.iter_messages()] == list(range(1, len(expected) + 1))
+        assert [entry.seq for entry in self.session.entries()] == list(range(1, self.model.head.seq + 1))
+        assert self.session.get_plan() == self.model.plan()
 
     @invariant()
     def place_is_the_same(self) -> None:
-        """Head, revision, totals and branches are the model's, in the handle and in the store."""
+        """Head, revision, totals, title and branches are the model's, in the handle and in the store."""
         for session in (self.session, self.store.get_session(self.session.id)):
             assert (session.head.seq, session.head.attached) == self.model.head[1:]
             assert session.revision == self.model.revision
-            assert session.message_count == self.model.head.seq
+            assert session.message_count == len(self.model.texts())
+            assert (session.title, session.deleted) == (self.model.title, self.model.deleted)
         found = {b.name: (b.fork_seq, b.head_seq, b.is_head) for b in self.session.branches()}
-        expected = {
-            name: (self.model.forks[name], len(path), name == self.model.head.branch)
-            for name, path in self.model.paths.items()
-        }
-        assert found == expected
+        assert found == self.model.branches()
+        assert len(self.store.list_sessions()) == (0 if self.model.deleted else 1)
 
     def teardown(self) -> None:
         """Whatever was done, the store must verify."""

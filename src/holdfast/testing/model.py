@@ -1,12 +1,13 @@
 """A session as a dict would keep it: every branch a full copy of its path.
 
 Wasteful and obviously right, which is the point: the store must agree with it after any sequence of
-appends, forks, switches, rewinds, undos and redos.
+appends, forks, switches, rewinds, renames, deletes, restores, undos and redos. An operation notes each thing it
+changes as it was before, and undo puts exactly that back.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
@@ -18,16 +19,17 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An entry of a path: the branch that owns it, and what it says."""
+    """An entry of a path: the branch that owns it, what it says, and the plan once it was added."""
 
     owner: str
     text: str
+    plan: str | None = None
 
 
 class Done:
     """An operation of the model, as the operations log would keep it."""
 
-    def __init__(self, kind: str, before: Place, undoes: Done | None = None) -> None:
+    def __init__(self, kind: str, before: dict[str, Any], undoes: Done | None = None) -> None:
         self.kind = kind
         self.before = before
         self.undoes = undoes
@@ -44,30 +46,66 @@ class ModelSession:
     def __init__(self) -> None:
         self.paths: dict[str, list[Step]] = {"main": []}
         self.forks: dict[str, int] = {"main": 0}
+        self.hidden_branches = set[str]()
         self.head = Place("main", 0, True)
+        self.title: str | None = None
+        self.deleted = False
         self.log: list[Done] = []
         self.revision = 0
 
+    # ------------------------------------------------------------------ looking
+
+    def path(self) -> list[Step]:
+        """The entries of the head's path."""
+        return self.paths[self.head.branch][: self.head.seq]
+
     def texts(self) -> list[str]:
-        """What the path of the head says."""
-        return [step.text for step in self.paths[self.head.branch][: self.head.seq]]
+        """What the messages of the path say."""
+        return [step.text for step in self.path() if step.text != "\0plan"]
+
+    def plan(self) -> str | None:
+        """The plan at the head."""
+        path = self.path()
+        return path[-1].plan if path else None
+
+    def branches(self) -> dict[str, tuple[int, int, bool]]:
+        """The branches that a listing shows, each with where it starts and ends and whether the head is there."""
+        return {
+            name: (self.forks[name], len(path), name == self.head.branch)
+            for name, path in self.paths.items()
+            if name not in self.hidden_branches or name == self.head.branch
+        }
+
+    # ------------------------------------------------------------------ adding
 
     def append(self, *texts: str) -> None:
-        """Add entries; a detached head opens a branch first."""
+        """Add messages; the first ever makes the title."""
+        if self.title is None:
+            self.title = _title(texts)
+        self._add([(text, self.plan()) for text in texts])
+
+    def set_plan(self, plan: str) -> None:
+        """Set the plan, which is an entry too."""
+        self._add([("\0plan", plan)])
+
+    def _add(self, steps: list[tuple[str, str | None]]) -> None:
         if not self.head.attached:
             name = self._free_name(self.head.branch)
             self._open(name, self.head.seq)
             self.head = Place(name, self.head.seq, True)
         path = self.paths[self.head.branch]
-        path += [Step(self.head.branch, text) for text in texts]
+        path += [Step(self.head.branch, text, plan) for text, plan in steps]
         self.head = Place(self.head.branch, len(path), True)
         self.revision += 1
+
+    # ------------------------------------------------------------------ operations
 
     def fork(self, at: int, name: str | None) -> str:
         """Open a branch at a point of the path; the head stays."""
         name = name or self._free_name(self.head.branch)
         self._open(name, at)
-        self.revision += 1
+        self.hidden_branches.add(name)
+        self._do("fork", {f"branch {name}": False})
         return name
 
     def rewind(self, to: int) -> None:
@@ -78,11 +116,30 @@ class ModelSession:
             target = Place(self.head.branch, 0, False)
         else:
             target = Place(self.paths[self.head.branch][to - 1].owner, to, False)
-        self._do("rewind", target)
+        self._do("rewind", {"head": target})
+
+    def pop(self) -> str | None:
+        """Take the last message off the path, with what came after it."""
+        places = [at for at, step in enumerate(self.path()) if step.text != "\0plan"]
+        if not places:
+            return None
+        text = self.path()[places[-1]].text
+        self.rewind(places[-1])
+        self.log[-1].kind = "pop"
+        return text
 
     def switch(self, name: str) -> None:
         """Move the head to the tip of a branch."""
-        self._do("switch", Place(name, len(self.paths[name]), True))
+        self._do("switch", {"head": Place(name, len(self.paths[name]), True)})
+
+    def rename(self, title: str) -> None:
+        """Give another title."""
+        self._do("rename", {"title": title})
+
+    def delete(self, deleted: bool) -> None:
+        """Put the session into the trash, or take it out."""
+        if self.deleted != deleted:
+            self._do("delete", {"deleted": deleted})
 
     def undo(self) -> None:
         """Take back the newest operation that stands."""
@@ -102,11 +159,28 @@ class ModelSession:
         self._do("redo", last.before, undoes=last)
         last.undone, last.undoes.undone = True, False
 
-    def _do(self, kind: str, target: Place, undoes: Done | None = None) -> None:
-        self.log.append(Done(kind, self.head, undoes))
-        seq = len(self.paths[target.branch]) if target.attached else target.seq
-        self.head = Place(target.branch, seq, target.attached)
-        self.revision += 1
+    # ------------------------------------------------------------------ how it is done
+
+    def _do(self, kind: str, after: dict[str, Any], undoes: Done | None = None) -> None:
+        self.log.append(Done(kind, {thing: self._thing(thing) for thing in after}, undoes))
+        for thing, value in after.items():
+            self._put(thing, value)
+
+    def _thing(self, thing: str) -> Any:
+        if thing.startswith("branch "):
+            return thing.removeprefix("branch ") in self.hidden_branches
+        return getattr(self, thing)
+
+    def _put(self, thing: str, value: Any) -> None:
+        if thing == "head":
+            seq = len(self.paths[value.branch]) if value.attached else value.seq
+            self.head = Place(value.branch, seq, value.attached)
+            self.revision += 1
+        elif thing.startswith("branch "):
+            name = thing.removeprefix("branch ")
+            (self.hidden_branches.add if value else self.hidden_branches.discard)(name)
+        else:
+            setattr(self, thing, value)
 
     def _open(self, name: str, at: int) -> None:
         self.paths[name] = self.paths[self.head.branch][:at]
@@ -119,3 +193,9 @@ class ModelSession:
         while f"{stem}-{count}" in self.paths:
             count += 1
         return f"{stem}-{count}"
+
+
+def _title(texts: tuple[str, ...]) -> str | None:
+    """The title that these messages make: of the first one, whatever it says."""
+    line = " ".join(texts[0].split())
+    return line or None
