@@ -211,8 +211,8 @@ class AsyncReader:
 
 
 def unwrap(value: Any) -> Any:
-    """Give the blocking handle behind an awaitable one; other values as they are."""
-    return getattr(value, "_sync", value)
+    """Give the blocking handle behind an awaitable one, also inside a list; other values as they are."""
+    return [unwrap(each) for each in value] if type(value) is list else getattr(value, "_sync", value)
 
 
 async def wrapped(source: AsyncIterator[T], wrap: Callable[[T], U]) -> AsyncIterator[U]:

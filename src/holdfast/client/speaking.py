@@ -91,7 +91,7 @@ class Speaking(Reading):
                 self._store.scope,
                 self.id,
                 from_seq=from_seq,
-                drafts=_named(tx, self._row(tx), drafts),
+                drafts=calls.settled(tx, self._row(tx), drafts),
                 expected_revision=expected_revision,
                 now_ms=now_ms,
             )
@@ -163,7 +163,7 @@ class Speaking(Reading):
 
         def op(tx: Tx) -> entries.Appended:
             if any(draft.kind == messages_.TOOL_MESSAGE for draft in drafts):
-                drafts[:] = _named(tx, self._row(tx), drafts)  # running again gives the same
+                drafts[:] = calls.settled(tx, self._row(tx), drafts)  # running again gives the same
             return entries.append(
                 tx,
                 store.scope,
@@ -279,11 +279,6 @@ def _copied(message: Message) -> Draft:
         is_turn=message.role == "user",
     )
     return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
-
-
-def _named(tx: Tx, session: Any, drafts: Sequence[Draft]) -> list[Draft]:
-    """Tie tool results to the calls on the path."""
-    return [calls.settled(tx, session, draft) for draft in drafts]
 
 
 def _first(messages: list[Message]) -> Message:

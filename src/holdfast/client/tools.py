@@ -128,7 +128,7 @@ class Calling(Speaking):
 
         def op(tx: Tx) -> entries.Appended:
             session = entries.writable(tx, self._store.scope, self.id)
-            named = [calls.settled(tx, session, draft) for draft in drafts]
+            named = calls.settled(tx, session, drafts)
             if key is not None and (earlier := entries.repeat(tx, session, named, key)):
                 return earlier
             calls.require_open(tx, session, call_id)

@@ -7,7 +7,7 @@ first. What a call is lies in the entries; the ``call`` table only says where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -78,33 +78,53 @@ def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
     return waiting
 
 
-def settled(tx: Tx, session: SessionRow, draft: Draft) -> Draft:
-    """Tie a tool message to the calls on the path: it names its tool, which most providers leave out.
+def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]:
+    """Tie tool messages to the calls before them, on the path or among these drafts.
 
-    Gemini's results may name the tool instead of a call: they answer the oldest open call of that name.
+    They name their tool, which most providers leave out. Gemini's results may name the tool instead of a call: they
+    answer the oldest open call of that name.
     """
-    if draft.kind != TOOL_MESSAGE or draft.more is None or len(draft.body) > _SMALL:
-        return draft
-    marks, name = list[tuple[str, str]](), None
-    for what, call_id in draft.more.calls:
-        found = newest(tx, session, call_id) if what == "result" else {}
-        if what == "result" and not found:
-            call_id = _open_by_name(tx, session, call_id, marks) or call_id
-            found = newest(tx, session, call_id)
-        if "call" in found and name is None:
-            name = announced(tx, session, found["call"], call_id).name
+    here: dict[str, str] = {}  # open calls among these drafts, with their names
+    found = []
+    for draft in drafts:
+        if draft.more is not None and draft.kind == TOOL_MESSAGE and len(draft.body) <= _SMALL:
+            draft = _settle(tx, session, draft, here)
+        elif any(what == "call" for what, _ in (draft.more.calls if draft.more else ())):
+            message = Message("", 0, 0, 0, draft.body, draft.raw)
+            here.update({call.id: call.name for call in message.tool_calls})
+        found.append(draft)
+    return found
+
+
+def _settle(tx: Tx, session: SessionRow, draft: Draft, here: dict[str, str]) -> Draft:
+    marks, tool = list[tuple[str, str]](), None
+    for what, given in draft.more.calls if draft.more else ():
+        call_id, name = _answered(tx, session, given, here, marks) if what == "result" else (given, None)
+        here.pop(call_id, None)
+        tool = tool or name
         marks.append((what, call_id))
     body = codec.decode(draft.body)
-    if name and "tool_name" not in body:
-        body = {**body, "tool_name": name}
-    return draft._replace(body=codec.encode(body), more=draft.more._replace(calls=tuple(marks)))
+    if tool and "tool_name" not in body:
+        body = {**body, "tool_name": tool}
+    return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=tuple(marks)))
 
 
-def _open_by_name(tx: Tx, session: SessionRow, name: str, taken: list[tuple[str, str]]) -> str | None:
-    for call_id, marks in open_calls(tx, session).items():
-        if ("result", call_id) not in taken and announced(tx, session, marks["call"], call_id).name == name:
-            return call_id
-    return None
+def _answered(
+    tx: Tx, session: SessionRow, given: str, here: dict[str, str], taken: list[tuple[str, str]]
+) -> tuple[str, str | None]:
+    """Give the call that a result answers, and the name of its tool if that is known."""
+    if given in here:
+        return given, here[given]
+    marks = newest(tx, session, given)
+    if marks:
+        return given, announced(tx, session, marks["call"], given).name
+    waiting = [
+        (call_id, announced(tx, session, m["call"], call_id).name) for call_id, m in open_calls(tx, session).items()
+    ]
+    for call_id, name in [*waiting, *here.items()]:
+        if name == given and ("result", call_id) not in taken:
+            return call_id, name
+    return given, None
 
 
 def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:

@@ -34,6 +34,8 @@ LAST_UNDO = f"""SELECT {COLUMNS} FROM operation
 WHERE scope = ? AND session = ? AND agent = ? AND kind = 'undo' AND undone_by IS NULL ORDER BY oid DESC LIMIT 1"""
 SINCE = """SELECT 1 FROM operation
 WHERE scope = ? AND session = ? AND agent = ? AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"""
+LATER = f"""SELECT {COLUMNS} FROM operation
+WHERE scope = ? AND session = ? AND agent = ? AND oid > ? AND undone_by IS NULL"""
 OF_SESSION = f"""SELECT {COLUMNS} FROM operation
 WHERE scope = ? AND session = ? AND agent = 0 AND oid < ? ORDER BY oid DESC LIMIT ?"""
 OF_SCOPE = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
@@ -175,8 +177,8 @@ def _undo(tx: Tx, row: OperationRow, now_ms: int) -> Done:
 
 def redo(tx: Tx, scope: str, *, session_id: str | None, operation_id: str | None = None, now_ms: int) -> Done:
     """Bring back what the last undo of a session, or a named undo, took back; unless another operation came since."""
-    last = _undo_to_redo(tx, scope, session_id, operation_id)
-    if last is None or tx.one(SINCE, (scope, last.session, last.agent, last.oid)):
+    last = _last_undo(tx, scope, session_id) if operation_id is None else _named_undo(tx, scope, operation_id)
+    if last is None:
         raise Conflict("there is nothing to redo here")
     done = _again(tx, last, "redo", now_ms)
     _set_undone(tx, last, _last_oid(tx))
@@ -184,14 +186,19 @@ def redo(tx: Tx, scope: str, *, session_id: str | None, operation_id: str | None
     return done
 
 
-def _undo_to_redo(tx: Tx, scope: str, session_id: str | None, operation_id: str | None) -> OperationRow | None:
-    if session_id is not None:
-        row = tx.one(LAST_UNDO, (scope, sessions.get(tx, scope, session_id).sid, 0))
-        return None if row is None else checked(row)
-    assert operation_id is not None
-    named = find(tx, scope, operation_id)
-    row = tx.one(LAST_UNDO, (scope, named.session, named.agent))
-    return named if row is not None and row[0] == named.oid else None
+def _last_undo(tx: Tx, scope: str, session_id: str | None) -> OperationRow | None:
+    sid = sessions.get(tx, scope, session_id or "").sid
+    row = tx.one(LAST_UNDO, (scope, sid, 0))
+    return None if row is None or tx.one(SINCE, (scope, sid, 0, row[0])) else checked(row)
+
+
+def _named_undo(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
+    """Give an undo that can be redone: nothing that stands has touched the same things since."""
+    row = find(tx, scope, operation_id)
+    things = codec.decode(row.before).keys()
+    later = map(checked, tx.all(LATER, (scope, row.session, row.agent, row.oid)))
+    touched = any(things & codec.decode(each.before).keys() for each in later)
+    return None if row.undone_by is not None or touched else row
 
 
 def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int) -> Done:

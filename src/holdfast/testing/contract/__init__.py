@@ -11,14 +11,20 @@ A backend's whole test is a subclass that says how to open it:
 
 from __future__ import annotations
 
+from .agents import Agents, States
 from .base import said
 from .branches import Branches
 from .messages import Messages
+from .points import Operations, Points
 from .races import Races
+from .sessions import Listing, Sessions, Trash
 from .stores import Stores
+from .work import Attachments, Tools, Work
+
+_PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 
 
-class StoreContract(Messages, Races, Branches, Stores):
+class StoreContract(*_PARTS, Points, Operations):  # type: ignore[misc]
     """Subclass and define ``open``."""
 
 
