@@ -58,8 +58,8 @@ def _task(settings: Settings, name: str, amount: int) -> Task:
 class Peaks:
     """A table of processes and what each of them took."""
 
-    def __init__(self, text: str, what: str, base: Measured) -> None:
-        self.table = Table(text, ("process", what, "seconds", "peak memory", "growth over idle"))
+    def __init__(self, text: str, base: Measured) -> None:
+        self.table = Table(text, ("process", "amount", "seconds", "peak memory", "growth over idle"))
         self.checks: list[Check] = []
         self._base = base["peak"]
 
@@ -91,7 +91,7 @@ def _messages(settings: Settings, base: Measured) -> tuple[Table, list[Check]]:
         " one thing and reports its peak; growth is over the idle process. OpenAI Agents has no way to iterate, so it"
         f" was asked for everything, at {peer_count:,} messages."
     )
-    peaks, amount = Peaks(text, "messages", base), f"{count:,} messages"
+    peaks, amount = Peaks(text, base), f"{count:,} messages"
     peaks.row("idle: an empty Holdfast store", "-", base)
     peaks.row("limit: bare SQLite, every row decoded", amount, _child("iterate_limit", bare))
     peaks.row("Holdfast, building", amount, built)
@@ -110,7 +110,7 @@ def _attachment(settings: Settings, base: Measured) -> tuple[Table, list[Check]]
         " process reads it back, a piece at a time, and compares it with the file by SHA-256. The limit copies the file"
         " in pieces of the same size, hashes and syncs it."
     )
-    peaks = Peaks(text, "size", base)
+    peaks = Peaks(text, base)
     peaks.row("limit: copied in pieces", amount, _child("copy_limit", task))
     peaks.judge("Holdfast, attachment in", amount, _child("attach", task))
     peaks.judge("Holdfast, attachment out", amount, _child("detach", task))

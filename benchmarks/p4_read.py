@@ -36,10 +36,9 @@ def run(settings: Settings) -> Section:
     whole: Found = {kind.name: {} for kind in kinds}
     for size in sizes:
         arms = _build(settings, kinds, size)
-        with steady():
-            _measure(settings, arms, size, LAST, tails, rounds=settings.pick(40, 8), each=10)
-            if size == _ALL_OF:
-                _measure(settings, arms, size, None, whole, rounds=settings.pick(25, 5), each=1)
+        _measure(settings, arms, size, LAST, tails, rounds=settings.pick(40, 8), each=10)
+        if size == _ALL_OF:
+            _measure(settings, arms, size, None, whole, rounds=settings.pick(25, 5), each=1)
         for arm in arms:
             arm.close()
     return _section(tails, whole, sizes)
@@ -63,24 +62,29 @@ def _measure(
     settings: Settings, arms: list[Arm], size: int, last: int | None, found: Found, *, rounds: int, each: int
 ) -> None:
     """Read in turns, the arms in a new order each time, and see that everything came."""
-    expected = size if last is None else last
     for arm in arms:
-        arm.read(last)  # connections and caches are warm for all
+        _read(
+            arm, size, last
+        )  # connections and caches are warm for all, and what they keep is older than the measurement
         found[arm.name][size] = []
-    for number in range(rounds):
-        for arm in settings.rng.sample(arms, len(arms)):
-            if arm.slow and number % _SLOW_EVERY:
-                continue
-            for _ in range(1 if arm.slow else each):
-                seconds, count = arm.read(last)
-                if count != expected:
-                    raise RuntimeError(f"{arm.name} gave {count} messages, not {expected}")
-                found[arm.name][size].append(seconds)
+    with steady():
+        for number in range(rounds):
+            for arm in settings.rng.sample(arms, len(arms)):
+                if arm.slow and number % _SLOW_EVERY:
+                    continue
+                found[arm.name][size] += [_read(arm, size, last) for _ in range(1 if arm.slow else each)]
     base = median(found[Limit.name][size])
     for arm in arms:
         middle = median(found[arm.name][size])
         what = "all" if last is None else f"last {last}"
         say(f"p4: {what} of {size:,}: {arm.name}: {show_time(middle)}, {show_ratio(middle / base)} times the limit")
+
+
+def _read(arm: Arm, size: int, last: int | None) -> float:
+    seconds, count = arm.read(last)
+    if count != (expected := size if last is None else last):
+        raise RuntimeError(f"{arm.name} gave {count} messages, not {expected}")
+    return seconds
 
 
 def _section(tails: Found, whole: Found, sizes: tuple[int, ...]) -> Section:

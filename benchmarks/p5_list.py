@@ -289,8 +289,7 @@ def run(settings: Settings) -> Section:
     """Build stores of both sizes, the slow ones of the smaller only, and let all of them take turns."""
     sizes = (1000, 10_000) if settings.quick else (10_000, 100_000)
     shelves = [shelf for size in sizes for shelf in _build(settings, size, slow=size == sizes[0])]
-    with steady():
-        found = _measure(settings, shelves)
+    found = _measure(settings, shelves)
     for shelf in shelves:
         shelf.close()
     return _section(found, sizes)
@@ -313,28 +312,28 @@ def _measure(settings: Settings, shelves: list[Shelf]) -> Found:
     found: Found = {kind.name: {} for kind in KINDS}
     for shelf in shelves:
         found[shelf.name][shelf.plan.size] = []
-        _expect(shelf, shelf.newest())
-    for number in range(settings.pick(40, 10)):
-        for shelf in settings.rng.sample(shelves, len(shelves)):
-            if shelf.slow and number % _SLOW_EVERY:
-                continue
-            for _ in range(1 if shelf.slow else 10):
-                started = perf_counter()
-                listed = shelf.newest()
-                found[shelf.name][shelf.plan.size].append(perf_counter() - started)
-                _expect(shelf, listed)
+        _list(shelf)
+    with steady():
+        for number in range(settings.pick(40, 10)):
+            for shelf in settings.rng.sample(shelves, len(shelves)):
+                if not (shelf.slow and number % _SLOW_EVERY):
+                    found[shelf.name][shelf.plan.size] += [_list(shelf) for _ in range(1 if shelf.slow else 10)]
     for shelf in shelves:
         middle, base = (median(found[name][shelf.plan.size]) for name in (shelf.name, Limit.name))
         say(f"p5: {LIMIT} of {shelf.plan.size:,}: {shelf.name}: {show_time(middle)}, {show_ratio(middle / base)} times")
     return found
 
 
-def _expect(shelf: Shelf, listed: list[Line]) -> None:
-    expected = shelf.plan.newest()
-    if listed and listed[0][1] is None:
+def _list(shelf: Shelf) -> float:
+    """Give the seconds of a listing, once it is seen to be the right one."""
+    started = perf_counter()
+    listed = shelf.newest()
+    seconds, expected = perf_counter() - started, shelf.plan.newest()
+    if listed[0][1] is None:
         expected = [(name, None) for name, _ in expected]
     if listed != expected:
         raise RuntimeError(f"{shelf.name} listed {listed[:3]}..., not {expected[:3]}...")
+    return seconds
 
 
 def _section(found: Found, sizes: tuple[int, ...]) -> Section:

@@ -209,8 +209,9 @@ def _label(size: int | None) -> str:
 def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> Section:
     text = (
         "**What does it cost to set a checkpoint of a conversation, and to go back?** Each cell is the median time and,"
-        " in brackets, how many of Holdfast's own durable appends to a session of that kind it takes; all sessions take"
-        f" turns. The last one was popped {POPPED:,} times, with a new message after each. LangGraph's checkpoint holds"
+        " in brackets, how many of Holdfast's own durable appends to a session of that kind it takes; a dear append"
+        " would flatter, so a bare one stands in the first row. All sessions take turns; the last was popped"
+        f" {POPPED:,} times, with a new message after each. LangGraph's checkpoint holds"
         " the whole state and going back copies it to the front; whole JSON copies its file and copies it back. No"
         " workspace is attached: files are another promise. A checkpoint of an agent with 10,000 sessions, which the"
         " promise names as well, is not built yet and not measured."

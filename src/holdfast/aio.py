@@ -180,6 +180,23 @@ class AsyncStore:
 
         return Opening(opening)
 
+    def get_or_create_session(self, directory: str | PathLike[str]) -> Opening[AsyncSession]:
+        """Give the one session of a directory, making it if it is new: ``directory_session`` of the main agent."""
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal, await self._portal.run(lambda: self._sync.get_or_create_session(directory))
+            )
+
+        return Opening(opening)
+
+    async def save_session(self, session: AsyncSession) -> None:
+        """Check that a session is stored: everything said through it is durable already, so there is nothing to do.
+
+        One that was deleted meanwhile is ``Conflict``, one that was purged ``NotFound``: it is never made again.
+        """
+        return await self._portal.run(lambda: self._sync.save_session(unwrap(session)))
+
     def create_session(
         self,
         name: str | None = None,

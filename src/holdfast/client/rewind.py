@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..model import html
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -73,6 +74,9 @@ class Rewind:
             f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}\n"
             f"  conversation  {turns} the path{first}; kept on their branch"
         )
+
+    def _repr_html_(self) -> str:
+        return html.fields(repr(self), {"turns": self.turns, "prompt": self.prompt, "to": self.to_seq})
 
     def __repr__(self) -> str:
         return f"<Rewind to {self.to_seq}, {self.turns} turns leave>"

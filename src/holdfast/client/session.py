@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import to_datetime
+from ..model import html
 from ..model.operation import Operation
 from ..model.session import Head
 from ..ops import moves, sessions
-from . import check, html
+from . import check
 from .moving import Moving
 from .working import Working
 

@@ -153,16 +153,16 @@ class Speaking(Reading):
         """Prepare an append; attachments and large parts are stored by ``before``, ahead of the transaction."""
         store, now_ms = self._store, self._store._clock.now_ms()
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
-        early = not any(_attaches(item) for item in items)
-        drafts = self._drafts(items) if early else []
+        late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
+        drafts = [] if late else self._drafts(items)
 
         def prepare() -> None:
-            if not early:
+            if late:
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
 
         def op(tx: Tx) -> entries.Appended:
-            if any(draft.kind == messages_.TOOL_MESSAGE for draft in drafts):
+            if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
                 drafts[:] = calls.settled(tx, self._row(tx), drafts)  # running again gives the same
             return entries.append(
                 tx,
@@ -175,7 +175,7 @@ class Speaking(Reading):
                 title=_title(drafts) if self._seen.title is None else None,
             )
 
-        large = not early or any(blobs.is_large(draft) for draft in drafts)
+        large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
         return Write(op, lambda done: show(self._shown(done, drafts, now_ms)), prepare if large else None)
 
     def _spill(self, drafts: list[Draft]) -> None:
@@ -247,7 +247,7 @@ class _Ours(dict[str, Any]):
 
 
 def _attaches(item: Any) -> bool:
-    return isinstance(item, Mapping) and bool(item.get("attachments"))
+    return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
 
 
 def _builtins(value: Any) -> Any:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import Conflict
+from ..model import html
 from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
@@ -19,7 +20,7 @@ from ..model.session import StoreStats
 from ..ops import changes, feed, operations, stats
 from ..ops import verify as verify_
 from ..storage.base import Capabilities, Tx
-from . import check, html
+from . import check
 from .store_sessions import StoreSessions
 
 _FEED_PAGE = 500

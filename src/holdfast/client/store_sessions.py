@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, TypedDict, Unpack
 
 from .. import codec
-from ..errors import Invalid, NotFound
+from ..errors import Conflict, Invalid, NotFound
 from ..ids import new_id
 from ..model.operation import Operation
 from ..model.page import Page
@@ -103,6 +103,18 @@ class StoreSessions(StoreAgents):
             return None
         known = self._read(lambda tx: directories.same_directory(tx, self.scope, agent, same))
         return next((row.workspace for row in known if identity(row.workspace) != same), None)
+
+    def get_or_create_session(self, directory: str | PathLike[str]) -> Session:
+        """Give the one session of a directory, making it if it is new: ``directory_session`` of the main agent."""
+        return self.directory_session(directory)
+
+    def save_session(self, session: Session) -> None:
+        """Check that a session is stored: everything said through it is durable already, so there is nothing to do.
+
+        One that was deleted meanwhile is ``Conflict``, one that was purged ``NotFound``: it is never made again.
+        """
+        if session.refresh().deleted:
+            raise Conflict("this session is in the trash; restore it first", found="trash")
 
     def create_session(
         self,

@@ -17,7 +17,7 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from . import forms
+from . import forms, html
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
@@ -172,6 +172,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def created_at(self) -> datetime:
         """When it was stored, by the writer's clock."""
         return to_datetime(self.at_ms)
+
+    def _repr_html_(self) -> str:
+        return html.table(f"{self.seq} {self.role}", (f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",), [[self.text]])
 
     def __repr__(self) -> str:
         text = self.text.replace("\n", " ")

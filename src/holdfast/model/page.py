@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
+from . import html
+
 T = TypeVar("T")
 
 
@@ -30,6 +32,10 @@ class Page(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
+
+    def _repr_html_(self) -> str:
+        rows = [[repr(item)] for item in self.items]
+        return html.table(repr(self), ("item",), rows)
 
     def __repr__(self) -> str:
         more = "" if self.cursor is None else ", more"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..clock import to_datetime
+from . import html
 from .entry import Numbers
 from .usage import Usage
 
@@ -53,6 +54,10 @@ class Stats(msgspec.Struct, frozen=True):
     def estimated_tokens(self) -> int:
         """Tokens in and out, as they were given with the messages."""
         return self.usage.input_tokens + self.usage.output_tokens
+
+    def _repr_html_(self) -> str:
+        names = ("messages", "turns", "tool_calls", "tool_failures", "estimated_tokens", "duration")
+        return html.fields("Stats", {name: getattr(self, name) for name in names} | {"cost": self.usage.cost})
 
     def __str__(self) -> str:
         parts = [f"{self.messages} messages", f"{self.turns} turns", f"{self.tool_calls} tool calls"]

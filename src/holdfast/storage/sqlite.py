@@ -381,9 +381,9 @@ class SqliteBackend(Engine):
     # ------------------------------------------------------------------ size and end
 
     def size_bytes(self) -> int:
-        """Bytes of the database and its log, without locks and ballast."""
+        """Bytes of all files of the store: database, log, its index, locks and ballast."""
         total = 0
-        for suffix in ("", "-wal"):
+        for suffix in ("", "-wal", "-shm", "-lock", "-open", "-ballast"):
             try:
                 total += os.stat(self.path + suffix).st_size
             except FileNotFoundError:

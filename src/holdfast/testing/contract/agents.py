@@ -78,7 +78,8 @@ class Agents(Contract):
             store.update_agent("coder", capabilities="edit")
         assert store.get_agent("coder").version == 1
 
-    @pytest.mark.feature("E1", "S4-23")
+    @pytest.mark.feature("E1")
+    @pytest.mark.defect("S4-23")
     def test_a_session_always_has_its_agent(self, store: Store) -> None:
         store.create_session(agent="new one")
         assert store.get_agent("new one").version == 1

@@ -43,7 +43,8 @@ class Sessions(Contract):
         with pytest.raises(TypeError):
             store.create_session(nosuch=1)  # type: ignore[call-arg]
 
-    @pytest.mark.feature("A1", "E2", "S4-19")
+    @pytest.mark.feature("A1", "E2")
+    @pytest.mark.defect("S4-19")
     @pytest.mark.parametrize(
         ("prompt", "first", "title"),
         [
@@ -76,7 +77,8 @@ class Sessions(Contract):
         session.undo()
         assert session.title == "first"
 
-    @pytest.mark.feature("D1", "S3-5")
+    @pytest.mark.feature("D1")
+    @pytest.mark.defect("S3-5")
     def test_keys_cannot_collide_whatever_the_ids(self, store: Store) -> None:
         names = ["a", "a:main", "a:cron", "a%3Amain", "agent:a:main", "a/b", "%", ":", "é", "a:subagent:1"]
         keys = [store.main_session(name).key for name in names]
@@ -121,7 +123,8 @@ class Sessions(Contract):
         with pytest.raises(NotFound):
             store.directory_session(tmp_path / "nosuch")
 
-    @pytest.mark.feature("D3", "S3-4", "S3-11")
+    @pytest.mark.feature("D3")
+    @pytest.mark.defect("S3-4", "S3-11")
     def test_parents_exist_and_labels_are_unique_below_them(self, store: Store, session: Session) -> None:
         child = store.create_session(kind="subagent", parent=session, label="tests", task="run them")
         assert (child.parent_id, child.label, child.task, child.kind) == (session.id, "tests", "run them", "subagent")

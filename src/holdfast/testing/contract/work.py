@@ -50,7 +50,8 @@ class Work(Contract):
         assert len({task.id for task in session.tasks()}) == 3
         assert (session.task_count, session.completed_count) == (3, 1)
 
-    @pytest.mark.feature("A3", "S0-16")
+    @pytest.mark.feature("A3")
+    @pytest.mark.defect("S0-16")
     def test_a_wrong_index_or_state_is_an_error_and_changes_nothing(self, session: Session) -> None:
         session.set_tasks(["one"])
         for index in (1, -1, 99, True, "0", None):
@@ -93,7 +94,8 @@ class Work(Contract):
         )
         assert (session.build_attempts, session.completed_count) == (1, 1)
 
-    @pytest.mark.feature("A5", "S0-14", "S0-21")
+    @pytest.mark.feature("A5")
+    @pytest.mark.defect("S0-14", "S0-21")
     def test_notes_name_their_task_and_builds_never_saturate(self, session: Session) -> None:
         one, two = session.set_tasks(["one", "two"])
         session.note("general")
@@ -113,7 +115,8 @@ class Work(Contract):
         session.set_plan(None)
         assert session.get_plan() is None
 
-    @pytest.mark.feature("A4", "S0-23")
+    @pytest.mark.feature("A4")
+    @pytest.mark.defect("S0-23")
     def test_each_file_is_listed_once_with_its_last_action(self, session: Session) -> None:
         for n in range(60):
             session.record_file(f"src/f{n % 20}.py", "written", call=f"c{n}")
@@ -213,7 +216,8 @@ class Tools(Contract):
             with pytest.raises(Conflict):
                 run.result(2)
 
-    @pytest.mark.feature("C2", "S2-4")
+    @pytest.mark.feature("C2")
+    @pytest.mark.defect("S2-4")
     def test_a_result_needs_a_call_and_comes_once(self, session: Session) -> None:
         with pytest.raises(NotFound):
             session.tool_result("nosuch", "x")
@@ -285,7 +289,8 @@ class Tools(Contract):
         assert b"Let me look" not in (next(iter(session.entries())).body or b""), "long text is stored once"
         assert session.append(message)[0].content == ANTHROPIC["content"]
 
-    @pytest.mark.feature("E3", "S4-23")
+    @pytest.mark.feature("E3")
+    @pytest.mark.defect("S4-23")
     def test_parents_are_checked_and_ids_are_unique(self, session: Session) -> None:
         first = session.user("a", id="m1")
         session.assistant("b", parent_id="m1")
@@ -325,7 +330,8 @@ class Tools(Contract):
 class Attachments(Contract):
     """Attachments are bytes, stored once, streamed."""
 
-    @pytest.mark.feature("E3", "S4-24")
+    @pytest.mark.feature("E3")
+    @pytest.mark.defect("S4-24")
     def test_everything_that_can_be_attached(self, session: Session, tmp_path: Path) -> None:
         (tmp_path / "pic.png").write_bytes(b"\x89PNG")
         given: list[Any] = [
