@@ -33,7 +33,10 @@ _PAGE = 4096
 _FRAME = 24 + _PAGE
 _FILES = ("", "-wal", "-lock", "-open", "-ballast")
 _SCOPES = ("", "other")
-_TABLES = ("session", "branch", "entry", "idempotency", "operation", "blob", "chunk", "feed", "meta", "migration")
+_TABLES = (
+    *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration"),
+)
 
 
 # ---------------------------------------------------------------------- the stores that are damaged
@@ -52,6 +55,24 @@ def _first_part(store: holdfast.Store) -> None:
     talk.switch("aside")
     talk.user("on the side")
     talk.switch("main")
+    worker = store.create_agent("worker", name="W", config={"a": [1, 2]})
+    worker.state.update({"n": 1, "b": b"bytes"})
+    worker.state.set("n", 2)
+    work = store.create_session("work", agent="worker", prompt="Do it", tags=["x", "y"], metadata={"m": 1})
+    work.set_tasks(["one", "two", "three"])
+    for index, status in enumerate(("completed", "failed")):
+        work.update_task(index, status)
+        work.state.set(f"k{index}", "v" * 50)
+        work.note(f"why {index}", task=index)
+        work.record_file(f"f{index}.py", "created")
+        work.checkpoint(f"point {index}")
+    for number in range(6):
+        with work.tool("bash", {"n": number}, id=f"call-{number}") as run:
+            run.result(f"result {number}")
+    work.set_plan("the plan")
+    work.append({"role": "assistant", "content": [{"type": "tool_use", "id": "open", "name": "t", "input": {}}]})
+    work.user("see", attachments=[b"attached bytes"])
+    work.fork(4, as_session=True, name="forked").user("elsewhere")
     large = store.create_session("large", agent="other agent")
     large.user(compose("large", 1, [120_000])[0])
     large.user("small")
@@ -145,7 +166,8 @@ def _template(name: str, make: Callable[[Path], None], place: Path) -> Template:
 def _known_ids(path: Path) -> dict[str, list[str]]:
     """Give the ids of all sessions, those in the trash too, by scope."""
     with holdfast.open(path) as store:
-        known = {scope: [change.session_id for change in store.scoped(scope).events()] for scope in _SCOPES}
+        changes = {scope: list(store.scoped(scope).events()) for scope in _SCOPES}
+        known = {scope: [each.session_id for each in found if each.session_id] for scope, found in changes.items()}
     return {scope: sorted(set(ids)) for scope, ids in known.items()}
 
 
@@ -169,7 +191,9 @@ def _read(path: Path) -> bytes:
 def _questions(store: holdfast.Store, ids: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Give every question the API answers about a scope, by name; sessions by the ids that are known."""
     scope = store.scope
-    yield f"{scope} list", lambda: [_session(each) for each in store.list_sessions(limit=1000)]
+    yield f"{scope} list", lambda: [_session(each) for each in _whole(store.list_sessions(limit=1000))]
+    yield f"{scope} agents", lambda: [_agent(each) for each in store.list_agents()]
+    yield f"{scope} operations", lambda: [_plain(each) for each in store.operations()]
     yield f"{scope} pages", lambda: [each.id for each in _all_pages(store)]
     yield f"{scope} events", lambda: [_plain(change) for change in store.events()]
     yield f"{scope} stats", lambda: _plain(store.stats())[:-1]
@@ -189,6 +213,12 @@ def _session_questions(store: holdfast.Store, session_id: str) -> Iterator[tuple
     yield f"{session_id} entries", lambda: [_plain(each) for each in get().entries()]
     yield f"{session_id} branches", lambda: [_plain(each) for each in get().branches()]
     yield f"{session_id} operations", lambda: [_plain(each) for each in get().operations()]
+    yield f"{session_id} tasks", lambda: [_plain(each) for each in get().tasks()]
+    yield f"{session_id} work", lambda: [repr(get().notes()), repr(get().files()), get().get_plan()]
+    yield f"{session_id} state", lambda: [repr(get().state.items()), get().state.version()]
+    yield f"{session_id} calls", lambda: [repr(_calls(get())), len(get().pending_calls())]
+    yield f"{session_id} checkpoints", lambda: [_plain(each) for each in get().checkpoints()]
+    yield f"{session_id} attached", lambda: [_attached(each) for each in get().messages(limit=3)]
     for at in (None, 0, 1, 7, 24):
         yield f"{session_id} stats {at}", lambda at=at: _stats(get(), at)
     yield f"{session_id} by id", lambda: _by_id(get())
@@ -203,6 +233,25 @@ def _by_id(session: holdfast.Session) -> Any:
     return [_message(session.message(each)) for each in wanted]
 
 
+def _whole(page: holdfast.Page[holdfast.Session]) -> holdfast.Page[holdfast.Session]:
+    """Give a page that names no damaged session; one that does is an answer with an error in it."""
+    if page.damaged:
+        raise holdfast.Corrupt(f"{len(page.damaged)} sessions are damaged")
+    return page
+
+
+def _agent(agent: holdfast.Agent) -> Any:
+    return [repr(agent.to_dict()), repr(agent.state.items()), repr(agent.state.at(1))]
+
+
+def _calls(session: holdfast.Session) -> Any:
+    return [(call.id, call.name, call.arguments, call.status, call.result) for call in session.tool_calls()]
+
+
+def _attached(message: holdfast.Message) -> Any:
+    return [attachment.read().hex() for attachment in message.attachments]
+
+
 def _found(store: holdfast.Store, name: str, agent: str, workspace: str | None) -> Any:
     session = store.find_session(name, agent=agent, workspace=workspace)
     return None if session is None else session.id
@@ -212,7 +261,7 @@ def _all_pages(store: holdfast.Store) -> Iterator[holdfast.Session]:
     cursor = None
     while True:
         page = store.list_sessions(limit=3, cursor=cursor)
-        yield from page
+        yield from _whole(page)
         cursor = page.cursor
         if cursor is None:
             return
@@ -220,7 +269,8 @@ def _all_pages(store: holdfast.Store) -> Iterator[holdfast.Session]:
 
 def _session(session: holdfast.Session) -> Any:
     place = [session.id, session.name, session.title, session.agent_id, session.kind, session.workspace]
-    return [*place, list(session.head), session.revision, session.message_count, session.turn_count]
+    rest = [session.key, session.tags, session.prompt, session.metadata, session.task_count, session.completed_count]
+    return [*place, *rest, list(session.head), session.revision, session.message_count, session.turn_count]
 
 
 def _message(message: holdfast.Message) -> Any:

@@ -204,6 +204,8 @@ def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
     """Give the newest call of an id if it waits for a result; absent is ``NotFound``, answered ``Conflict``."""
     marks = newest(tx, session, call_id)
     if not marks:
+        if call_id in open_calls(tx, session):  # the slow way around the index, before saying that it is not there
+            raise Corrupt("the index of tool calls is damaged; run verify", what=f"call {call_id}")
         raise NotFound(f"there is no tool call {call_id!r} on the path of this session")
     if "result" in marks:
         raise Conflict(f"tool call {call_id!r} has its result already", found=marks["result"])

@@ -75,6 +75,9 @@ class Backend(Protocol):
     def check(self) -> list[str]:
         """Let the engine check its own structure; give what it complains about."""
 
+    def copy_to(self, path: str) -> list[str]:
+        """Copy every row that can be read into a new file, as of one moment; give words for what cannot."""
+
     def close(self) -> None:
         """Release everything; calling it again does nothing."""
 

@@ -15,7 +15,7 @@ import apsw
 
 from ..clock import Clock
 from ..errors import Closed, Corrupt, Invalid
-from . import guard, migrate
+from . import copy, guard, migrate
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
 from .connection import SqliteTx
@@ -47,6 +47,10 @@ class Engine(ABC):
         """Run SQLite's own integrity check."""
         rows = self.read(lambda tx: tx.all("PRAGMA integrity_check(20)"))
         return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def copy_to(self, path: str) -> list[str]:
+        """Copy every row that can be read into a new file; give words for what cannot."""
+        return self.read(lambda tx: copy.copy_rows(tx, path, application_id=APPLICATION_ID))
 
     @abstractmethod
     def read(self, op: Op[T]) -> T:

@@ -30,7 +30,8 @@ log = logging.getLogger("holdfast")
 _OPEN_TIMEOUT = 60.0
 _WAL_BYTES = 32 + 1024 * (4096 + 24)
 _EXTEND_AFTER = 4  # commits: a store that is opened for a glance never pays for it
-_INDEXED = ("session", "branch", "operation", "blob")
+_INDEXED = ("agent", "session", "branch", "checkpoint", "operation", "blob")
+_CHECK = 21  # where a session's first check stands
 _DURABILITIES = ("full", "relaxed")
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -253,7 +254,8 @@ class SqliteBackend(Engine):
         rows = SqliteTx(self._cursor).all(f"SELECT * FROM {table} NOT INDEXED")
         if table != "session":
             return all(row_check(row[:-1]) == row[-1] for row in rows)
-        return all(row_check(r[:10]) == r[10] and row_check((r[0], *r[11:-1])) == r[-1] for r in rows)
+        at = _CHECK
+        return all(row_check(r[:at]) == r[at] and row_check((r[0], *r[at + 1 : -1])) == r[-1] for r in rows)
 
     def _complaints(self, table: str) -> list[str]:
         rows = SqliteTx(self._cursor).all(f"PRAGMA integrity_check({table})")

@@ -36,6 +36,9 @@ class Wrapper:
     def check(self) -> list[str]:
         return self.inner.check()
 
+    def copy_to(self, path: str) -> list[str]:
+        return self.inner.copy_to(path)
+
     def close(self) -> None:
         self.inner.close()
 

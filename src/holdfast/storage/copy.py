@@ -1,0 +1,166 @@
+"""Copying a store row by row into a new file: whatever can be read is copied, whatever cannot is named.
+
+Tables are read in the order of their keys, so no index is trusted, and the copy's own indexes are made anew. Where the
+file is damaged the other end is read backwards and the rows between are looked for one range at a time. Text that is
+no UTF-8 any more is copied with marks in it: its row's check then fails, and whoever repairs sees it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import apsw
+
+from ..errors import Conflict, Corrupt
+from . import files, migrate
+from .base import Row, Tx
+from .connection import close_quietly, connect, translated
+
+TABLES = "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'"
+COLUMNS = "SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid"
+_PAGE = 16
+_PROBES = 20_000  # ranges that are tried where the file is damaged
+_LOW, _HIGH = -(1 << 63), (1 << 63) - 1
+
+
+class _Table(NamedTuple):
+    name: str
+    insert: str
+    forward: str
+    backward: str
+    between: str
+    keys: int
+    is_text: tuple[bool, ...]
+    numbered: bool
+
+    def row(self, row: Row) -> Row:
+        values = zip(self.is_text, row[self.keys :], strict=True)
+        return tuple(_text(value) if text and isinstance(value, bytes) else value for text, value in values)
+
+
+def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
+    """Copy everything that a transaction can read into a new file; give words for what it cannot."""
+    descriptor = files.create_private(path)
+    if descriptor is None:
+        raise Conflict(f"{path!r} exists already; name a new file for the copy", found=path)
+    os.close(descriptor)
+    unread: list[str] = []
+    with translated():
+        target = connect(path)
+        try:
+            target.pragma("foreign_keys", False)
+            with target:
+                for migration in migrate.load():
+                    target.execute(migration.sql).fetchall()
+                target.pragma("application_id", application_id)
+                for table in _tables(tx):
+                    unread += _copy_table(tx, target.cursor(), table)
+        finally:
+            close_quietly(target)
+    return unread
+
+
+def _tables(tx: Tx) -> Iterator[_Table]:
+    for name, without_rowid in tx.all(TABLES):
+        columns = tx.all(COLUMNS, (name,))
+        is_text = tuple(kind == "TEXT" for _, kind, _ in columns)
+        by_key = sorted((pk, column, kind) for column, kind, pk in columns if pk)
+        keys = [(column, kind) for _, column, kind in by_key] if without_rowid else [("rowid", "INTEGER")]
+        yield _describe(name, [column for column, _, _ in columns], is_text, keys)
+
+
+def _describe(name: str, columns: Sequence[str], is_text: tuple[bool, ...], keys: list[tuple[str, str]]) -> _Table:
+    shown = [f"CAST({column} AS BLOB)" if text else column for column, text in zip(columns, is_text, strict=True)]
+    seen = [f"CAST({key} AS BLOB)" if kind == "TEXT" else key for key, kind in keys]
+    slots = ", ".join("CAST(? AS TEXT)" if kind == "TEXT" else "?" for _, kind in keys)
+    order, down = ", ".join(key for key, _ in keys), ", ".join(f"{key} DESC" for key, _ in keys)
+    select = f"SELECT {', '.join([*seen, *shown])} FROM {name} NOT INDEXED"
+    return _Table(
+        name,
+        f"INSERT OR IGNORE INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        f"{select} WHERE ({order}) > ({slots}) ORDER BY {order} LIMIT ?",
+        f"{select} WHERE ({order}) < ({slots}) ORDER BY {down} LIMIT ?",
+        f"{select} WHERE {order} BETWEEN ? AND ? LIMIT ?",
+        len(keys),
+        is_text,
+        len(keys) == 1 and keys[0][0] == "rowid",
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _copy_table(tx: Tx, target: apsw.Cursor, table: _Table) -> list[str]:
+    """Copy what can be read of a table; give what cannot."""
+    first: Row = (_LOW,) if table.numbered else ()
+    low, whole = _run(tx, target, table, table.forward, first)
+    if whole:
+        return []
+    last: Row = (_HIGH,) if table.numbered else ()
+    high, _ = _run(tx, target, table, table.backward, last)
+    if table.numbered:
+        _probe(tx, target, table, low[0] + 1, high[0] - 1)
+        return [f"rows of table {table.name} between {low[0]} and {high[0]}"]
+    return [f"rows of table {table.name}"]
+
+
+def _run(tx: Tx, target: apsw.Cursor, table: _Table, sql: str, key: Row) -> tuple[Row, bool]:
+    """Copy rows in one direction; give the last key reached, and whether that was the end."""
+    limit = _PAGE
+    while True:
+        start, asked = (sql, (*key, limit)) if key else (_from_the_end(sql), (limit,))
+        try:
+            rows = tx.all(start, asked)
+        except Corrupt:
+            if limit == 1:
+                return key, False
+            limit = 1
+            continue
+        if not rows:
+            return key, True
+        _put(target, table, rows)
+        reached = rows[-1][: table.keys]
+        if key and not _goes_on(key, reached, sql is table.forward):
+            return key, False
+        key = reached
+
+
+def _goes_on(key: Row, reached: Row, up: bool) -> bool:
+    """Say whether keys that were read lie in their direction; those of a damaged file may not."""
+    try:
+        return key < reached if up else reached < key
+    except TypeError:
+        return False
+
+
+def _from_the_end(sql: str) -> str:
+    before, _, rest = sql.partition(" WHERE ")
+    return f"{before} ORDER BY{rest.partition(' ORDER BY')[2]}"
+
+
+def _put(target: apsw.Cursor, table: _Table, rows: Sequence[Row]) -> None:
+    for row in rows:
+        try:
+            target.execute(table.insert, table.row(row))
+        except apsw.ConstraintError:
+            continue  # a value of the wrong type: the row counts as missing
+
+
+def _probe(tx: Tx, target: apsw.Cursor, table: _Table, low: int, high: int) -> None:
+    """Look for rows between two damaged places, halving the range where it cannot be read."""
+    waiting, probes = [(low, high)], 0
+    while waiting and probes < _PROBES:
+        low, high = waiting.pop(0)
+        probes += 1
+        try:
+            rows = tx.all(table.between, (low, high, _PAGE))
+            _put(target, table, rows)
+            if len(rows) == _PAGE and rows[-1][0] > low:
+                waiting.append((rows[-1][0], high))
+        except Corrupt:
+            if low < high:
+                middle = (low + high) // 2
+                waiting += [(low, middle), (middle + 1, high)]
