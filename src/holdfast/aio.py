@@ -89,7 +89,12 @@ class AsyncStore:
         )
 
     async def update_agent(
-        self, id: str | AsyncAgent, *, expected_version: int | None = None, **fields: Any
+        self,
+        id: str | AsyncAgent,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
     ) -> AsyncAgent:
         """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
         return AsyncAgent(
@@ -98,6 +103,7 @@ class AsyncStore:
                 lambda: self._sync.update_agent(
                     unwrap(id),
                     expected_version=expected_version,
+                    idempotency_key=idempotency_key,
                     **{key: unwrap(value) for key, value in fields.items()},
                 )
             ),
@@ -566,13 +572,13 @@ class AsyncSession:
         """
         return await self._portal.run(lambda: self._sync.rewind(target, idempotency_key=idempotency_key))
 
-    async def undo(self, operation: Operation | str | None = None) -> Operation:
+    async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
-        return await self._portal.run(lambda: self._sync.undo(operation))
+        return await self._portal.run(lambda: self._sync.undo(operation, idempotency_key=idempotency_key))
 
-    async def redo(self) -> Operation:
+    async def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Bring back what the last undo of this session took back."""
-        return await self._portal.run(lambda: self._sync.redo())
+        return await self._portal.run(lambda: self._sync.redo(idempotency_key=idempotency_key))
 
     async def operations(self, *, limit: int = 100) -> list[Operation]:
         """Give this session's operations, newest first."""
@@ -580,28 +586,45 @@ class AsyncSession:
 
     @overload
     async def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[False] = False
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: Literal[False] = False,
+        idempotency_key: str | None = None,
     ) -> Branch: ...
 
     @overload
     async def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[True]
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: Literal[True],
+        idempotency_key: str | None = None,
     ) -> AsyncSession: ...
 
     @overload
     async def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: bool
+        self, at: Point | None = None, *, name: str | None = None, as_session: bool, idempotency_key: str | None = None
     ) -> Branch | AsyncSession: ...
 
     async def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: bool = False
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: bool = False,
+        idempotency_key: str | None = None,
     ) -> Branch | AsyncSession:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
         With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
-            await self._portal.run(lambda: self._sync.fork(at, name=name, as_session=as_session))
+            await self._portal.run(
+                lambda: self._sync.fork(at, name=name, as_session=as_session, idempotency_key=idempotency_key)
+            )
         )
 
     async def branches(self) -> list[Branch]:
@@ -689,19 +712,23 @@ class AsyncSession:
             ),
         )
 
-    async def replace_tail(self, from_seq: int, messages: Iterable[Any], expected_revision: int) -> list[Message]:
+    async def replace_tail(
+        self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
+    ) -> list[Message]:
         """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
 
         Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
         """
-        return await self._portal.run(lambda: self._sync.replace_tail(from_seq, messages, expected_revision))
+        return await self._portal.run(
+            lambda: self._sync.replace_tail(from_seq, messages, expected_revision, idempotency_key=idempotency_key)
+        )
 
-    async def pop(self) -> Message | None:
+    async def pop(self, *, idempotency_key: str | None = None) -> Message | None:
         """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
 
         Changes of tasks, plan or state that came after that message leave with it.
         """
-        return await self._portal.run(lambda: self._sync.pop())
+        return await self._portal.run(lambda: self._sync.pop(idempotency_key=idempotency_key))
 
     async def clear(self, *, idempotency_key: str | None = None) -> Operation:
         """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
@@ -1166,6 +1193,9 @@ class AsyncRewind:
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __str__(self) -> str:
         return str(self._sync)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..errors import Invalid
@@ -105,26 +104,25 @@ class Moving(Handle):
 
         return self._operate(["rewind", _request(target)], op, key)
 
-    def undo(self, operation: Operation | str | None = None) -> Operation:
+    def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
         wanted = operation.id if isinstance(operation, Operation) else operation
         wanted = check.optional_name(wanted, what="operation")
-        return self._reverse(
-            lambda tx, now: operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
-        )
 
-    def redo(self) -> Operation:
+        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
+            done = operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
+            return done.session or self._row(tx), done.operation
+
+        return self._operate(["undo", wanted], op, idempotency_key)
+
+    def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Bring back what the last undo of this session took back."""
-        return self._reverse(
-            lambda tx, now: operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now),
-        )
 
-    def _reverse(self, op: Callable[[Tx, int], operations.Done]) -> Operation:
-        now_ms = self._store._clock.now_ms()
-        done = self._store._write(lambda tx: op(tx, now_ms))
-        self._seen = done.session or self._seen
-        self._store._made(done.operation)
-        return done.operation
+        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
+            done = operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now)
+            return done.session or self._row(tx), done.operation
+
+        return self._operate(["redo"], op, idempotency_key)
 
     def operations(self, *, limit: int = 100) -> list[Operation]:
         """Give this session's operations, newest first."""
@@ -140,41 +138,57 @@ class Moving(Handle):
 
     @overload
     def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: Literal[False] = False
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: Literal[False] = False,
+        idempotency_key: str | None = None,
     ) -> Branch: ...
     @overload
-    def fork(self, at: Point | None = None, *, name: str | None = None, as_session: Literal[True]) -> Session: ...
+    def fork(
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: Literal[True],
+        idempotency_key: str | None = None,
+    ) -> Session: ...
     @overload
-    def fork(self, at: Point | None = None, *, name: str | None = None, as_session: bool) -> Branch | Session: ...
-    def fork(self, at: Point | None = None, *, name: str | None = None, as_session: bool = False) -> Branch | Session:
+    def fork(
+        self, at: Point | None = None, *, name: str | None = None, as_session: bool, idempotency_key: str | None = None
+    ) -> Branch | Session: ...
+    def fork(
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Branch | Session:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
         With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
         """
         name = _plain_name(name, what="session name" if as_session else "branch name")
-        find, now_ms = None if at is None else place_of(at), self._store._clock.now_ms()
+        find, fork = None if at is None else place_of(at), moves.fork_session if as_session else moves.fork
+
+        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
+            place = None if find is None else find(tx, self._row(tx))
+            return fork(tx, self._store.scope, self.id, place, name=name, now_ms=now)
+
+        request = ["fork", None if at is None else _request(at), name, as_session]
+        done = self._operate(request, op, idempotency_key)
         if as_session:
-            return self._fork_session(find, name, now_ms)
+            row, doc = self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
+            return self._store._session(row, doc)
+        return self._store._read(lambda tx: self._branch_value(tx, moves.forked_branch(tx, self._store.scope, done.id)))
 
-        def op(tx: Tx) -> tuple[sessions.SessionRow, Branch, Operation]:
-            place = None if find is None else find(tx, self._row(tx))
-            row, made, done = moves.fork(tx, self._store.scope, self.id, place, name=name, now_ms=now_ms)
-            parent = None if made.parent is None else trees.get(tx, made.parent).name
-            return row, trees.as_value(made, parent=parent, head_seq=made.tip_seq, is_head=False), done
-
-        self._seen, branch, done = self._store._write(op)
-        self._store._made(done)
-        return branch
-
-    def _fork_session(self, find: Any, name: str | None, now_ms: int) -> Session:
-        def op(tx: Tx) -> tuple[sessions.SessionRow, sessions.SessionRow, bytes, Operation]:
-            place = None if find is None else find(tx, self._row(tx))
-            row, made, done = moves.fork_session(tx, self._store.scope, self.id, place, name=name, now_ms=now_ms)
-            return row, made, sessions.detail(tx, made), done
-
-        self._seen, made, doc, done = self._store._write(op)
-        self._store._made(done)
-        return self._store._session(made, doc)
+    def _branch_value(self, tx: Tx, branch: trees.BranchRow) -> Branch:
+        parent = None if branch.parent is None else trees.get(tx, branch.parent).name
+        session = self._row(tx)
+        names = {} if branch.parent is None or parent is None else {branch.parent: parent}
+        return _branch_value(session, branch, names)
 
     def branches(self) -> list[Branch]:
         """Give all branches, oldest first; one whose fork was undone is left out."""

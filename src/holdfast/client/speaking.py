@@ -19,7 +19,8 @@ from ..model.message import Message
 from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
-from ..ops import calls, entries, moves, work
+from ..ops import calls, entries, moves, operations, work
+from ..ops.once import once
 from ..storage.base import Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
@@ -76,16 +77,19 @@ class Speaking(Reading):
             check.whole(expected_revision, what="expected_revision")
         return self._append(items, expected_revision, idempotency_key, list)
 
-    def replace_tail(self, from_seq: int, messages: Iterable[Any], expected_revision: int) -> list[Message]:
+    def replace_tail(
+        self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
+    ) -> list[Message]:
         """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
 
         Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
         """
         check.whole(from_seq, what="from_seq", low=1)
         check.whole(expected_revision, what="expected_revision")
+        key = check.optional_name(idempotency_key, what="idempotency_key")
         drafts, now_ms = self._drafts(messages), self._store._clock.now_ms()
         self._spill(drafts)
-        done = self._store._write(
+        done, operation = self._store._write(
             lambda tx: moves.replace_tail(
                 tx,
                 self._store.scope,
@@ -94,18 +98,38 @@ class Speaking(Reading):
                 drafts=calls.settled(tx, self._row(tx), drafts),
                 expected_revision=expected_revision,
                 now_ms=now_ms,
+                key=key,
             )
         )
+        if operation is not None:
+            self._store._made(operation)
         return self._shown(done, drafts, now_ms)
 
-    def pop(self) -> Message | None:
+    def pop(self, *, idempotency_key: str | None = None) -> Message | None:
         """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
 
         Changes of tasks, plan or state that came after that message leave with it.
         """
-        now_ms = self._store._clock.now_ms()
-        self._seen, rows, uids = self._store._write(lambda tx: moves.pop(tx, self._store.scope, self.id, now_ms=now_ms))
-        return next(iter(make_messages(True, self._store._attachment)(uids, rows)), None)
+        key, now_ms = check.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
+        scope, make = self._store.scope, make_messages(True, self._store._attachment)
+
+        def op(tx: Tx) -> tuple[Any, Operation | None, list[Message]]:
+            def do() -> tuple[tuple[Any, Operation | None], int]:
+                session, done = moves.pop(tx, scope, self.id, now_ms=now_ms)
+                return (session, done), operations.find(tx, scope, done.id).oid if done else 0
+
+            def again(number: int) -> tuple[Any, Operation | None]:
+                row = operations.by_number(tx, number) if number else None
+                return self._row(tx), None if row is None else operations.named(tx, row)
+
+            session, done = once(tx, scope, self._row(tx).sid, key, ["pop"], do=do, again=again)
+            found = moves.popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
+            return session, done, make(found[1], found[0])
+
+        self._seen, done, messages = self._store._write(op)
+        if done is not None:
+            self._store._made(done)
+        return next(iter(messages), None)
 
     def clear(self, *, idempotency_key: str | None = None) -> Operation:
         """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""

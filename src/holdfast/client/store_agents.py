@@ -50,9 +50,16 @@ class StoreAgents(StoreBase):
 
         return Agent(self, self._write(write))  # type: ignore[arg-type]
 
-    def update_agent(self, id: str | Agent, *, expected_version: int | None = None, **fields: Any) -> Agent:
+    def update_agent(
+        self,
+        id: str | Agent,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Agent:
         """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
-        agent_id = _id(id)
+        agent_id, key = _id(id), check.optional_name(idempotency_key, what="idempotency_key")
         unknown = fields.keys() - agents.EMPTY.keys()
         if unknown:
             raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; its state and metadata take anything")
@@ -60,14 +67,22 @@ class StoreAgents(StoreBase):
         if expected_version is not None:
             check.whole(expected_version, what="expected_version", low=1)
 
-        def write(tx: Tx) -> tuple[agents.AgentRow, Operation]:
-            row = agents.get(tx, self.scope, agent_id)
-            require_version(row.version, expected_version)
-            after = {"fields": {**codec.decode(row.fields), **changed}}
-            return operations.on_agent(tx, row, "update", after, now_ms=now_ms)
+        def write(tx: Tx) -> tuple[agents.AgentRow, Operation | None]:
+            def do() -> tuple[tuple[agents.AgentRow, Operation | None], int]:
+                row = agents.get(tx, self.scope, agent_id)
+                require_version(row.version, expected_version)
+                after = {"fields": {**codec.decode(row.fields), **changed}}
+                made = operations.on_agent(tx, row, "update", after, now_ms=now_ms)
+                return made, made[0].aid
+
+            def again(aid: int) -> tuple[agents.AgentRow, Operation | None]:
+                return agents.by_number(tx, aid), None
+
+            return once(tx, self.scope, 0, key, ["update", agent_id, changed], do=do, again=again)
 
         row, done = self._write(write)
-        self._made(done)
+        if done is not None:
+            self._made(done)
         return Agent(self, row)  # type: ignore[arg-type]
 
     def get_agent(self, id: str) -> Agent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .. import codec
 from ..errors import Conflict, NotFound
 from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
@@ -17,8 +18,6 @@ from ..storage.base import Row, Tx
 from . import agents, branches, entries, operations, sessions
 from .operations import View, on_session
 from .sessions import SessionRow
-
-_LOOK_BACK = 16
 
 
 class Place(NamedTuple):
@@ -109,7 +108,7 @@ def is_fixed(session: SessionRow) -> bool:
 
 def fork(
     tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
-) -> tuple[SessionRow, branches.BranchRow, Operation]:
+) -> tuple[SessionRow, Operation]:
     """Open a branch at a point without copying anything; the head stays."""
     session = sessions.get(tx, scope, session_id)
     point, origin = point_of(tx, session, place)
@@ -122,13 +121,24 @@ def fork(
     )
     branches.set_hidden(tx, made, 1)  # the operation shows it, so that its undo hides it again
     grown = session._replace(branches=session.branches + 1)
-    changed, done = on_session(tx, grown, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
-    return changed, made, done
+    return on_session(tx, grown, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
+
+
+def forked_branch(tx: Tx, scope: str, operation_id: str) -> branches.BranchRow:
+    """Give the branch that a fork opened."""
+    row = operations.find(tx, scope, operation_id)
+    return branches.find(tx, scope, row.session, codec.decode(row.after)["branch"][0])
+
+
+def forked_session(tx: Tx, scope: str, operation_id: str) -> tuple[SessionRow, bytes]:
+    """Give the session that a fork made."""
+    row = operations.find(tx, scope, operation_id)
+    return sessions.whole(tx, scope, codec.decode(row.after)["session"][0])
 
 
 def fork_session(
     tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
-) -> tuple[SessionRow, SessionRow, Operation]:
+) -> tuple[SessionRow, Operation]:
     """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
     session = sessions.get(tx, scope, session_id)
     point, origin = point_of(tx, session, place)
@@ -145,8 +155,7 @@ def fork_session(
     made = operations.counted(tx, made)
     # The operation shows it, so that its undo puts it into the trash; its before is "in the trash".
     sessions.write_cold(tx, made, hidden=1)
-    changed, done = on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
-    return changed, sessions.get(tx, scope, made.id), done
+    return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
 
 
 def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[entries.Point, branches.BranchRow]:
@@ -163,26 +172,31 @@ def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[entries.
 # ---------------------------------------------------------------------- the end of the path
 
 
-def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, list[Row], dict[int, str]]:
-    """Take the last message off the path, with whatever came after it; no message gives no rows."""
+def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation | None]:
+    """Take the last message off the path, with whatever came after it; without a message nothing is done."""
     session = entries.writable(tx, scope, session_id)
-    found = _last_message(tx, session)
-    if found is None:
-        return session, [], {}
-    seq, row, uid = found
-    session, _ = on_session(tx, session, "pop", {"head": target(tx, session, Place(seq - 1))}, now_ms=now_ms)
-    return session, [row], {row[0] >> 32: uid}
+    seq = _last_message(tx, session)
+    if seq is None:
+        return session, None
+    return on_session(tx, session, "pop", {"head": target(tx, session, Place(seq - 1))}, now_ms=now_ms)
 
 
-def _last_message(tx: Tx, session: SessionRow) -> tuple[int, Row, str] | None:
+def popped(tx: Tx, row: operations.OperationRow) -> tuple[list[Row], dict[int, str]]:
+    """Read the message that a pop took off."""
+    (uid, _, _), (_, seq, _) = codec.decode(row.before)["head"], codec.decode(row.after)["head"]
+    branch = branches.find(tx, row.scope, row.session, uid)
+    segments = branches.segments(tx, branch, seq, seq + 1)
+    return entries.read(tx, row.scope, segments), {segment.bid: segment.uid for segment in segments}
+
+
+def _last_message(tx: Tx, session: SessionRow) -> int | None:
     high, window = session.seq, 1
     while high > 0:
         low = max(0, high - window)
-        segments = entries.path_segments(tx, session, low, high)
-        uids = {segment.bid: segment.uid for segment in segments}
-        for row in reversed(entries.read_all(tx, session.scope, segments)):
-            if row[1] in MESSAGE_KINDS:
-                return row[0] & entries.MAX_SEQ, row, uids[row[0] >> 32]
+        rows = entries.read_all(tx, session.scope, entries.path_segments(tx, session, low, high))
+        found = [row[0] & entries.MAX_SEQ for row in rows if row[1] in MESSAGE_KINDS]
+        if found:
+            return int(found[-1])
         high, window = low, min(4 * window, entries.PAGE)
     return None
 
@@ -194,16 +208,26 @@ def clear(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionR
 
 
 def replace_tail(
-    tx: Tx, scope: str, session_id: str, *, from_seq: int, drafts: Sequence[Draft], expected_revision: int, now_ms: int
-) -> entries.Appended:
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    *,
+    from_seq: int,
+    drafts: Sequence[Draft],
+    expected_revision: int,
+    now_ms: int,
+    key: str | None,
+) -> tuple[entries.Appended, Operation | None]:
     """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch."""
-    session = entries.writable(tx, scope, session_id)
+    session, done = entries.writable(tx, scope, session_id), None
+    if key is not None and (earlier := entries.repeat(tx, session, drafts, key)):
+        return earlier, None
     entries.require_revision(session, expected_revision)
     if not 1 <= from_seq <= session.seq + 1:
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
     if from_seq <= session.seq:
         after: View = {"head": target(tx, session, Place(from_seq - 1))}
-        session, _ = on_session(tx, session, "replace", after, now_ms=now_ms)
+        session, done = on_session(tx, session, "replace", after, now_ms=now_ms)
     if not drafts:
-        return entries.Appended(session, session.uid, session.seq + 1, session.seq)
-    return entries.put(tx, session, drafts, now_ms=now_ms)
+        return entries.Appended(session, session.uid, session.seq + 1, session.seq), done
+    return entries.put(tx, session, drafts, now_ms=now_ms, idempotency_key=key), done

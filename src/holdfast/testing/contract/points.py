@@ -233,3 +233,26 @@ class Operations(Contract):
         with pytest.raises(Conflict):
             session.rewind(0, idempotency_key="k")
         assert session.rename("x", idempotency_key="r").id == session.rename("x", idempotency_key="r").id
+        assert session.undo(idempotency_key="u").id == session.undo(idempotency_key="u").id
+        assert session.title == "a"
+        assert session.redo(idempotency_key="v").id == session.redo(idempotency_key="v").id
+        assert session.fork(1, idempotency_key="f") == session.fork(1, idempotency_key="f")
+        made = [session.fork(1, as_session=True, idempotency_key="s").id for _ in range(2)]
+        assert made[0] == made[1]
+        popped = [session.pop(idempotency_key="p") for _ in range(2)]
+        assert [None if m is None else m.text for m in popped] == ["c", "c"]
+        assert said(session) == ["a"]
+        revision = session.revision
+        for _ in range(2):
+            session.replace_tail(1, [{"role": "user", "content": "A"}], revision, idempotency_key="t")
+        assert said(session) == ["A"]
+
+    @pytest.mark.feature("F7")
+    def test_store_undo_takes_back_pops_and_replacements(self, store: Store, session: Session) -> None:
+        session.user("a")
+        session.pop()
+        store.undo()
+        assert said(session.refresh()) == ["a"]
+        session.replace_tail(1, [{"role": "user", "content": "b"}], session.revision)
+        store.undo()
+        assert said(session.refresh()) == ["a"]
