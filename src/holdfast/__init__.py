@@ -22,6 +22,7 @@ from .client.session import Session
 from .client.state import AgentState, SessionState
 from .client.store import Store
 from .client.tools import ToolRun
+from .context import Context
 from .errors import (
     Ambiguous,
     BackendError,
@@ -89,6 +90,7 @@ __all__ = [
     "Closed",
     "Compaction",
     "Conflict",
+    "Context",
     "Corrupt",
     "Entry",
     "Error",

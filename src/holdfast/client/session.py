@@ -18,11 +18,12 @@ from ..model.operation import Operation
 from ..model.session import Head
 from ..ops import moves, sessions
 from . import check
+from .contexts import Contexts
 from .moving import Moving
 from .working import Working
 
 
-class Session(Working, Moving):
+class Session(Working, Moving, Contexts):
     """One conversation of an agent."""
 
     # ------------------------------------------------------------------ fields

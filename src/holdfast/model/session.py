@@ -101,7 +101,8 @@ def short_title(text: str, limit: int, *, ellipsis: bool) -> str | None:
 
     With ``ellipsis`` a cut title ends in three dots and still has at most ``limit`` characters.
     """
-    line = " ".join(text.split())
+    storable = text.replace("\0", " ").encode("utf-8", "replace").decode()
+    line = " ".join(storable.split())
     if len(line) <= limit:
         return line or None
     cut = _whole_characters(line, limit - 3 if ellipsis else limit)

@@ -54,6 +54,7 @@ class Sessions(Contract):
             (None, "x" * 50, "x" * 50),
             (None, "日本語" * 30, ("日本語" * 30)[:47] + "..."),
             (None, "a\n b\t\tc", "a b c"),
+            (None, "half \ud83d and \0 nothing", "half ? and nothing"),
             ("👩‍👩‍👧" * 30, "x", "👩‍👩‍👧" * 12),
             (None, "🇩🇪" * 40, "🇩🇪" * 23 + "..."),
             (None, "e\u0301" * 40, "e\u0301" * 23 + "..."),

@@ -1,0 +1,168 @@
+"""The normal form between what was stored and what a provider takes.
+
+A context is a list of items; an item has a role (``user``, ``assistant`` or ``tool``) and parts. Parts and
+items that came in a provider's form carry that form's own JSON in ``raw``. The invariant: as long as ``raw`` is
+there, it says the same as the fields beside it, so a writer of that form sends it as it is; whoever changes a
+field drops it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import msgspec
+
+_SHOWN = 8
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of an item, with the JSON it came as."""
+
+    form: str | None = None
+    raw: Any = None
+
+
+class Text(Part, frozen=True):
+    """Something said."""
+
+    text: str
+
+
+class Media(Part, frozen=True):
+    """An image, document, sound or film: base64 ``data``, or a ``url``."""
+
+    kind: str
+    mime: str
+    data: str | None = None
+    url: str | None = None
+    name: str | None = None
+
+
+class Opaque(Part, frozen=True):
+    """What only its own provider understands: thinking, tools that ran on its servers."""
+
+    what: str
+
+
+class Call(Part, frozen=True):
+    """A tool call that the client has to run. ``number`` is its place among the calls of a context."""
+
+    id: str
+    name: str
+    arguments: Any
+    number: int = -1
+
+
+class Result(Part, frozen=True):
+    """What a tool gave back: parts, and the ``value`` they were made from if it was no text; ``to`` once paired."""
+
+    call_id: str
+    parts: tuple[Part, ...]
+    success: bool = True
+    name: str | None = None
+    value: Any = None
+    to: Call | None = None
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One message of a context."""
+
+    role: str
+    parts: tuple[Part, ...]
+    seq: int = 0
+    form: str | None = None
+    raw: Any = None
+
+
+def with_parts(item: Item, parts: tuple[Part, ...]) -> Item:
+    """Give an item other parts; its own JSON goes unless the parts are the same."""
+    if len(parts) == len(item.parts) and all(new is old for new, old in zip(parts, item.parts, strict=True)):
+        return item
+    return msgspec.structs.replace(item, parts=parts, raw=None)
+
+
+def verbatim(part: Part, form: str) -> Any:
+    """Give the part's own JSON if it came in this form, else None."""
+    return part.raw if part.form == form else None
+
+
+class Notes:
+    """What was repaired: sentences, each with the messages it happened to, in the order of first happening."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[int]] = {}
+
+    def add(self, sentence: str, *seqs: int) -> None:
+        """Note a repair of messages of the log; made-up ones have no seq."""
+        known = self._found.setdefault(sentence, [])
+        known.extend(seq for seq in seqs if seq and seq not in known[-2:])
+
+    def sentences(self) -> tuple[str, ...]:
+        """Give one sentence per kind of repair."""
+        return tuple(_sentence(what, seqs) for what, seqs in self._found.items())
+
+
+def _sentence(what: str, seqs: list[int]) -> str:
+    if not seqs:
+        return what
+    more = f" and {len(seqs) - _SHOWN} more" if len(seqs) > _SHOWN else ""
+    return f"{what} (message{'s' if len(seqs) > 1 else ''} {', '.join(map(str, seqs[:_SHOWN]))}{more})"
+
+
+# ---------------------------------------------------------------------- values
+
+
+def clean(value: Any) -> Any:
+    """Make a value fit for JSON and for every provider; what is fit already comes back as the very same object.
+
+    Half a surrogate pair becomes U+FFFD, a number that JSON has not becomes null, bytes become base64.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else _clean_text(value)
+    if isinstance(value, dict):
+        items = {clean(key): clean(item) for key, item in value.items()}
+        same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
+        return value if same and items.keys() == value.keys() else items
+    if isinstance(value, list | tuple):
+        cleaned = [clean(item) for item in value]
+        return value if all(new is old for new, old in zip(cleaned, value, strict=True)) else cleaned
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _clean_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Two halves that lie side by side are a character that somebody wrote as two escapes.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def as_json(value: Any) -> str:
+    """Write a value as JSON text; equal values in equal order give equal text."""
+    return msgspec.json.encode(value).decode()
+
+
+def texts(parts: tuple[Part, ...]) -> str:
+    """Join the texts among parts, one per line."""
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def as_text(arguments: Any) -> str:
+    """Write arguments as the JSON text that OpenAI wants; text that was no JSON stays as the model wrote it."""
+    return arguments if isinstance(arguments, str) else as_json({} if arguments is None else arguments)
+
+
+def is_there(part: Media) -> bool:
+    """Say whether a provider could get at media: it is at hand, or on the web."""
+    return part.data is not None or (part.url is not None and part.url.startswith(("https://", "http://")))
+
+
+def is_image(part: Media) -> bool:
+    """Say whether media is an image that Anthropic and OpenAI both take; on the web its type need not be known."""
+    known = part.mime in ("image/jpeg", "image/png", "image/gif", "image/webp")
+    return is_there(part) and (known or (part.mime == "image/*" and part.data is None))

@@ -1,0 +1,33 @@
+"""A context: what would be sent to a provider now, and what had to be done to make it valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .providers import find_provider
+
+
+class Context(msgspec.Struct, frozen=True):
+    """A conversation in a provider's own form, ready to be sent."""
+
+    provider: str
+    model: str | None
+    system: str | None
+    messages: list[Any]
+    repairs: tuple[str, ...]
+    omitted: tuple[str, ...]
+    tokens: int | None
+
+    def request(self) -> dict[str, Any]:
+        """Give the keyword arguments of the SDK's call: ``client.messages.create(**context.request(), ...)``."""
+        named = {} if self.model is None else {"model": self.model}
+        return {**named, **find_provider(self.provider).request(self.system, list(self.messages))}
+
+    def __repr__(self) -> str:
+        repaired = f", {len(self.repairs)} repairs" if self.repairs else ""
+        system = ", system" if self.system else ""
+        return (
+            f"<Context {self.provider}{system}, {len(self.messages)} messages, about {self.tokens:,} tokens{repaired}>"
+        )
