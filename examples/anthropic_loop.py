@@ -1,0 +1,64 @@
+"""My agent dies between two tool calls; started again, it must finish them and go on, not begin anew.
+
+A loop as one writes it for Anthropic's Messages API: several turns, two calls in one answer, a tool that fails. All
+that it knows is in the store, so it needs no code for resuming.
+"""
+
+import tempfile
+
+from _scripted import anthropic_client
+
+import holdfast
+
+MODEL = "claude-sonnet-5-5"
+FILES = {"pool.py": "def take(): return free.pop()", "retry.py": "def retry(): ..."}
+SCRIPT = [
+    ["I read both files.", ("read_file", {"path": "pool.py"}), ("read_file", {"path": "retry.py"})],
+    ["take() needs a lock.", ("write_file", {"path": "pool.py", "text": "with lock: ..."}), ("deploy", {})],
+    ["I may not deploy. Only the tests then.", ("run_tests", {})],
+    ["Fixed: take() holds a lock, 20 of 20 runs pass. Please deploy it yourself."],
+]
+NAMES = ("read_file", "write_file", "deploy", "run_tests")
+TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in NAMES]
+
+
+def run(name: str, path: str = "", text: str = "") -> str:
+    if name == "deploy":
+        raise PermissionError("only people deploy")
+    if name == "write_file":
+        FILES[path] = text
+    return FILES[path] if path else "20 of 20 runs passed"
+
+
+def agent(path: str, dies_before: str | None = None) -> None:
+    with anthropic_client(SCRIPT) as client, holdfast.open(path) as store, store.session("fix-retry") as s:
+        if s.message_count == 0:
+            s.user("Fix the flaky test")
+        while True:
+            for call in s.pending_calls():  # of the answer just stored, or of one from before the crash
+                if call.name == dies_before:
+                    raise SystemExit(f"killed before {call.name}")
+                try:
+                    with s.tool(call) as running:
+                        running.result(run(call.name, **call.arguments))
+                except Exception as error:  # stored as the result of the call: the model will read it
+                    print(f"  {call.name} failed: {error}")
+            if s.messages(limit=1)[0].role == "assistant":
+                return
+            context = s.context("anthropic", model=MODEL)
+            reply = client.messages.create(**context.request(), tools=TOOLS, max_tokens=1024)
+            print(f"  {s.append(reply)[0].text}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    print("first process:")
+    try:
+        agent(f"{folder}/work.db", dies_before="deploy")
+    except SystemExit as error:
+        print(f"  {error}")
+    print("second process:")
+    agent(f"{folder}/work.db")
+    with holdfast.open(f"{folder}/work.db") as store:
+        s = store.get_session("fix-retry")
+        print(*(f"{call.name:10} {call.status:9} {call.result}" for call in s.tool_calls()), sep="\n")
+        print(s.stats())

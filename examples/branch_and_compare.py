@@ -1,0 +1,50 @@
+"""Two ways look good and I want to try both from the same point, then go on with the better one.
+
+A fork copies nothing. Each way is a branch with its own state; the other one stays for later.
+"""
+
+import tempfile
+
+import holdfast
+from holdfast import Usage
+
+WAYS = {
+    "lock": [("A lock around take().", 900), ("19 of 20 runs pass: it can still deadlock.", 1400)],
+    "queue": [("A queue in place of the list.", 1100), ("20 of 20 runs pass.", 1500)],
+}
+
+
+def attempt(s: holdfast.Session, way: str) -> int:
+    """Play an agent that tries one way, and give how many runs passed."""
+    for text, tokens in WAYS[way]:
+        s.assistant(text, usage=Usage(input_tokens=tokens, output_tokens=40, cost=tokens * 3e-6))
+    passed = int(text.split()[0])
+    s.state.set("passed", passed)
+    return passed
+
+
+with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/work.db") as store:
+    s = store.session("fix-retry", agent="coder")
+    s.user("Fix the flaky test")
+    s.assistant("It races on the pool.")
+    point = s.user("Fix the pool then")
+
+    passed = {}
+    for way in WAYS:
+        s.switch(s.fork(point, name=way))
+        passed[way] = attempt(s, way)
+        print(f"{way:5}  {passed[way]} of 20 pass   {s.stats()}")
+
+    best = max(passed, key=passed.__getitem__)
+    s.switch(best)
+    s.user("Good, commit it")
+    print(f"\nGoing on with {best}:")
+    for message in s.messages():
+        print(f"  {message.role:9} {message.text}")
+    print(s.branches())
+    print("this way:", s.stats())
+    print("spent:   ", s.stats(spent=True))
+
+    other = s.fork(point, name="somebody else's try", as_session=True)  # a way may also be a session of its own
+    other.assistant("Retry three times.")
+    print([message.text for message in other.messages()][-2:], "in", other.name)

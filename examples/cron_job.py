@@ -1,0 +1,48 @@
+"""My job runs every ten minutes and must report each new issue once, also when a run dies or two of them overlap.
+
+The job has one session for life and keeps there how far it has seen. A report has a key, so the run after one that
+died does not report twice; compare-and-set decides between two runs at the same time.
+"""
+
+import tempfile
+from collections.abc import Callable
+
+import holdfast
+
+issues = ["1 flaky test", "2 slow start"]  # the tracker
+
+
+def job(path: str, at: str, between: Callable[[], None] = lambda: None) -> None:
+    with holdfast.open(path) as store, store.cron_session("watcher", "new-issues") as s:
+        version, seen = s.state.version(), s.state.get("seen", 0)
+        new = issues[seen:]
+        for issue in new:
+            s.assistant(f"New issue: {issue}", idempotency_key=f"issue {issue.split()[0]}")
+        between()
+        try:
+            s.state.set("seen", seen + len(new), expected_version=version)
+            print(f"{at}  {len(new)} new after issue {seen}")
+        except holdfast.Conflict as error:
+            print(f"{at}  another run was faster: {error}")
+
+
+def dies() -> None:
+    raise ConnectionError("the machine went away")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    path = f"{folder}/jobs.db"
+    job(path, "10:00")
+    job(path, "10:10")
+    issues.append("3 typo")
+    try:
+        job(path, "10:20", between=dies)  # has reported, has not noted it
+    except ConnectionError as error:
+        print(f"10:20  {error}")
+    issues.append("4 crash")
+    job(path, "10:30", between=lambda: job(path, "10:30, once more"))  # cron started it twice
+
+    with holdfast.open(path) as store:
+        s = store.cron_session("watcher", "new-issues")
+        print(f"{s.key}: {s.state.items()}")
+        print(*(f"  {message.text}" for message in s.messages()), sep="\n")

@@ -1,0 +1,153 @@
+"""Every example runs as a user would run it, says what it should, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(path.stem for path in FOLDER.glob("[!_]*.py"))
+SLOW = {"anthropic_loop", "kill_and_reopen", "openai_loop", "parallel_workers", "quick_start", "quick_start_async"}
+
+# Patterns that must be found in the output, in this order.
+SAYS = {
+    "anthropic_loop": [
+        "killed before deploy",
+        "second process:\n  deploy failed: only people deploy",
+        "Fixed: take",
+        "deploy +failed +PermissionError: only people deploy",
+        "10 messages, .*5 tool calls, 1 failed",
+    ],
+    "async_many_agents": ["50 agents, 10 cancelled, 40 finished", " 0 lost", "each: True", "verify: no problems"],
+    "attachments": [
+        "sales.csv 957,590 B> text/csv",
+        "chart.png 1,032 B> image/png",
+        "62,000 lines read back, same content: True",
+        "picture back: True",
+        "5 attachments, 3 contents stored",
+        "handed on, still 3",
+    ],
+    "branch_and_compare": [
+        "Going on with queue:",
+        "A queue in place of the list.",
+        r"\[<Branch main 0..3>, <Branch lock 3..6>, <Branch queue\* 3..7>\]",
+        "this way: 6 messages, .*2,680 tokens",
+        "spent: +8 messages, .*5,060 tokens",
+        "Retry three times",
+    ],
+    "chat_with_memory": [
+        "You began with: 'Hello, I am Anna'",
+        "Who are you?",
+        "You are Anna.",
+        r"u-1 .*\{'name': 'Anna'\}",
+        r"u-2 .*\{\}",
+        r"without a scope: \[\]",
+    ],
+    "cron_job": [
+        "10:00  2 new after issue 0",
+        "10:10  0 new after issue 2",
+        "10:20  the machine went away",
+        "10:30, once more  2 new after issue 2",
+        "10:30  another run was faster",
+        r"agent:watcher:cron:new-issues: \{'seen': 4\}",
+        "(?:  New issue: .*\n){4}$",
+    ],
+    "idempotent_retry": [
+        "answer lost, again",
+        r"\[<Message 1 user 'Two bicycles, please'>, <Message 2 assistant 'Noted.'>\]",
+        r"\{'bicycles': 2\}",
+        r"\[<Task \S+ pending 'Pack two bicycles'>\]",
+        "the same message again: True",
+        "conflict: .*order-7 line 1",
+    ],
+    "kill_and_reopen": ["(?s:lost 0.*?){3}", "Everything that was acknowledged survived"],
+    "openai_loop": [
+        "refund .* was pending\n  ended with -9",
+        "second process:\n  refund .* was (?:running|unknown)\n",
+        "Refunded 19.00 to Anna and left a notice",
+        "the bank got 2 requests for 1 refund",
+    ],
+    "parallel_workers": [
+        "100 reports, 100 different",
+        "(?:  worker .: 25, in order\n){4}",
+        "counted together: 100",
+        "verify: .*no problems",
+        "store: 2 agents, 5 sessions, 200 messages",
+    ],
+    "quick_start": [
+        "^Rewind ",
+        "rewound to: .* tool 'run_tests",
+        "undone, now: .* assistant 'It raced",
+        "user +Fix the flaky test\n  assistant +Let me run it first.\n  tool +run_tests .*\n  assistant +It raced",
+    ],
+    "todo_agent": [
+        "at the checkpoint: 1 of 3 done; plan: Endpoint first",
+        "an hour later: 1 of 4 done; plan: Rewrite",
+        "after the rewind: 1 of 3 done; plan: Endpoint first",
+        r"Write the page +pending\n",
+        r"files: api/login.py \(created\)\n",
+        "after the undo: plan: Rewrite.* 4 tasks",
+        "after the redo: plan: Endpoint.* 3 tasks",
+    ],
+    "undo_everything": [
+        r"listed: +\[\]\nin the trash: \[<Session .*'Flaky'",
+        "delete +into the trash.*\n  rewind .*\n  tag .*\n  rename ",
+        "out of the trash.* 1 messages, .*deleted False",
+        r"2 messages, tags \(\)",
+        r"2 messages, tags \('urgent', 'tests'\)",
+        r"<Session .*'Fix the flaky test'",
+        "For good: 1 session",
+        "undo: there is no operation",
+        r"left: \[\] \[\] \[\]",
+    ],
+    "usage_report": [
+        "fix-retry +133,000 +14,000 +1.015 +0.750",
+        "coder +142,000 +16,100 +1.021",
+        "support +9,003 +180 +0.003",
+        "all +151,003 +16,280 +1.024",
+        "fix-retry as it stands: 4 messages, .*46,600 tokens",
+    ],
+}
+SAYS["quick_start_async"] = SAYS["quick_start"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in EXAMPLES])
+def test_the_example_runs_says_what_it_should_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    temporary, home = tmp_path / "temporary", tmp_path / "home"
+    temporary.mkdir()
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "always", FOLDER / f"{name}.py"],
+        cwd=home,
+        env={**os.environ, "TMPDIR": str(temporary), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    place = 0
+    for pattern in SAYS[name]:
+        found = re.compile(pattern).search(done.stdout, place)
+        assert found, f"{pattern!r} is not in what is left of the output:\n{done.stdout[place:]}"
+        place = found.end()
+    assert [*temporary.iterdir(), *home.iterdir()] == []
+
+
+@pytest.mark.skipif(not FOLDER.exists(), reason="an unpacked sdist has no examples")
+def test_every_example_is_expected_to_say_something_and_is_in_the_table() -> None:
+    assert sorted(SAYS) == EXAMPLES
+    table = (FOLDER / "README.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \|", table, re.M)) == EXAMPLES
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_begins_with_the_readers_problem_and_stays_short(name: str) -> None:
+    text = (FOLDER / f"{name}.py").read_text("utf-8")
+    assert text.startswith('"""')
+    assert len(text.splitlines()) <= 85
