@@ -1,4 +1,8 @@
-"""Check the docs: links lead somewhere, public names are described, generated parts are current."""
+"""Check the docs: links lead somewhere, public names are described, generated files are current, examples run.
+
+All Python blocks of a page are one program: they share a namespace and a fresh directory, in the order of the page. A
+page that defines tests is given to pytest. Where a line says what it prints (``print(x)  # 42``), it must print that.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,186 @@ import inspect
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import holdfast
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^(#+) (.*)$", re.M)
+SPAN = re.compile(r"`([^`]+)`")
+PRINTED = re.compile(r"^ *print\(.*\)  +# (.*)$")
+HANDLES = ("Store", "Session", "Agent", "AgentState", "SessionState", "ToolRun", "Rewind", "Attachment")
 
 
 def pages() -> list[Path]:
     """Give every Markdown page of the project."""
-    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+# ---------------------------------------------------------------------- links
 
 
 def broken_links() -> list[str]:
-    """Find relative links that lead nowhere."""
+    """Find relative links to pages and headings that are not there."""
     found = []
     for page in pages():
-        for target, _ in LINK.findall(page.read_text("utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
+        for target, anchor in LINK.findall(page.read_text("utf-8")):
+            if "://" in target:
+                continue
+            there = page.parent / target if target else page
+            if not there.exists():
                 found.append(f"{page.relative_to(ROOT)}: link to {target} leads nowhere")
+            elif anchor and there.suffix == ".md" and anchor not in _anchors(there):
+                found.append(f"{page.relative_to(ROOT)}: {target} has no heading #{anchor}")
     return found
+
+
+def _anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for _, title in HEADING.findall(text)}
+
+
+# ---------------------------------------------------------------------- names
 
 
 def undocumented() -> list[str]:
-    """Find public names and methods that the reference does not mention or that have no docstring."""
+    """Find public names, members and fields that the reference leaves out or that have no docstring."""
     reference = (ROOT / "docs" / "reference.md").read_text("utf-8")
-    found = []
+    everywhere, found = _words(reference), []
     for name in holdfast.__all__:
         thing = getattr(holdfast, name)
-        if f"`{name}" not in reference:
+        if name not in everywhere:
             found.append(f"docs/reference.md does not mention {name}")
-        if not inspect.isclass(thing):
+        if not inspect.isclass(thing) or issubclass(thing, BaseException):
             continue
-        for member, value in inspect.getmembers(thing):
-            if member.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
-                continue
-            if not inspect.getdoc(value):
-                found.append(f"holdfast.{name}.{member} has no docstring")
-            if name in ("Store", "Session") and f"`{member}" not in reference:
-                found.append(f"docs/reference.md does not mention {name}.{member}")
+        found += [f"holdfast.{name}.{member} has no docstring" for member in _bare(thing)]
+        if name.startswith("Async"):
+            continue
+        described = _words(_section(reference, name) if name in HANDLES else _row(reference, name))
+        missing = [member for member in members(thing) if member not in described]
+        found += [f"docs/reference.md does not describe {name}.{member}" for member in missing]
     return found
 
 
+def members(cls: type) -> list[str]:
+    """Give the public names of a class: methods, properties, fields and declared attributes; not those of builtins."""
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("holdfast")]
+    declared = {name for base in bases for name in vars(base).get("__annotations__", {})}
+    own = {name for base in bases for name in vars(base)} | declared
+    return sorted(name for name in own if not name.startswith("_"))
+
+
+def _bare(cls: type) -> Iterator[str]:
+    for member in members(cls):
+        value = getattr(cls, member, None)
+        if (inspect.isfunction(value) or isinstance(value, property)) and not inspect.getdoc(value):
+            yield member
+
+
+def _words(text: str) -> set[str]:
+    return {word for span in SPAN.findall(text) for word in re.findall(r"\w+", span)}
+
+
+def _section(reference: str, name: str) -> str:
+    """Give what stands below the heading of a handle, up to the next heading."""
+    for heading in HEADING.finditer(reference):
+        if name in _words(heading.group(2)):
+            rest = reference[heading.end() :]
+            following = HEADING.search(rest)
+            return rest[: following.start()] if following else rest
+    return ""
+
+
+def _row(reference: str, name: str) -> str:
+    """Give the row of a table that begins with a value's name."""
+    return next((line for line in reference.splitlines() if line.startswith(f"| `{name}` ")), "")
+
+
+def missing_twins() -> list[str]:
+    """Find members of a handle that its awaitable twin has not, or the other way round."""
+    found = []
+    for name in HANDLES:
+        blocking, awaitable = set(members(getattr(holdfast, name))), set(members(getattr(holdfast, f"Async{name}")))
+        found += [f"Async{name} has no {member}" for member in sorted(blocking - awaitable)]
+        found += [f"{name} has no {member}" for member in sorted(awaitable - blocking)]
+    return found
+
+
+# ---------------------------------------------------------------------- generated files
+
+
 def stale() -> list[str]:
-    """Find generated pages that are out of date."""
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "gen_spec.py"), "--check"], check=False)
-    return ["docs/SPEC.md is stale"] if done.returncode else []
+    """Find generated files that are not what the code says."""
+    made = {"gen_spec.py": "docs/SPEC.md", "gen_aio.py": "src/holdfast/aio.py"}
+    return [f"{target} is stale: run python tools/{tool}" for tool, target in made.items() if _fails(tool)]
+
+
+def _fails(tool: str) -> bool:
+    command = [sys.executable, str(ROOT / "tools" / tool), "--check"]
+    return subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+# ---------------------------------------------------------------------- examples
+
+
+def pages_with_code() -> list[Path]:
+    """Give the pages that hold Python blocks."""
+    return [page for page in pages() if program(page).strip()]
+
+
+def program(page: Path) -> str:
+    """Give all Python blocks of a page as one program whose lines have the numbers they have on the page."""
+    lines, inside = list[str](), False
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            inside = line == "```python"
+            lines.append("")
+        else:
+            lines.append(line if inside else "")
+    return "\n".join(lines)
+
+
+def broken_example(page: Path, folder: Path) -> str:
+    """Run the blocks of a page in a directory; say what went wrong, or nothing."""
+    code = program(page)
+    has_tests = re.search(r"^(def test_|class Test)", code, re.M) is not None
+    script = folder / f"test_{page.stem.lower()}.py"
+    script.write_text(code, "utf-8")
+    runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if has_tests else ["-X", "dev", "-W", "error"]
+    command = [sys.executable, *runner, script.name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        return f"{page.relative_to(ROOT)}: {(done.stdout if has_tests else done.stderr).strip()}"
+    said = "" if has_tests else _not_printed(code, done.stdout)
+    return said and f"{page.relative_to(ROOT)}: {said}"
+
+
+def _not_printed(code: str, output: str) -> str:
+    """Compare what the page says is printed with what was, in order."""
+    left = iter(output.splitlines())
+    for number, line in enumerate(code.splitlines(), 1):
+        said = PRINTED.match(line)
+        if said and said.group(1) not in left:
+            return f"line {number} does not print {said.group(1)!r}"
+    return ""
+
+
+def broken_examples() -> list[str]:
+    """Run the examples of every page, each in a directory of its own."""
+    found = []
+    for page in pages_with_code():
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(broken_example(page, Path(folder)))
+    return [problem for problem in found if problem]
 
 
 def main() -> int:
     """Print what is wrong."""
-    problems = [*broken_links(), *undocumented(), *stale()]
-    print("\n".join(problems) or f"{len(pages())} pages checked, no problems")
+    problems = [*broken_links(), *undocumented(), *missing_twins(), *stale(), *broken_examples()]
+    print("\n".join(problems) or f"{len(pages())} pages checked, {len(pages_with_code())} with examples, no problems")
     return int(bool(problems))
 
 

@@ -1,46 +1,88 @@
-"""List every mission row with the tests that prove it. Reads the markers; runs nothing."""
+"""List every mission row and every defect of earlier systems with the tests that prove it. Runs nothing.
+
+A test carries ``@pytest.mark.feature("A3")`` or ``@pytest.mark.defect("S4-19")``; so may a class or, as
+``pytestmark``, a module. A marker that names no row of the page fails.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROW = re.compile(r"^\| ([A-F]\d+) \| (.*?) \|$", re.M)
-MARKED = re.compile(r"@pytest\.mark\.feature\(([^)]*)\)(?:\s*@[^\n]*(?:\([^@]*?\))?)*\s*(?:def|class) (\w+)", re.S)
+PAGES = {"feature": ROOT / "docs" / "features.md", "defect": ROOT / "docs" / "defects.md"}
+ROW = re.compile(r"^\| ([A-Z]\d+(?:-\d+)?) \| (.*?) \|", re.M)
+
+Proofs = dict[str, list[str]]
 
 
-def rows() -> dict[str, str]:
-    """Read the rows of docs/features.md."""
-    return dict(ROW.findall((ROOT / "docs" / "features.md").read_text("utf-8")))
+def rows(kind: str) -> dict[str, str]:
+    """Read the rows of a page."""
+    return dict(ROW.findall(PAGES[kind].read_text("utf-8")))
 
 
-def proofs() -> dict[str, list[str]]:
+def proofs(kind: str) -> Proofs:
     """Find the tests that carry each id."""
-    found: dict[str, list[str]] = {}
-    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src" / "holdfast" / "testing" / "contract").glob("*.py")]
-    for path in sorted(files):
-        for ids, name in MARKED.findall(path.read_text("utf-8")):
-            for row in re.findall(r"[A-F]\d+", ids):
-                found.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}")
+    found: Proofs = {}
+    for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "src" / "holdfast" / "testing").rglob("*.py")]):
+        for name, row in _marked(ast.parse(path.read_text("utf-8")), kind):
+            found.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}".removesuffix("::"))
     return found
 
 
-def main() -> int:
-    """Print the list; fail on a marker that names no row."""
-    known, found = rows(), proofs()
+def _marked(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
+    """Give each marker of a kind in a file with the name of what carries it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for mark in node.decorator_list:
+                yield from ((node.name, row) for row in _ids(mark, kind))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            for mark in node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]:
+                yield from (("", row) for row in _ids(mark, kind))
+
+
+def _ids(mark: ast.expr, kind: str) -> list[str]:
+    if not isinstance(mark, ast.Call) or ast.unparse(mark.func) != f"pytest.mark.{kind}":
+        return []
+    return [argument.value for argument in mark.args if isinstance(argument, ast.Constant)]
+
+
+def unknown_markers() -> list[str]:
+    """Find markers that name no row."""
+    found = []
+    for kind in PAGES:
+        unknown = {row: tests for row, tests in proofs(kind).items() if row not in rows(kind)}
+        found += [f"{test}: {kind} {row} is no row" for row, tests in unknown.items() for test in tests]
+    return found
+
+
+def unproved_defects() -> list[str]:
+    """Find rows of the defects' page that no test carries: such a row would be a claim."""
+    return sorted(rows("defect").keys() - proofs("defect").keys())
+
+
+def _list(kind: str) -> None:
+    known, found = rows(kind), proofs(kind)
     for row, what in known.items():
         tests = found.get(row, [])
-        print(f"{row:4} {what}  [{len(tests) or 'no'} tests]")
+        print(f"{row:5} {what}  [{len(tests) or 'no'} tests]")
         for test in tests:
-            print(f"       {test}")
+            print(f"        {test}")
     missing = [row for row in known if row not in found]
-    print(f"\n{len(known) - len(missing)} of {len(known)} rows have tests. Without: {' '.join(missing) or 'none'}")
-    unknown = sorted(found.keys() - known.keys())
-    if unknown:
-        print(f"markers that name no row: {' '.join(unknown)}", file=sys.stderr)
-    return int(bool(unknown))
+    counted = f"{kind}s: {len(known) - len(missing)} of {len(known)} have tests"
+    print(f"\n{counted}. Without: {' '.join(missing) or 'none'}\n")
+
+
+def main() -> int:
+    """Print both lists; fail on a marker that names no row and on a defect that no test shows to be absent."""
+    for kind in PAGES:
+        _list(kind)
+    wrong = [*unknown_markers(), *(f"docs/defects.md: no test for {row}" for row in unproved_defects())]
+    print("\n".join(wrong), file=sys.stderr)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
