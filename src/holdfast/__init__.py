@@ -46,7 +46,7 @@ from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
 from .model.purge import Purged
-from .model.report import Problem, Report
+from .model.report import Problem, Repaired, Report
 from .model.session import Head, Stats, StoreStats
 from .model.tools import ToolCall, ToolResult
 from .model.usage import Usage
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         AsyncToolRun,
         aopen,
     )
+    from .portal import AsyncReader
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
+    "AsyncReader",
     "AsyncRewind",
     "AsyncSession",
     "AsyncSessionState",
@@ -105,6 +107,7 @@ __all__ = [
     "Page",
     "Problem",
     "Purged",
+    "Repaired",
     "Report",
     "Resolved",
     "Rewind",

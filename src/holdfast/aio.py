@@ -26,6 +26,7 @@ from .client.store import Store
 from .client.store_sessions import NewSession
 from .client.tools import ToolRun
 from .clock import Clock
+from .context import Context
 from .model.branch import Branch
 from .model.checkpoint import Checkpoint
 from .model.entry import Entry
@@ -34,10 +35,10 @@ from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
 from .model.purge import Purged
-from .model.report import Report
+from .model.report import Repaired, Report
 from .model.session import Head, Stats, StoreStats
 from .model.tools import ToolCall
-from .model.work import FileTouched, Note, Task
+from .model.work import Compaction, FileTouched, Note, Task
 from .portal import AsyncReader, Opening, Portal, unwrap, wrapped
 from .storage.base import Capabilities
 
@@ -287,7 +288,8 @@ class AsyncStore:
     ) -> Page[AsyncSession]:
         """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
 
-        Archived ones are left out unless ``archived`` is True (only those) or None (both). A session whose record
+        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
+        whose record
         is damaged is named in the page's ``damaged``.
         """
         return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
@@ -322,18 +324,18 @@ class AsyncStore:
         )
 
     async def delete_session(self, session: str | AsyncSession) -> Operation | None:
-        """Put a session into the trash; one that is absent or there already is no error.
+        """Put a session into the trash, by id, key or name; one that is absent or there already is no error.
 
         A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
         """
         return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
 
     async def restore_session(self, session: str | AsyncSession) -> Operation | None:
-        """Take a session out of the trash; if its name is taken by then, it gets `` (2)`` behind it."""
+        """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
         return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
 
     async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good; this cannot be undone. Absent is no error.
+        """Erase a session for good, by id, key or name; this cannot be undone. Absent is no error.
 
         Entries that sessions forked from it need are kept and named, unless those are purged with it.
         """
@@ -379,6 +381,14 @@ class AsyncStore:
     async def verify(self) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed."""
         return await self._portal.run(lambda: self._sync.verify())
+
+    async def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
+        """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
+
+        By default the copy lies beside the store, with ``.repaired`` behind its name; a file that is there already is
+        ``Conflict``. This store is not changed and may be in use meanwhile.
+        """
+        return await self._portal.run(lambda: self._sync.repair(to))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
@@ -492,6 +502,10 @@ class AsyncAgentState:
         """Give all keys with their values."""
         return await self._portal.run(lambda: self._sync.items())
 
+    async def read(self) -> tuple[int, dict[str, Any]]:
+        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
+        return await self._portal.run(lambda: self._sync.read())
+
     async def version(self) -> int:
         """Give the version of the state: 1 at first, higher with every change."""
         return await self._portal.run(lambda: self._sync.version())
@@ -537,6 +551,54 @@ class AsyncSession:
         """Unique everywhere, sorted by time."""
         return self._sync.id
 
+    async def messages(
+        self, *, limit: int | None = None, after: int | None = None, before: int | None = None, tools: bool = True
+    ) -> list[Message]:
+        """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
+
+        The limit counts after the filter. ``tools=False`` leaves tool messages out.
+        """
+        return await self._portal.run(lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools))
+
+    def iter_messages(self, *, after: int | None = None, tools: bool = True) -> AsyncIterator[Message]:
+        """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
+        return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools))
+
+    def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
+        """Stream entries of every kind, oldest first."""
+        return self._portal.iterate(lambda: self._sync.entries(after=after, before=before))
+
+    async def message(self, id: str) -> Message:
+        """Give a message of the path by its id, the caller's or the store's."""
+        return await self._portal.run(lambda: self._sync.message(id))
+
+    def turns(self) -> AsyncIterator[Turn]:
+        """Stream the turns of the path: each a user message and all that follows up to the next."""
+        return self._portal.iterate(lambda: self._sync.turns())
+
+    async def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
+        """Give the totals of the path, up to a point if one is given; one read at any depth.
+
+        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
+        """
+        return await self._portal.run(lambda: self._sync.stats(at, spent=spent))
+
+    async def tool_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path in order, each with its status, times and result."""
+        return await self._portal.run(lambda: self._sync.tool_calls())
+
+    async def pending_calls(self) -> list[ToolCall]:
+        """Give the tool calls of the path that have no result, in the order they were announced."""
+        return await self._portal.run(lambda: self._sync.pending_calls())
+
+    async def context(self, provider: str, *, model: str | None = None) -> Context:
+        """Give the conversation in a provider's form, valid from wherever the log stands.
+
+        ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses`` or ``gemini``. Messages that came from
+        it go out as they were stored; ``repairs`` says what had to be changed. The same log gives the same bytes.
+        """
+        return await self._portal.run(lambda: self._sync.context(provider, model=model))
+
     async def checkpoint(
         self,
         name: str | None = None,
@@ -547,7 +609,7 @@ class AsyncSession:
     ) -> Checkpoint:
         """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
 
-        A name that the session has already is ``Conflict``.
+        A name may be used again: it then means the newest of them, and all are listed.
         """
         return await self._portal.run(
             lambda: self._sync.checkpoint(name, description=description, type=type, idempotency_key=idempotency_key)
@@ -558,7 +620,7 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.checkpoints())
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its name or its id."""
+        """Give a checkpoint by its id, or the newest of that name."""
         return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
 
     async def preview_rewind(self, target: Point) -> AsyncRewind:
@@ -635,46 +697,6 @@ class AsyncSession:
         """Move to the tip of a branch; ``undo`` moves back."""
         return await self._portal.run(lambda: self._sync.switch(branch, idempotency_key=idempotency_key))
 
-    async def messages(
-        self, *, limit: int | None = None, after: int | None = None, before: int | None = None, tools: bool = True
-    ) -> list[Message]:
-        """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
-
-        The limit counts after the filter. ``tools=False`` leaves tool messages out.
-        """
-        return await self._portal.run(lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools))
-
-    def iter_messages(self, *, after: int | None = None, tools: bool = True) -> AsyncIterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
-        return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools))
-
-    def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
-        """Stream entries of every kind, oldest first."""
-        return self._portal.iterate(lambda: self._sync.entries(after=after, before=before))
-
-    async def message(self, id: str) -> Message:
-        """Give a message of the path by its id, the caller's or the store's."""
-        return await self._portal.run(lambda: self._sync.message(id))
-
-    def turns(self) -> AsyncIterator[Turn]:
-        """Stream the turns of the path: each a user message and all that follows up to the next."""
-        return self._portal.iterate(lambda: self._sync.turns())
-
-    async def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
-        """Give the totals of the path, up to a point if one is given; one read at any depth.
-
-        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
-        """
-        return await self._portal.run(lambda: self._sync.stats(at, spent=spent))
-
-    async def tool_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path in order, each with its status, times and result."""
-        return await self._portal.run(lambda: self._sync.tool_calls())
-
-    async def pending_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path that have no result, in the order they were announced."""
-        return await self._portal.run(lambda: self._sync.pending_calls())
-
     async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add a user message; ``append`` describes durability and retries."""
         return await self._portal.write(
@@ -734,15 +756,16 @@ class AsyncSession:
         """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
         return await self._portal.run(lambda: self._sync.clear(idempotency_key=idempotency_key))
 
-    async def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> None:
+    async def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
         """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
         return await self._portal.run(lambda: self._sync.compact(upto, summary, idempotency_key=idempotency_key))
 
     def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
-        Give a call from ``pending_calls``, or a name and arguments. With the id of an open call that a message
-        announced, it is the start of that call, never a second record.
+        Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
+        arguments. With the id of an open call that a message announced, it is the start of that call, never a second
+        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open.
         """
         return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id))
 
@@ -930,6 +953,11 @@ class AsyncSession:
         return self._sync.parent_id
 
     @property
+    def forked_from(self) -> str | None:
+        """The session that this one was forked from."""
+        return self._sync.forked_from
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """What the caller attached."""
         return self._sync.metadata
@@ -1055,6 +1083,10 @@ class AsyncSessionState:
         """Give all keys with their values."""
         return await self._portal.run(lambda: self._sync.items())
 
+    async def read(self) -> tuple[int, dict[str, Any]]:
+        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
+        return await self._portal.run(lambda: self._sync.read())
+
     async def version(self) -> int:
         """Give the version of the state: 1 at first, higher with every change."""
         return await self._portal.run(lambda: self._sync.version())
@@ -1151,6 +1183,11 @@ class AsyncRewind:
     def turns(self) -> int:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.turns
+
+    @property
+    def messages(self) -> int:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.messages
 
     @property
     def stats(self) -> Stats:

@@ -13,7 +13,7 @@ def test_reprs_are_short_and_say_what_it_is(holdfast_store: Store) -> None:
     session = holdfast_store.create_session("fix", prompt="Add OAuth login")
     message = session.user("x" * 1000, usage={"input_tokens": 22_000, "output_tokens": 1})
     shown = repr(session)
-    assert shown.startswith(f"<Session {session.id[:8]} 'Add OAuth login' main, 1 turns, 22k tokens, active>")
+    assert shown.startswith(f"<Session {session.id[:12]} 'Add OAuth login' main, 1 turn, 22k tokens, active>")
     things = [
         session,
         message,

@@ -11,6 +11,7 @@ import mimetypes
 import os
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from ..errors import Closed, Invalid, NotFound, Unsupported
 from ..ids import new_id
@@ -70,7 +71,7 @@ class Attachment:
 
     def __repr__(self) -> str:
         size = self.url if self.size is None else f"{self.size:,} B"
-        return f"<Attachment {self.type} {self.name or ''} {size}>"
+        return f"<Attachment {' '.join(filter(None, (self.type, self.name, size)))}>"
 
 
 class _Stored(io.RawIOBase):
@@ -140,7 +141,8 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
         data = bytes(given)
         return {"name": name, "hash": blobs.store(store._backend, store._clock, store.scope, data), "size": len(data)}
     if isinstance(given, str) and "://" in given and not said.get("is_path"):
-        return {"name": name, "url": check.name(given, what="url", most=100_000)}
+        last = os.path.basename(urlsplit(given).path) or None
+        return {"name": name or last, "url": check.name(given, what="url", most=100_000)}
     if isinstance(given, str | os.PathLike):
         return _from_path(store, os.fspath(given), name)
     if hasattr(given, "read"):

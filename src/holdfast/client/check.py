@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -67,15 +67,15 @@ def scope(value: object) -> str:
     return "" if value is None or value == "" else name(value, what="scope")
 
 
-def short_number(value: int) -> str:
-    """Write a count for people: 950, 22k, 1.3M."""
-    if value < 10_000:
-        return str(value)
-    return f"{value / 1000:.0f}k" if value < 1_000_000 else f"{value / 1e6:.1f}M"
-
-
 def time_ms(value: object) -> int:
     """Check a time: an aware datetime, since a naive one would mean another moment on another machine."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise Invalid(f"a time is a datetime with a time zone, not {value!r:.60}")
     return (value - to_datetime(0)) // timedelta(milliseconds=1)
+
+
+def many(value: object, *, what: str) -> list[Any]:
+    """Check a list: one text or one value where several are meant is a mistake, not a list of its letters."""
+    if isinstance(value, str | bytes | Mapping | os.PathLike) or not isinstance(value, Iterable):
+        raise Invalid(f"{what} is a list, not one {type(value).__name__}; write [...]")
+    return list(value)

@@ -88,7 +88,7 @@ class Handle:
         def run(tx: Tx) -> tuple[SessionRow, Operation]:
             def do() -> tuple[tuple[SessionRow, Operation], int]:
                 done = op(tx, now_ms)
-                return done, operations.find(tx, self._store.scope, done[1].id).oid
+                return done, operations.number_of(tx, self._store.scope, done[1].id)
 
             def again(number: int) -> tuple[SessionRow, Operation]:
                 return self._row(tx), operations.named(tx, operations.by_number(tx, number))
@@ -98,7 +98,8 @@ class Handle:
             return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
 
         self._seen, operation = self._store._write(run)
-        self._store._made(operation)
+        if operation.summary != operations.NOTHING:
+            self._store._made(operation)
         return operation
 
 

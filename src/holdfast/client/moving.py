@@ -36,7 +36,7 @@ class Moving(Handle):
     ) -> Checkpoint:
         """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
 
-        A name that the session has already is ``Conflict``.
+        A name may be used again: it then means the newest of them, and all are listed.
         """
         if type not in checkpoints.TYPES:
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
@@ -72,7 +72,7 @@ class Moving(Handle):
         return self._store._read(look)
 
     def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its name or its id."""
+        """Give a checkpoint by its id, or the newest of that name."""
         wanted = check.name(id_or_name, what="checkpoint")
 
         def look(tx: Tx) -> Checkpoint:

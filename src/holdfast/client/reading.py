@@ -33,8 +33,8 @@ class Turn(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """What the user said."""
-        return self.messages[0].text
+        """What the user said; nothing in turn 0."""
+        return self.messages[0].text if self.number else ""
 
     def __repr__(self) -> str:
         return f"<Turn {self.number} {self.prompt[:40]!r}, {len(self.messages)} messages>"

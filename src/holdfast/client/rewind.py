@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model import html
+from ..model import html, words
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -24,6 +24,7 @@ class Rewind:
     to_seq: int
     from_seq: int
     turns: int
+    messages: int
     stats: Stats
     prompt: str | None
     files: tuple[Any, ...] = ()
@@ -47,6 +48,8 @@ class Rewind:
         self.to_seq = place.seq
         self.from_seq = row.seq
         self.turns = max(0, row.turns - there.turns)
+        self.messages = max(0, row.messages - there.messages)
+        self._work = row.work_seq != there.work_seq
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns else None
 
@@ -69,14 +72,15 @@ class Rewind:
         if self.is_empty:
             return f"Already at entry {self.to_seq}: nothing leaves."
         first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
-        turns = "1 turn leaves" if self.turns == 1 else f"{self.turns} turns leave"
-        return (
-            f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}\n"
-            f"  conversation  {turns} the path{first}; kept on their branch"
-        )
+        gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
+        lines = [
+            f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}",
+            f"  conversation  {gone} off the path{first}; kept on the branch",
+        ]
+        return "\n".join([*lines, "  work          tasks, plan, notes and state go back too"] if self._work else lines)
 
     def _repr_html_(self) -> str:
         return html.fields(repr(self), {"turns": self.turns, "prompt": self.prompt, "to": self.to_seq})
 
     def __repr__(self) -> str:
-        return f"<Rewind to {self.to_seq}, {self.turns} turns leave>"
+        return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path>"

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import to_datetime
-from ..model import html
+from ..errors import Invalid
+from ..model import html, words
 from ..model.operation import Operation
 from ..model.session import Head
 from ..ops import moves, sessions
@@ -119,6 +120,11 @@ class Session(Working, Moving, Contexts):
         return self._detail("parent_id")  # type: ignore[no-any-return]
 
     @property
+    def forked_from(self) -> str | None:
+        """The session that this one was forked from."""
+        return self._detail("forked_from")  # type: ignore[no-any-return]
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """What the caller attached."""
         return dict(self._detail("metadata") or {})
@@ -186,11 +192,11 @@ class Session(Working, Moving, Contexts):
 
     def tag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
         """Add tags; those it has already stay where they are."""
-        return self._retag([check.tag(tag) for tag in tags], [], idempotency_key)
+        return self._retag(_some(tags), [], idempotency_key)
 
     def untag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
         """Remove tags; one that it has not is no error."""
-        return self._retag([], [check.tag(tag) for tag in tags], idempotency_key)
+        return self._retag([], _some(tags), idempotency_key)
 
     def archive(self, *, idempotency_key: str | None = None) -> Operation:
         """Leave it out of listings unless they ask for archived sessions."""
@@ -251,11 +257,18 @@ class Session(Working, Moving, Contexts):
 
     def __repr__(self) -> str:
         label = self.title or self.name or "untitled"
-        tokens = check.short_number(self._seen.input_tokens + self._seen.output_tokens)
-        return f"<Session {self.id[:8]} {label!r} {self.kind}, {self.turn_count} turns, {tokens} tokens, {self.status}>"
+        tokens = words.short_number(self._seen.input_tokens + self._seen.output_tokens)
+        turns, status = words.count(self.turn_count, "turn"), "in the trash" if self.deleted else self.status
+        return f"<Session {self.id[:12]} {label!r} {self.kind}, {turns}, {tokens} tokens, {status}>"
 
     def _repr_html_(self) -> str:
         return html.fields(repr(self), self.to_dict())
+
+
+def _some(tags: tuple[str, ...]) -> list[str]:
+    if not tags:
+        raise Invalid("name at least one tag")
+    return [check.tag(tag) for tag in tags]
 
 
 _FIELDS = tuple(

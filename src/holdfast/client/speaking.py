@@ -19,6 +19,7 @@ from ..model.message import Message
 from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
+from ..model.work import Compaction
 from ..ops import calls, entries, moves, operations, work
 from ..ops.once import once
 from ..storage.base import Tx
@@ -137,15 +138,16 @@ class Speaking(Reading):
             ["clear"], lambda tx, now: moves.clear(tx, self._store.scope, self.id, now_ms=now), idempotency_key
         )
 
-    def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> None:
+    def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
         """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
         find = place_of(upto)
         text = check.text(summary, what="summary")
 
-        def decide(tx: Tx, session: Any) -> work.Change:
+        def decide(tx: Tx, session: Any) -> work.Change | work.Found:
             return work.compact(find(tx, session).seq, text)(tx, session)
 
-        self._change("compaction", decide, [text], idempotency_key)
+        found = self._change("compaction", decide, [text], idempotency_key)
+        return Compaction(found.seq, found.body["upto"], found.body["summary"])
 
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
         """Add one entry to the state of work."""
@@ -158,14 +160,16 @@ class Speaking(Reading):
     # ------------------------------------------------------------------ how it is done
 
     def _say(self, role: str, content: Any, fields: Said) -> Write[Message]:
+        if not isinstance(content, str):
+            content = _parts(content)
         if not fields:
-            return self._append(({"role": role, "content": content},), None, None, _first)
+            return self._append((_Said(role=role, content=content),), None, None, _first)
         unknown = fields.keys() - Said.__annotations__.keys()
         if unknown:
             raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
         said: dict[str, Any] = {"role": role, "content": content, **fields}
         key = said.pop("idempotency_key", None)
-        return self._append((_Ours(said),), None, key, _first)
+        return self._append((_Said(said),), None, key, _first)
 
     def _append(
         self,
@@ -218,15 +222,35 @@ class Speaking(Reading):
     def _drafts(self, items: Iterable[Any]) -> list[Draft]:
         found = list[Draft]()
         for item in items:
-            if type(item) is dict and len(item) == 2 and "role" in item and type(item.get("content")) is str:
+            kind = type(item)
+            if (
+                (kind is dict or kind is _Said)
+                and len(item) == 2
+                and "role" in item
+                and type(item.get("content")) is str
+            ):
                 found.append(messages_.draft(item))
-            elif type(item) is _Ours:
-                found.append(self._draft(item))
+            elif type(item) is _Said:
+                found.append(self._said_draft(item))
+            elif isinstance(item, list | tuple | str | bytes):
+                raise Invalid(f"append takes messages one by one: append(*messages), not one {type(item).__name__}")
             elif isinstance(item, Message):
                 found.append(_copied(item))
             else:
                 found += [_given_draft(given) for given in forms.recognise(item)] or [self._draft(item)]
         return found
+
+    def _said_draft(self, said: dict[str, Any]) -> Draft:
+        """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
+        given = [] if isinstance(said["content"], str) else forms.recognise({k: said[k] for k in ("role", "content")})
+        if not given:
+            return self._draft(said)
+        body = {key: value for key, value in said.items() if value is not None and key != "content"}
+        body |= {"role": given[0].role, "form": given[0].form}
+        raw = body.pop("raw", None)
+        usage = self._tidy(body) if len(body) > 2 else None
+        body["form"] = given[0].form
+        return messages_.draft(body, raw=raw or messages_.encode_raw(given[0].value), usage=usage, given=given[0])
 
     def _draft(self, item: Any) -> Draft:
         """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
@@ -254,7 +278,8 @@ class Speaking(Reading):
                     raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
                 body[name] = dict(body[name])
         if "attachments" in body:
-            stored = [attachments.store(self._store, given) for given in body.pop("attachments")]
+            wanted = check.many(body.pop("attachments"), what="attachments")
+            stored = [attachments.store(self._store, given) for given in wanted]
             body.update({"attachments": stored} if stored else {})
         for name in ("tool_calls", "tool_results"):
             if name in body:
@@ -266,8 +291,19 @@ class Speaking(Reading):
         return usage
 
 
-class _Ours(dict[str, Any]):
-    """A message that was said in our own words: its content is taken as it is, whatever it looks like."""
+class _Said(dict[str, Any]):
+    """A message as ``user``, ``assistant`` and ``system`` take it: content, and fields of ours beside it."""
+
+
+def _parts(content: Any) -> list[Any]:
+    """Check content that is no text: a list of parts, or one part."""
+    if isinstance(content, Mapping):
+        return [forms.plain(content)]
+    if isinstance(content, list | tuple):
+        return [forms.plain(part) for part in content]
+    raise Invalid(
+        f"what is said is text or a list of parts, not {type(content).__name__}; append takes an SDK's whole message"
+    )
 
 
 def _attaches(item: Any) -> bool:

@@ -33,6 +33,10 @@ class State(ABC):
         """Give all keys with their values."""
         return self._look(None)[1]
 
+    def read(self) -> tuple[int, dict[str, Any]]:
+        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
+        return self._look(None)
+
     def version(self) -> int:
         """Give the version of the state: 1 at first, higher with every change."""
         return self._look(None)[0]

@@ -7,6 +7,7 @@ scope on the same connections; nothing of one scope is ever seen through another
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import PathLike
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..model import html
 from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
-from ..model.report import Report
+from ..model.report import Repaired, Report
 from ..model.session import StoreStats
 from ..ops import changes, feed, operations, stats
 from ..ops import verify as verify_
@@ -131,3 +132,13 @@ class Store(StoreSessions):
     def verify(self) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed."""
         return verify_.verify(self._backend.read, self._backend.check)
+
+    def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
+        """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
+
+        By default the copy lies beside the store, with ``.repaired`` behind its name; a file that is there already is
+        ``Conflict``. This store is not changed and may be in use meanwhile.
+        """
+        from .repairing import copy_repaired
+
+        return copy_repaired(self, to)

@@ -32,6 +32,7 @@ from .store_agents import StoreAgents
 Whole = tuple[SessionRow, bytes]
 _TITLE = 60
 KINDS = ("main", "subagent", "cron")
+STATUSES = ("active", "completed", "error", "timeout", "stopped", "interrupted")
 
 
 class NewSession(TypedDict, total=False):
@@ -225,7 +226,8 @@ class StoreSessions(StoreAgents):
     ) -> Page[Session]:
         """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
 
-        Archived ones are left out unless ``archived`` is True (only those) or None (both). A session whose record
+        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
+        whose record
         is damaged is named in the page's ``damaged``.
         """
         check.whole(limit, what="limit", low=1, high=10_000)
@@ -234,12 +236,12 @@ class StoreSessions(StoreAgents):
         before = listing.parse_cursor(order, cursor)
         wanted = listing.Filter(
             agent=check.optional_name(agent, what="agent"),
-            kinds=_several(kinds, what="kinds"),
-            statuses=("active",) if active_only else _several(status, what="status"),
+            kinds=_several(kinds, KINDS, what="kind"),
+            statuses=("active",) if active_only else _several(status, STATUSES, what="status"),
             label=check.optional_name(label, what="label"),
             tag=None if tag is None else check.tag(tag),
             workspace=None if workspace is None else check.workspace(workspace),
-            archived=archived,
+            archived=None if trash and archived is False else archived,
             pinned=pinned,
             since_ms=None if since is None else check.time_ms(since),
             trash=trash,
@@ -269,23 +271,26 @@ class StoreSessions(StoreAgents):
     # ------------------------------------------------------------------ deleting
 
     def delete_session(self, session: str | Session) -> Operation | None:
-        """Put a session into the trash; one that is absent or there already is no error.
+        """Put a session into the trash, by id, key or name; one that is absent or there already is no error.
 
         A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
         """
         return self._hide(session, hidden=True)
 
     def restore_session(self, session: str | Session) -> Operation | None:
-        """Take a session out of the trash; if its name is taken by then, it gets `` (2)`` behind it."""
-        wanted = _session_id(session)
+        """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
+        wanted = session.id if isinstance(session, Session) else check.name(session, what="session id")
         self._read(lambda tx: sessions.get(tx, self.scope, wanted))
         return self._hide(session, hidden=False)
 
     def _hide(self, session: str | Session, *, hidden: bool) -> Operation | None:
-        wanted, now_ms = _session_id(session), self._clock.now_ms()
-        done = self._backend.write(
-            lambda tx: moves.hide(tx, self.scope, wanted, hidden=hidden, now_ms=now_ms), frees_space=True
-        )
+        now_ms = self._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[SessionRow, Operation] | None:
+            wanted = self._exact_id(tx, session)
+            return None if wanted is None else moves.hide(tx, self.scope, wanted, hidden=hidden, now_ms=now_ms)
+
+        done = self._backend.write(op, frees_space=True)
         if done is None:
             return None
         if isinstance(session, Session):
@@ -294,19 +299,26 @@ class StoreSessions(StoreAgents):
         return done[1]
 
     def purge_session(self, session: str | Session, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good; this cannot be undone. Absent is no error.
+        """Erase a session for good, by id, key or name; this cannot be undone. Absent is no error.
 
         Entries that sessions forked from it need are kept and named, unless those are purged with it.
         """
-        wanted, now_ms = _session_id(session), self._clock.now_ms()
-        return self._backend.write(
-            lambda tx: purge.purge(tx, self.scope, wanted, include_forks=include_forks, now_ms=now_ms),
-            frees_space=True,
-        )
+        now_ms = self._clock.now_ms()
 
+        def op(tx: Tx) -> Purged:
+            wanted = self._exact_id(tx, session)
+            if wanted is None:
+                return Purged()
+            return purge.purge(tx, self.scope, wanted, include_forks=include_forks, now_ms=now_ms)
 
-def _session_id(session: str | Session) -> str:
-    return session.id if isinstance(session, Session) else check.name(session, what="session id")
+        return self._backend.write(op, frees_space=True)
+
+    def _exact_id(self, tx: Tx, session: str | Session) -> str | None:
+        if isinstance(session, Session):
+            return session.id
+        wanted = check.name(session, what="session", most=10_000)
+        row = parser.exact(tx, self.scope, wanted, agent=None, workspace=None)
+        return None if row is None else row.id
 
 
 def _make(tx: Tx, scope: str, made: sessions.Fields, now_ms: int) -> SessionRow:
@@ -319,11 +331,14 @@ def _named(tx: Tx, scope: str, made: sessions.Fields) -> SessionRow | None:
     return sessions.find_by_name(tx, scope, agent=made.agent, workspace=made.workspace, name=made.name)
 
 
-def _several(value: str | Iterable[str] | None, *, what: str) -> tuple[str, ...] | None:
+def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     given = (value,) if isinstance(value, str) else tuple(value)
-    return tuple(check.name(each, what=what) for each in given)
+    for each in given:
+        if each not in known:
+            raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
+    return given
 
 
 def _fields(
@@ -353,6 +368,6 @@ def _fields(
         workspace=check.workspace(workspace),
         parent=parent_id,
         title=title or short_title(detail["prompt"] or "", _TITLE, ellipsis=False),
-        tags=tuple(dict.fromkeys(check.tag(tag) for tag in given.get("tags") or ())),
+        tags=tuple(dict.fromkeys(check.tag(tag) for tag in check.many(given.get("tags") or (), what="tags"))),
         detail=codec.encode({field: value for field, value in detail.items() if value}),
     )

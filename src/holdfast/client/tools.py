@@ -22,11 +22,12 @@ class ToolRun:
 
     message: Message | None
 
-    def __init__(self, session: Calling, call_id: str, name: str, arguments: Any) -> None:
+    def __init__(self, session: Calling, call_id: str, name: str, arguments: Any, seq: int = 0) -> None:
         self._session = session
-        self._asked = call_id, name, arguments
+        self._asked = call_id, name, arguments, seq
         self._began = 0.0
         self._call: ToolCall | None = None
+        self._refused: Invalid | None = None
         self.message = None
 
     @property
@@ -44,8 +45,10 @@ class ToolRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.message is not None:
-            return
+        if self.message is not None or error is self._refused is not None:
+            return  # what the tool gave could not be stored: it did its work, so the call stays open
+        if error is not None and not isinstance(error, Exception):
+            return  # interrupted: nobody knows what the tool did, so the call stays open
         if error is not None:
             self.error(error)
         else:
@@ -57,14 +60,18 @@ class ToolRun:
 
     def error(self, error: BaseException | str) -> Message:
         """Store that the tool failed, without raising."""
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         return self._finish(text, success=False)
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:
             raise Conflict("this call has its result already", found=self.message.seq)
         duration = max(0.0, time.monotonic() - self._began)
-        self.message = self._session._store_result(self.call.id, content, success=success, duration=duration)
+        try:
+            self.message = self._session._store_result(self.call.id, content, success=success, duration=duration)
+        except Invalid as error:
+            self._refused = error
+            raise
         return self.message
 
     def __repr__(self) -> str:
@@ -78,11 +85,12 @@ class Calling(Speaking):
     def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> ToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
-        Give a call from ``pending_calls``, or a name and arguments. With the id of an open call that a message
-        announced, it is the start of that call, never a second record.
+        Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
+        arguments. With the id of an open call that a message announced, it is the start of that call, never a second
+        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open.
         """
         if isinstance(call, ToolCall):
-            return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments)
+            return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments, call.seq)
         name = check.name(call, what="tool name")
         call_id = check.optional_name(id, what="tool call id") or f"call_{new_id(self._store._clock.now_ms())}"
         return ToolRun(self, call_id, name, arguments)
@@ -102,11 +110,13 @@ class Calling(Speaking):
             check.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )
 
-    def _start_call(self, call_id: str, name: str, arguments: Any) -> ToolCall:
+    def _start_call(self, call_id: str, name: str, arguments: Any, seq: int) -> ToolCall:
         now_ms = self._store._clock.now_ms()
 
         def op(tx: Tx) -> tuple[Any, ToolCall]:
             session = entries.writable(tx, self._store.scope, self.id)
+            if seq:  # a call that was read from this session must still wait
+                calls.require_open(tx, session, call_id)
             call, draft = calls.start(tx, session, call_id, name, arguments)
             if draft is None:
                 return session, call

@@ -36,7 +36,7 @@ class Working(Calling):
 
     def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
         """Replace the list of tasks; strings become pending tasks."""
-        new = [_task(task) for task in tasks]
+        new = [_task(task) for task in check.many(tasks, what="tasks")]
         decide = work.set_tasks(new)
         self._change("tasks", decide, [msgspec.to_builtins(task) for task in new], idempotency_key)
         return self.tasks()
@@ -128,7 +128,10 @@ def _task(task: Task | str | Mapping[str, Any]) -> Task:
     if isinstance(task, str):
         return Task(task)
     if isinstance(task, Mapping):
-        task = Task(**task)
+        try:
+            task = Task(**task)
+        except TypeError as error:
+            raise Invalid(f"a task has a description, a status and an id: {error}") from error
     if not isinstance(task, Task):
         raise Invalid(f"a task is a Task or a string, not {type(task).__name__}")
     check.text(task.description, what="description")

@@ -18,3 +18,7 @@ class Change(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     agent_id: str = ""
+
+    def __repr__(self) -> str:
+        what = f"session {self.session_id[:12]}" if self.session_id else f"agent {self.agent_id!r}"
+        return f"<Change {self.kind} of {what}>"

@@ -186,9 +186,17 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        return ""
+        return "" if content is None else _as_json(content)
     parts = (part if isinstance(part, str) else _part_text(part) for part in content)
     return "\n".join(part for part in parts if part)
+
+
+def _as_json(value: Any) -> str:
+    """Show what a tool gave as data; bytes and half characters need not be readable."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def _part_text(part: Any) -> str:

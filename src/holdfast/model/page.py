@@ -40,4 +40,6 @@ class Page(Sequence[T], Generic[T]):
     def __repr__(self) -> str:
         more = "" if self.cursor is None else ", more"
         damaged = f", {len(self.damaged)} damaged" if self.damaged else ""
-        return f"<Page of {len(self.items)}{more}{damaged}>"
+        first = f": {self.items[0]!r}" if self.items else ""
+        rest = ", ..." if len(self.items) > 1 else ""
+        return f"<Page of {len(self.items)}{more}{damaged}{first}{rest}>"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from . import words
+
 
 class Purged(msgspec.Struct, frozen=True):
     """What is gone for good, and what stays because sessions forked from it need it."""
@@ -15,7 +17,8 @@ class Purged(msgspec.Struct, frozen=True):
     needed_by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{len(self.sessions)} sessions, {self.entries} entries and {self.blobs} blobs erased"
+        parts = [words.count(len(self.sessions), "session"), words.count(self.entries, "entry")]
+        text = f"{', '.join(parts)} and {words.count(self.blobs, 'blob')} erased"
         if self.kept_entries:
-            text += f"; {self.kept_entries} entries kept for {', '.join(self.needed_by)}"
+            text += f"; {words.count(self.kept_entries, 'entry')} kept for {', '.join(self.needed_by)}"
         return text

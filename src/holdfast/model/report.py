@@ -1,4 +1,4 @@
-"""What ``verify`` found."""
+"""What ``verify`` found, and what ``repair`` could keep."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ class Report(msgspec.Struct, frozen=True):
             return f"{self.checked} records checked, no problems"
         lines = [f"{self.checked} records checked, {len(self.problems)} problems:"]
         return "\n  ".join([*lines, *map(str, self.problems)])
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """A repaired copy: where it is, what was lost record by record, and what verifying the copy said.
+
+    ``rebuilt`` counts records that were damaged and could be made again from others, without any loss.
+    """
+
+    path: str
+    lost: tuple[Problem, ...]
+    rebuilt: int
+    report: Report
+
+    def __str__(self) -> str:
+        count = f"{len(self.lost)} records lost, {self.rebuilt} rebuilt; the copy: {self.report}"
+        return "\n  ".join([f"{self.path}: {count}", *(f"lost: {each}" for each in self.lost)])

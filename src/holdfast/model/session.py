@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..clock import to_datetime
-from . import html
+from . import html, words
 from .entry import Numbers
 from .usage import Usage
 
@@ -60,13 +60,17 @@ class Stats(msgspec.Struct, frozen=True):
         return html.fields("Stats", {name: getattr(self, name) for name in names} | {"cost": self.usage.cost})
 
     def __str__(self) -> str:
-        parts = [f"{self.messages} messages", f"{self.turns} turns", f"{self.tool_calls} tool calls"]
+        parts = [words.count(self.messages, "message"), words.count(self.turns, "turn")]
+        parts.append(words.count(self.tool_calls, "tool call"))
         if self.tool_failures:
             parts.append(f"{self.tool_failures} failed")
         parts.append(f"{self.estimated_tokens:,} tokens")
         if self.usage.cost:
-            parts.append(f"${self.usage.cost:.2f}")
+            parts.append(words.money(self.usage.cost))
         return ", ".join([*parts, show_duration(self.duration)])
+
+    def __repr__(self) -> str:
+        return f"<Stats {self}>"
 
 
 def show_duration(seconds: float) -> str:
@@ -92,8 +96,12 @@ class StoreStats(msgspec.Struct, frozen=True):
     total_bytes: int
 
     def __str__(self) -> str:
-        counts = f"{self.agents} agents, {self.sessions} sessions, {self.messages} messages"
-        return f"{counts}, {self.checkpoints} checkpoints, {self.blobs} blobs, {self.total_bytes / 1e6:,.1f} MB"
+        names = ("agent", "session", "message", "checkpoint", "blob")
+        counts = [words.count(getattr(self, f"{name}s"), name) for name in names]
+        return f"{', '.join(counts)}, {self.total_bytes / 1e6:,.1f} MB"
+
+    def __repr__(self) -> str:
+        return f"<StoreStats {self}>"
 
 
 def short_title(text: str, limit: int, *, ellipsis: bool) -> str | None:

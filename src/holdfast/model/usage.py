@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ..errors import Invalid
+from . import words
 from .objects import plain
 
 _NANO = 1_000_000_000
@@ -32,8 +33,20 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning_tokens: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: object) -> Usage:
+        if not isinstance(other, Usage):
+            return NotImplemented
         return Usage.from_counts(tuple(a + b for a, b in zip(self.counts(), other.counts(), strict=True)))
+
+    def __radd__(self, other: object) -> Usage:
+        """Let ``sum`` add usages: it begins with 0."""
+        return self if other == 0 else NotImplemented
+
+    def __repr__(self) -> str:
+        parts = [f"{self.input_tokens:,} in, {self.output_tokens:,} out"]
+        parts += [f"{self.cache_read_tokens:,} from cache"] if self.cache_read_tokens else []
+        parts += [words.money(self.cost)] if self.cost else []
+        return f"<Usage {', '.join(parts)}>"
 
     def counts(self) -> tuple[int, ...]:
         """Give the six numbers as integers, cost in billionths; refuse what is no count."""

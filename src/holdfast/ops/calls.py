@@ -197,6 +197,7 @@ def start(tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any) 
         call = ToolCall(call_id, name, arguments, seq=session.seq + 1)
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         more, adds = (("call", call_id), *more), Numbers(tool_calls=1)
+    call = msgspec.structs.replace(call, status="running")
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=more))
 
 

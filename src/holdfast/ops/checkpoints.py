@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import Conflict, Corrupt, NotFound
+from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.entry import Numbers
@@ -22,7 +22,7 @@ INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,
 NEXT = "SELECT max(cid) FROM checkpoint"
 GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
-BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ?"
+BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
 OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
 DROP = "DELETE FROM checkpoint WHERE cid = ?"
 
@@ -55,11 +55,9 @@ def checked(row: Row) -> CheckpointRow:
 def create(
     tx: Tx, scope: str, session_id: str, *, name: str | None, description: str | None, type: str, now_ms: int
 ) -> tuple[SessionRow, CheckpointRow]:
-    """Name the head of a session; a name that the session has already is ``Conflict``."""
+    """Name the head of a session; of several checkpoints with one name the newest is found by it."""
     session = entries.writable(tx, scope, session_id)
     checkpoint_id = new_id(now_ms)
-    if name is not None and tx.one(BY_NAME, (scope, session.sid, name)):
-        raise Conflict(f"this session has a checkpoint {name!r} already; choose another name", found=name)
     newest = tx.one(NEXT)
     point = entries.point(tx, session, session.seq)
     owner = branches.owner(tx, branches.get(tx, session.branch), session.seq) if session.seq else None
@@ -83,7 +81,7 @@ def create(
 
 
 def find(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow | None:
-    """Give a session's checkpoint by its name or its id, or None."""
+    """Give a session's checkpoint by its id, or the newest of that name; None if there is none."""
     row = tx.one(BY_NAME, (session.scope, session.sid, wanted)) or tx.one(BY_ID, (session.scope, wanted))
     if row is None or row[3] != session.sid:
         return None

@@ -189,6 +189,10 @@ def _index(tx: Tx, scope: str, key: int, spill: str | None, more: More | None) -
     """Note which blobs an entry needs and which tool calls it touches."""
     needed = {*(spill.split(",") if spill else ()), *(more.blobs if more else ())} - {""}
     for content_hash in sorted(needed):
+        if not blobs.exists(tx, scope, content_hash):
+            raise Conflict(
+                "content of this message was purged while it was being stored; call again", found=content_hash
+            )
         link = (scope, content_hash, key)
         tx.run(ADD_LINK, (*link, row_check(link)))
     for what, call_id in dict.fromkeys(more.calls) if more else ():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict, NotFound
+from ..ids import new_id
 from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
@@ -147,7 +148,7 @@ def fork_session(
         name=name,
         workspace=session.workspace,
         title=session.title,
-        detail=sessions.detail(tx, session),
+        detail=_forked_detail(tx, session, now_ms),
     )
     agents.ensure(tx, scope, session.agent, now_ms=now_ms)
     start = sessions.Origin(origin, point.seq, point.hash, point.numbers)
@@ -156,6 +157,13 @@ def fork_session(
     # The operation shows it, so that its undo puts it into the trash; its before is "in the trash".
     sessions.write_cold(tx, made, hidden=1)
     return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
+
+
+def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
+    """Give the details of a fork: those of the session, a run of its own, and where it came from."""
+    kept = sessions.decoded(sessions.detail(tx, session))
+    kept = {name: value for name, value in kept.items() if name not in ("parent_id", "directory")}
+    return codec.encode({**kept, "run_id": new_id(now_ms), "forked_from": session.id})
 
 
 def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[entries.Point, branches.BranchRow]:

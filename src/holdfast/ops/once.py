@@ -38,5 +38,7 @@ def once(
                 raise Conflict(f"idempotency key {key!r} was used for another request; use a new key", found=key)
             return again(number)
     value, number = do()
+    if number == 0:
+        return value  # nothing was made that a retry could give again
     entries.keep_key(tx, scope, sid, key, (0, number, number, digest))
     return value

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
+from ..model import words
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..storage.base import Row, Tx, row_check
@@ -41,6 +42,7 @@ WHERE scope = ? AND session = ? AND agent = 0 AND oid < ? ORDER BY oid DESC LIMI
 OF_SCOPE = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
 SET_UNDONE = "UPDATE operation SET undone_by = ?, chk = ? WHERE oid = ?"
 
+NOTHING = "it is so already: nothing was changed"
 View: TypeAlias = "dict[str, Any]"
 
 
@@ -82,6 +84,8 @@ def on_session(
 ) -> tuple[SessionRow, Operation]:
     """Change a session as ``after`` says and record what that replaced."""
     before = _session_view(tx, session, after)
+    if before == after and undoes is None:
+        return session, Operation(new_id(now_ms), kind, session.id, now_ms, NOTHING)
     changed = _apply(tx, session, after)
     position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
     changed = touch(tx, changed, position, rank, now_ms, moved="head" in after)
@@ -218,6 +222,12 @@ def find(tx: Tx, scope: str, operation_id: str) -> OperationRow:
     if row is None:
         raise NotFound(f"there is no operation {operation_id!r} in this store and scope")
     return checked(row)
+
+
+def number_of(tx: Tx, scope: str, operation_id: str) -> int:
+    """Give the local number of an operation; 0 for one that changed nothing and was not recorded."""
+    row = tx.one(BY_ID, (scope, operation_id))
+    return 0 if row is None else int(row[0])
 
 
 def by_number(tx: Tx, oid: int) -> OperationRow:
@@ -384,7 +394,9 @@ def _describe(thing: str, before: Any, after: Any) -> str:
             return f"{thing} {after[0]} {'hidden' if after[1] else 'shown'}"
         case "sessions":
             return f"{len(after)} sessions with it"
-        case "title" | "archived" | "pinned" | "key" | "workspace" | "status":
+        case "archived" | "pinned":
+            return thing if after else f"not {thing}"
+        case "title" | "key" | "workspace" | "status":
             return f"{thing} {before!r} -> {after!r}"
         case "tags":
             return f"tags {', '.join(sessions.unpack_tags(after)) or 'none'}"
@@ -397,5 +409,6 @@ def _describe_head(before: list[Any], after: list[Any]) -> str:
     if after[0] != before[0] and before[1]:
         return f"{text}, on another branch"
     if after[1] < before[1]:
-        return f"{text}; {before[1] - after[1]} entries leave the path and stay on their branch"
+        gone = words.count(before[1] - after[1], "entry")
+        return f"{text}; {gone} off the path, kept on the branch"
     return text

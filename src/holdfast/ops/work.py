@@ -41,7 +41,7 @@ class Change(NamedTuple):
     counts: Mapping[str, int] = MappingProxyType({})
 
 
-Decide = Callable[[Tx, SessionRow], Change]
+Decide = Callable[[Tx, SessionRow], "Change | Found"]
 
 
 def change(
@@ -59,6 +59,8 @@ def change(
             row = earlier.repeated[0]
             return session, Found(earlier.first, row[2], codec.decode(row[5]))
     decided = decide(tx, session)
+    if isinstance(decided, Found):
+        return session, decided  # it is so already
     body = {"last": lasts(tx, session), **decided.body, **asked}
     draft = Draft(kind, codec.encode(body), adds=_ADDS)
     if decided.counts:
@@ -213,7 +215,8 @@ def update_task(index: int, status: str | None, description: str | None) -> Deci
         before = latest(tx, session, "tasks")
         tasks = task_list(tx, session)
         old = tasks[require_index(tasks, index)]
-        new = Task(description or old.description, require_status(status or old.status), old.id)
+        text = old.description if description is None else description
+        new = Task(text, require_status(status or old.status), old.id)
         body = _next_map(tx, session, before, {str(index): _plain(new)})
         completed = _completed(tasks) - (old.status == "completed") + (new.status == "completed")
         return Change(body, {"completed": completed})
@@ -347,20 +350,28 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
     Versions grow over all branches, so one number never names two contents.
     """
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> Change | Found:
         before = latest(tx, session, "state")
         require_version(state_version(before), expected_version)
+        if not _changes(mapping(tx, session, before), put, drop):
+            return before or Found(0, 0, {"version": 1})
         new = session.states + 1
         return Change({**_next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
 
     return decide
 
 
+def _changes(now: Mapping[str, Any], put: Mapping[str, Any], drop: Iterable[str]) -> bool:
+    """Say whether setting and deleting these keys would change anything; 1 and True are different values."""
+    new = [key for key, value in put.items() if key not in now or codec.encode(now[key]) != codec.encode(value)]
+    return bool(new) or any(key in now for key in drop)
+
+
 def require_version(found: int, expected: int | None) -> None:
     """Refuse with ``Conflict`` if a state has moved on since it was read."""
     if expected is not None and expected != found:
         raise Conflict(
-            f"the state is at version {found}, not {expected}; read it again and decide what still applies",
+            f"it is at version {found}, not {expected}; read it again and decide what still applies",
             expected=expected,
             found=found,
         )

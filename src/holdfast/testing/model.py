@@ -125,7 +125,6 @@ class ModelSession:
             return None
         text = self.path()[places[-1]].text
         self.rewind(places[-1])
-        self.log[-1].kind = "pop"
         return text
 
     def switch(self, name: str) -> None:
@@ -162,6 +161,8 @@ class ModelSession:
     # ------------------------------------------------------------------ how it is done
 
     def _do(self, kind: str, after: dict[str, Any], undoes: Done | None = None) -> None:
+        if undoes is None and all(self._thing(thing) == value for thing, value in after.items()):
+            return  # it is so already
         self.log.append(Done(kind, {thing: self._thing(thing) for thing in after}, undoes))
         for thing, value in after.items():
             self._put(thing, value)
@@ -197,5 +198,5 @@ class ModelSession:
 
 def _title(texts: tuple[str, ...]) -> str | None:
     """The title that these messages make: of the first one, whatever it says."""
-    line = " ".join(texts[0].split())
+    line = " ".join(texts[0].replace("\0", " ").split())
     return line or None

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from holdfast.testing.clock import ManualClock
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the contract classes of this package be used under ``--strict-markers``."""
+    for name in ("feature", "promise", "defect"):
+        config.addinivalue_line("markers", f"{name}(*ids): what a test of Holdfast's contracts proves")
+
+
 @pytest.fixture
 def holdfast_clock() -> ManualClock:
     """A clock that stands still until the test moves it."""

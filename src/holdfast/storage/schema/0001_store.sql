@@ -178,7 +178,7 @@ CREATE TABLE checkpoint (
   chk          INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX checkpoint_id ON checkpoint (scope, id);
-CREATE UNIQUE INDEX checkpoint_name ON checkpoint (scope, session, name);
+CREATE INDEX checkpoint_name ON checkpoint (scope, session, name, cid);
 
 CREATE TABLE idempotency (
   scope        TEXT NOT NULL,

@@ -27,8 +27,9 @@ class Points(Contract):
         assert made.size_bytes < 1000
         session.checkpoint(type="automatic")
         assert [c.type for c in session.checkpoints()] == ["manual", "automatic"]
-        with pytest.raises(Conflict):
-            session.checkpoint("one")
+        again = session.checkpoint("one")
+        assert session.get_checkpoint("one") == again != made
+        assert len(session.checkpoints()) == 3, "nothing is overwritten"
         with pytest.raises(Invalid):
             session.checkpoint("x", type="nosuch")
         with pytest.raises(NotFound):
@@ -59,7 +60,7 @@ class Points(Contract):
         session.user("and that")
         preview = session.preview_rewind("here")
         assert (preview.turns, preview.prompt, preview.is_empty) == (2, "do this", False)
-        assert "2 turns leave" in str(preview)
+        assert "3 messages in 2 turns off the path" in str(preview)
         assert said(session)[-1] == "and that", "a preview changes nothing"
         preview.apply()
         assert said(session) == ["a"]

@@ -166,7 +166,7 @@ class Work(Contract):
         assert session.stats(at=1).usage == Usage()
         spent = session.stats(spent=True)
         assert (spent.messages, spent.usage, spent.duration) == (4, Usage(130, 6, cost=0.25), 42)
-        assert str(spent) == "4 messages, 1 turns, 0 tool calls, 136 tokens, $0.25, 42s"
+        assert str(spent) == "4 messages, 1 turn, 0 tool calls, 136 tokens, $0.2500, 42s"
         fork = session.fork(2, as_session=True)
         assert fork.stats().usage == Usage(10, 5, cost=0.25)
         assert fork.stats(spent=True).usage == Usage()
@@ -346,7 +346,7 @@ class Attachments(Contract):
         ]
         session.user("see", attachments=given)
         found = session.messages()[0].attachments
-        assert [a.type for a in found] == ["file", "image", "image", "file", "code", "file", "file", "audio"]
+        assert [a.type for a in found] == ["file", "image", "image", "file", "code", "file", "video", "audio"]
         assert [a.read() for a in found[:6]] == [b"\0\xff", b"\x89PNG", b"\x89PNG", b"stream", b"print(1)", b""]
         assert (found[1].name, found[1].mime_type, found[1].size) == ("pic.png", "image/png", 4)
         assert found[1].hash == found[2].hash

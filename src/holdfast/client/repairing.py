@@ -1,0 +1,52 @@
+"""Repairing a store: a copy is made, repaired while nobody else has it open, and verified. The store itself stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ..errors import Conflict, Invalid
+from ..model.report import Problem, Repaired
+from ..ops import repair
+from .open import _path, open_store
+
+if TYPE_CHECKING:
+    from .store import Store
+
+_FILES = ("", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal")
+
+
+def copy_repaired(store: Store, to: str | os.PathLike[str] | None) -> Repaired:
+    """Make a repaired copy; if that fails, nothing of it is left."""
+    target = _target(store, to)
+    if any(os.path.lexists(target + suffix) for suffix in _FILES):
+        raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
+    try:
+        unread = store._backend.copy_to(target)
+        return _repaired(store, target, unread)
+    except BaseException:
+        for suffix in _FILES:
+            with contextlib.suppress(OSError):
+                os.unlink(target + suffix)
+        raise
+
+
+def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
+    if to is not None:
+        return os.path.realpath(to)
+    if not store.capabilities.persistent:
+        raise Invalid("a store in memory has no file to lie beside; say where the copy belongs")
+    return os.path.realpath(_path(store.url)) + ".repaired"
+
+
+def _repaired(store: Store, target: str, unread: list[str]) -> Repaired:
+    now_ms = store._clock.now_ms()
+    with open_store(target, clock=store._clock) as copy:
+        done = copy._write(lambda tx: repair.repair(tx, now_ms=now_ms))
+        report = copy.verify()
+    pages = [
+        Problem("file", words, "they could not be read from the file", "What they held is named beside this")
+        for words in unread
+    ]
+    return Repaired(target, (*pages, *done.lost), done.rebuilt, report)

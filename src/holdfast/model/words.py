@@ -1,0 +1,25 @@
+"""Small pieces of text for people, written the same way everywhere."""
+
+from __future__ import annotations
+
+
+def count(number: int, noun: str) -> str:
+    """Write a count with its noun: 1 turn, 2 turns."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Write a noun for many."""
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def money(cost: float) -> str:
+    """Write dollars with as many digits as small sums need."""
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def short_number(value: int) -> str:
+    """Write a count for people: 950, 22k, 1.3M."""
+    if value < 10_000:
+        return str(value)
+    return f"{value / 1000:.0f}k" if value < 1_000_000 else f"{value / 1e6:.1f}M"
