@@ -47,7 +47,7 @@ def test_the_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> N
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == "hello 7 records checked, no problems", done.stderr
+    assert done.stdout.strip() == "hello 11 records checked, no problems", done.stderr
 
 
 @pytest.mark.slow
@@ -65,16 +65,6 @@ def test_importing_is_light() -> None:
     program = "import sys, holdfast; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"apsw", "sqlite3", "asyncio", "click", "rich", "pytest", "hypothesis", "pathspec"} & set(loaded)
-
-
-@pytest.mark.feature("E6")
-@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
-def test_every_example_runs(example: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / example)], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
 
 
 @pytest.mark.feature("E6")
