@@ -96,9 +96,13 @@ def aopen(
 
     async def opening() -> AsyncStore:
         portal = Portal()
-        sync = await portal.run(
-            lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
-        )
+        try:
+            sync = await portal.run(
+                lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
+            )
+        except BaseException:
+            portal.abandon()
+            raise
         return AsyncStore(portal, sync)
 
     return Opening(opening)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from .client.handle import Write
-from .errors import Closed
+from .errors import Closed, Error
 from .storage.base import Backend, Op, Tx
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class _Waiting(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
-class _Failed(Exception):
+class _Failed(Error):
     """An operation of several raised: nothing of them was stored."""
 
 
@@ -80,6 +80,11 @@ class Portal:
         if self._closed:
             return
         await self.run(call)
+        self._closed = True
+        self._pool.shutdown(wait=False)
+
+    def abandon(self) -> None:
+        """Let the threads go at once: nothing was opened."""
         self._closed = True
         self._pool.shutdown(wait=False)
 

@@ -7,10 +7,12 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.client.handle import Write
 
 pytestmark = pytest.mark.feature("D9", "C3")
 
@@ -262,3 +264,52 @@ def test_two_processes_racing_500_rounds_lose_nothing_and_every_lost_race_is_tol
         assert store.get_session("s").revision == 2 * rounds
         assert not store.verify()
     assert sum(output.count("conflict") for output in outputs) > 0, "the race never happened"
+
+
+def test_a_batch_of_tasks_that_fails_does_not_harm_threads_of_the_same_commit(tmp_path: Path) -> None:
+    """An operation that fails with any error after writing fails alone, whoever shares its transaction."""
+
+    def break_after_writing(tx: Any) -> None:
+        tx.run("UPDATE session SET title = 'broken'")
+        raise KeyError("planted")
+
+    async def go() -> None:
+        async with holdfast.aopen(tmp_path / "s.db") as store:
+            session = await store.create_session("s")
+            sync, told = session._sync, list[str]()
+
+            def write() -> None:
+                for n in range(60):
+                    told.append(sync.user(f"thread {n}").text)
+
+            async def bad() -> None:
+                step = Write(break_after_writing, lambda done: done)
+                with pytest.raises(KeyError):
+                    await store._portal.write(store._sync._backend, step)
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            for n in range(20):
+                await asyncio.gather(*(session.user(f"task {n}.{i}") for i in range(4)), bad(), bad())
+            await asyncio.to_thread(thread.join)
+            texts = [message.text for message in await session.messages()]
+            assert sorted(texts) == sorted([*told, *(f"task {n}.{i}" for n in range(20) for i in range(4))])
+            assert (await session.refresh()).title != "broken"
+            assert not await store.verify()
+
+    asyncio.run(go())
+
+
+def test_a_store_that_does_not_open_leaves_no_threads(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"no database" * 1000)
+
+    async def go() -> None:
+        for _ in range(5):
+            with pytest.raises(holdfast.Error):
+                await holdfast.aopen(tmp_path / "s.db")
+
+    asyncio.run(go())
+    for thread in threading.enumerate():
+        if thread.name.startswith("holdfast"):
+            thread.join(5)
+            assert not thread.is_alive()

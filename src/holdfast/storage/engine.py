@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock
-from ..errors import Closed, Corrupt, Invalid
+from ..errors import Closed, Corrupt, Error, Invalid
 from . import copy, guard, migrate
 from .base import Capabilities, Op, row_check
 from .commit import GroupCommit, Ticket
@@ -24,6 +24,10 @@ T = TypeVar("T")
 log = logging.getLogger("holdfast")
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
+
+
+class Spoiled(Error):
+    """An operation of a batch failed after it had written; the batch was rolled back."""
 
 
 class Engine(ABC):
@@ -94,7 +98,7 @@ class Engine(ABC):
             ticket.value = ticket.op(tx)
         except Exception as error:
             if not self._connection.in_transaction or self._connection.total_changes() != changes:
-                raise
+                raise Spoiled from error  # nothing is committed: the operations run again, one by one
             ticket.error = error
 
     def _roll_back(self) -> None:
