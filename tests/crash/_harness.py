@@ -302,6 +302,9 @@ def _session_picture(session: holdfast.Session) -> Any:
         "branches": [[b.name, b.parent, b.fork_seq, b.head_seq, b.is_head] for b in session.branches()],
         "operations": [[operation.kind, operation.undone] for operation in session.operations()],
         "totals": [session.stats().messages, session.stats().turns],
+        "work": [[task.status for task in session.tasks()], session.state.items(), session.state.version()],
+        "checkpoints": [[point.name, point.head.seq] for point in session.checkpoints()],
+        "attached": [[each.size for each in message.attachments] for message in session.iter_messages()],
     }
 
 

@@ -154,6 +154,58 @@ def _delete_session(life: Life, variant: int) -> Iterator[None]:
     life.store.delete_session(life.find(life.store, "doomed").id)
 
 
+def _purge_session(life: Life, variant: int) -> Iterator[None]:
+    life.subject(variant % 5)
+    yield
+    assert life.store is not None
+    life.store.purge_session("doomed")
+
+
+def _checkpoint(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    yield
+    session.checkpoint(f"point {variant}", description="d" * (1 + 300 * (variant % 4)))
+
+
+def _work(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    session.set_tasks([f"task {n}" for n in range(5)])
+    yield
+    session.update_task(variant % 5, "completed")
+
+
+def _state(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    session.state.set("before", 1)
+    yield
+    session.state.update({f"k{n}": "v" * 200 for n in range(1 + 10 * variant)})
+
+
+def _attach(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    yield
+    session.user("see", attachments=[bytes(range(256)) * (100 + 5000 * (variant % 3))])
+
+
+def _replace_tail(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    yield
+    session.replace_tail(3 + variant, life.texts(2, 200), session.revision)
+
+
+def _fork_session(life: Life, variant: int) -> Iterator[None]:
+    session = life.subject(variant % 5)
+    yield
+    session.fork(2 + variant, as_session=True, name="forked session")
+
+
+def _delete_agent(life: Life, variant: int) -> Iterator[None]:
+    life.subject(variant % 5)
+    yield
+    assert life.store is not None
+    life.store.delete_agent("doomed agent")
+
+
 def _close(life: Life, variant: int) -> Iterator[None]:
     life.subject(1).append(*life.texts(5 + 20 * variant, 700))
     yield
@@ -184,6 +236,14 @@ _WORKS: dict[str, Work] = {
     "undo": _undo,
     "switch": _switch,
     "delete_session": _delete_session,
+    "purge_session": _purge_session,
+    "checkpoint": _checkpoint,
+    "update_task": _work,
+    "state": _state,
+    "an attachment": _attach,
+    "replace_tail": _replace_tail,
+    "fork into a session": _fork_session,
+    "delete_agent": _delete_agent,
     "close": _close,
     "the first open": _first_open,
     "open, append, close": _open_say_close,
@@ -195,7 +255,7 @@ def _make(path: Path) -> None:
     """Make the store that every trial starts with a copy of."""
     with holdfast.open(path) as store:
         for name in ("witness", "doomed", "subject"):
-            session = store.create_session(name)
+            session = store.create_session(name, agent="doomed agent" if name == "doomed" else "main")
             session.append(*({"role": "user", "content": text} for text in compose(name, 1, [300] * 40)))
         session.rewind(30)
         session.append(*({"role": "user", "content": text} for text in compose("branch", 1, [100] * 10)))
