@@ -1190,6 +1190,11 @@ class AsyncRewind:
         return self._sync.messages
 
     @property
+    def is_empty(self) -> bool:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.is_empty
+
+    @property
     def stats(self) -> Stats:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.stats
@@ -1218,11 +1223,6 @@ class AsyncRewind:
     def not_captured(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it would change nothing."""
-        return self._sync.is_empty
 
     async def apply(self) -> Operation:
         """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""

@@ -56,7 +56,9 @@ class Portal:
     async def write(self, backend: Backend, step: Write[T]) -> T:
         """Run a write together with those of other tasks; it finishes even if this task is cancelled."""
         if step.before is not None:
-            await self.run(step.before)
+            task = asyncio.ensure_future(self._write_after(backend, step))
+            task.add_done_callback(_look_at)
+            return await asyncio.shield(task)
         if self._closed:
             raise Closed()
         loop = asyncio.get_running_loop()
@@ -67,6 +69,11 @@ class Portal:
         if start:
             self._pool.submit(self._drain, backend)
         return step.finish(await future)
+
+    async def _write_after(self, backend: Backend, step: Write[T]) -> T:
+        assert step.before is not None
+        await self.run(step.before)
+        return await self.write(backend, step._replace(before=None))
 
     async def iterate(self, call: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
         """Go through an iterator page by page, each page in one hop."""
@@ -216,8 +223,12 @@ class AsyncReader:
 
 
 def unwrap(value: Any) -> Any:
-    """Give the blocking handle behind an awaitable one, also inside a list; other values as they are."""
-    return [unwrap(each) for each in value] if type(value) is list else getattr(value, "_sync", value)
+    """Give the blocking handle behind an awaitable one, also inside lists and dicts; other values as they are."""
+    if type(value) in (list, tuple):
+        return [unwrap(each) for each in value]
+    if type(value) is dict:
+        return {key: unwrap(each) for key, each in value.items()}
+    return getattr(value, "_sync", value)
 
 
 async def wrapped(source: AsyncIterator[T], wrap: Callable[[T], U]) -> AsyncIterator[U]:

@@ -10,11 +10,12 @@ import io
 import mimetypes
 import os
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+from .. import codec
 from ..errors import Closed, Invalid, NotFound, Unsupported
-from ..ids import new_id
 from . import blobs, check
 
 if TYPE_CHECKING:
@@ -101,19 +102,22 @@ class _Stored(io.RawIOBase):
 def store(store: Store, given: Attachable) -> dict[str, Any]:
     """Store the content of an attachment and give its record."""
     said: dict[str, Any] = {}
-    source: Any = given
-    if isinstance(given, Attachment):
-        said, source = given.to_dict(), given.url
-    elif isinstance(given, Mapping):
-        said, source = _described(given)
+    source: Any = getattr(given, "_sync", given)  # an awaitable attachment stands for its blocking one
+    if isinstance(source, Attachment):
+        said, source = source.to_dict(), _elsewhere(store, source)
+    elif isinstance(source, Mapping):
+        said, source = _described(source)
+    wanted = said.get("type")
+    if wanted is not None and (not isinstance(wanted, str) or wanted not in TYPES):
+        raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {wanted!r}")
+    for field in ("id", "mime_type"):
+        check.optional_name(said.get(field), what=f"{field} of an attachment")
     record = _content(store, source, said)
-    mime = said.get("mime_type") or (mimetypes.guess_type(record.get("name") or "")[0] if record.get("name") else None)
-    record["mime_type"] = None if mime is None else check.name(mime, what="mime_type")
-    record["type"] = said.get("type") or _type_of(mime)
-    if record["type"] not in TYPES:
-        raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {record['type']!r}")
-    record["id"] = check.name(said.get("id") or new_id(store._clock.now_ms()), what="attachment id")
-    return {name: value for name, value in record.items() if value is not None}
+    name = record.get("name")
+    record["mime_type"] = said.get("mime_type") or (mimetypes.guess_type(name)[0] if name else None)
+    record["type"] = wanted or _type_of(record["mime_type"])
+    record["id"] = said.get("id") or _id_of(record)
+    return {field: value for field, value in record.items() if value is not None}
 
 
 def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -124,18 +128,30 @@ def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if len(sources) != 1:
         raise Invalid("an attachment needs exactly one of data (bytes), path, file or url")
     source = said[sources[0]]
+    check.optional_name(said.get("name"), what="name of an attachment")
     if sources[0] == "data" and isinstance(source, str):
-        source = source.encode()
+        source = codec.storable_text(source.replace("\0", " "), what="data").encode()
     if sources[0] == "path":
+        if not isinstance(source, str | os.PathLike):
+            raise Invalid(f"path must be a path, not {type(source).__name__}")
         source = os.fspath(source)
         said["is_path"] = True
     return said, source
 
 
+def _elsewhere(store: Store, given: Attachment) -> Any:
+    """Give where to read an attachment of another store or scope from; None if its content is here, or a URL."""
+    if given.hash is None:
+        return given.url
+    if given._store._backend is store._backend and given._store.scope == store.scope:
+        return None
+    return given.open()
+
+
 def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any]:
     """Bring the content in and say what it is: by hash and size, or by URL."""
     name = said.get("name")
-    if said.get("hash"):
+    if said.get("hash") and given in (None, said["hash"]):
         return _known(store, said)
     if isinstance(given, bytes | bytearray | memoryview):
         data = bytes(given)
@@ -153,7 +169,7 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
 
 def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
     """Refer to content that this scope has already."""
-    size = blobs.size_of(store._backend, store.scope, check.name(said["hash"], what="hash"))
+    size, _ = blobs.size_and_chunks(store._backend, store.scope, check.name(said["hash"], what="hash"))
     return {"name": said.get("name"), "hash": said["hash"], "size": size}
 
 
@@ -163,8 +179,8 @@ def _from_path(store: Store, path: str, name: str | None) -> dict[str, Any]:
             return _from_stream(store, stream, name or os.path.basename(path))
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path!r} to attach") from error
-    except OSError as error:
-        raise Invalid(f"{path!r} cannot be read to attach it: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path!r} cannot be read to attach it: {error}") from error
 
 
 def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
@@ -181,11 +197,23 @@ class _Counted:
         self.size = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        while piece := self._stream.read(_PIECE):
-            if not isinstance(piece, bytes):
-                raise Invalid("an attachment is read as bytes; open the file in binary mode")
+        while piece := self._piece():
             self.size += len(piece)
             yield piece
+
+    def _piece(self) -> bytes:
+        try:
+            piece = self._stream.read(_PIECE)
+        except Exception as error:  # whatever a caller's own object raises
+            raise Invalid(f"what was given to attach cannot be read: {error}") from error
+        if not isinstance(piece, bytes):
+            raise Invalid("an attachment is read as bytes; open the file in binary mode")
+        return piece
+
+
+def _id_of(record: Mapping[str, Any]) -> str:
+    """Make an id that follows from the content, so that a retry gives the same message."""
+    return sha256(f"{record.get('hash')} {record.get('url')} {record.get('name')}".encode()).hexdigest()[:25]
 
 
 def _type_of(mime: str | None) -> str:

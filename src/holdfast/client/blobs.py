@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 
 from ..clock import Clock
-from ..errors import Corrupt
+from ..errors import Corrupt, Error
 from ..model.entry import Draft
 from ..ops import blobs
-from ..storage.base import Backend
+from ..storage.base import Backend, Tx
 
 SPILL_BYTES = 64 << 10
 
@@ -24,9 +25,18 @@ def store(backend: Backend, clock: Clock, scope: str, data: bytes) -> str:
 
 
 def store_stream(backend: Backend, clock: Clock, scope: str, pieces: Iterable[bytes | memoryview]) -> str:
-    """Keep content that arrives in pieces; memory holds one chunk at a time."""
+    """Keep content that arrives in pieces; memory holds one chunk at a time. What fails half-way is taken back."""
     now_ms = clock.now_ms()
     blob_id = backend.write(lambda tx: blobs.begin(tx, scope, now_ms=now_ms))
+    try:
+        return _upload(backend, scope, blob_id, pieces, now_ms)
+    except BaseException:
+        with suppress(Error):
+            backend.write(lambda tx: blobs.abandon(tx, scope, blob_id), frees_space=True)
+        raise
+
+
+def _upload(backend: Backend, scope: str, blob_id: int, pieces: Iterable[bytes | memoryview], now_ms: int) -> str:
     digest, size, number = sha256(), 0, 0
     for number, chunk in enumerate(_rechunk(pieces), 1):
         digest.update(chunk)
@@ -57,23 +67,28 @@ def _rechunk(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 def open_stream(backend: Backend, scope: str, content_hash: str) -> Iterator[bytes]:
     """Give content chunk by chunk; the last one comes only if all of them match the hash."""
-    blob_id, _, chunks = backend.read(lambda tx: blobs.describe(tx, scope, content_hash))
-    digest = sha256()
-    for number in range(chunks):
-        data = _chunk(backend, scope, blob_id, number)
+    digest, number, chunks = sha256(), 0, size_and_chunks(backend, scope, content_hash)[1]
+    while number < chunks:
+        data = _chunk(backend, scope, content_hash, number)
         digest.update(data)
-        if number == chunks - 1 and digest.hexdigest() != content_hash:
+        number += 1
+        if number == chunks and digest.hexdigest() != content_hash:
             raise Corrupt(f"content {content_hash[:12]} does not match its hash", what=f"blob {content_hash}")
         yield data
 
 
-def size_of(backend: Backend, scope: str, content_hash: str) -> int:
-    """Give the size of content that the scope has; ``NotFound`` if it has not."""
-    return backend.read(lambda tx: blobs.describe(tx, scope, content_hash))[1]
+def size_and_chunks(backend: Backend, scope: str, content_hash: str) -> tuple[int, int]:
+    """Give the size of content that the scope has, and in how many chunks; ``NotFound`` if it has not."""
+    return backend.read(lambda tx: blobs.describe(tx, scope, content_hash))[1:]
 
 
-def _chunk(backend: Backend, scope: str, blob_id: int, number: int) -> bytes:
-    return backend.read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))
+def _chunk(backend: Backend, scope: str, content_hash: str, number: int) -> bytes:
+    """Read a chunk by the name of the content: its number may be another's after a purge."""
+
+    def look(tx: Tx) -> bytes:
+        return blobs.read_chunk(tx, scope, blobs.describe(tx, scope, content_hash)[0], number)
+
+    return backend.read(look)
 
 
 def is_large(draft: Draft) -> bool:

@@ -79,3 +79,9 @@ def many(value: object, *, what: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping | os.PathLike) or not isinstance(value, Iterable):
         raise Invalid(f"{what} is a list, not one {type(value).__name__}; write [...]")
     return list(value)
+
+
+def flag(value: object, *, what: str, optional: bool = False) -> None:
+    """Check a yes or no; None only where that means either."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        raise Invalid(f"{what} is True or False{', or None for both' if optional else ''}, not {value!r:.40}")

@@ -116,6 +116,11 @@ def place_of(point: Point) -> FindPlace:
     return lambda tx, session: place
 
 
+def request_of(point: Point) -> Any:
+    """Describe a point for comparing two requests with one idempotency key."""
+    return point if isinstance(point, int | str) else point.id
+
+
 def _named(name: str) -> FindPlace:
     def find(tx: Tx, session: SessionRow) -> moves.Place:
         row = checkpoints.get(tx, session, name)

@@ -14,7 +14,7 @@ from ..ops import checkpoints, moves, operations, sessions
 from ..ops.once import once
 from ..storage.base import Tx
 from . import check
-from .handle import Handle, Point, place_of
+from .handle import Handle, Point, place_of, request_of
 from .rewind import Rewind
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Moving(Handle):
             scope = self._store.scope
             return moves.rewind(tx, scope, self.id, place, now_ms=now, expected_revision=expected_revision)
 
-        return self._operate(["rewind", _request(target)], op, key)
+        return self._operate(["rewind", request_of(target)], op, key)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
@@ -177,7 +177,7 @@ class Moving(Handle):
             place = None if find is None else find(tx, self._row(tx))
             return fork(tx, self._store.scope, self.id, place, name=name, now_ms=now)
 
-        request = ["fork", None if at is None else _request(at), name, as_session]
+        request = ["fork", None if at is None else request_of(at), name, as_session]
         done = self._operate(request, op, idempotency_key)
         if as_session:
             row, doc = self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
@@ -211,11 +211,6 @@ class Moving(Handle):
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
             idempotency_key,
         )
-
-
-def _request(point: Point) -> Any:
-    """Describe a point for comparing two requests with one idempotency key."""
-    return point if isinstance(point, int | str) else point.id
 
 
 def _plain_name(name: str | None, *, what: str) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import Invalid, NotFound
+from ..errors import Corrupt, Invalid, NotFound
 from ..model.entry import Entry, Numbers
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
@@ -140,7 +140,11 @@ class Reading(Handle):
     def _pages_of(self, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
         """Page through a fixed path; each page is a read of its own."""
         while low < high:
-            page, low = self._store._read(_page_op(session, low, min(low + log.PAGE, high), make))
+            try:
+                page, low = self._store._read(_page_op(session, low, min(low + log.PAGE, high), make))
+            except Corrupt:
+                self._store._read(self._row)  # a session that was purged meanwhile is not found, not damaged
+                raise
             yield page
 
 

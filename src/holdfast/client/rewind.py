@@ -8,7 +8,7 @@ from ..model import html, words
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import moves
+from ..ops import moves, operations
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from .handle import Point, place_of
@@ -25,6 +25,7 @@ class Rewind:
     from_seq: int
     turns: int
     messages: int
+    is_empty: bool
     stats: Stats
     prompt: str | None
     files: tuple[Any, ...] = ()
@@ -37,32 +38,32 @@ class Rewind:
         self.target = target
         find = place_of(target)
 
-        def look(tx: Tx) -> tuple[SessionRow, moves.Place, Numbers]:
+        def look(tx: Tx) -> tuple[SessionRow, bool, int, Numbers, Numbers]:
             row = session._row(tx)
             place = find(tx, row)
             point, _ = moves.point_of(tx, row, place)
-            return row, place, Numbers._make(point.numbers)
+            parting = moves.common_point(tx, row, place)
+            same = moves.target(tx, row, place) == operations.head_view(row) or parting.seq == point.seq == row.seq
+            numbers = Numbers._make(point.numbers), Numbers._make(parting.numbers)
+            return row, same, parting.seq, *numbers
 
-        row, place, there = session._store._read(look)
+        row, self.is_empty, self._parting, there, shared = session._store._read(look)
         self._revision = row.revision
-        self.to_seq = place.seq
+        self.to_seq = session._store._read(lambda tx: find(tx, row)).seq
         self.from_seq = row.seq
-        self.turns = max(0, row.turns - there.turns)
-        self.messages = max(0, row.messages - there.messages)
+        self.turns = max(0, row.turns - shared.turns)
+        self.messages = max(0, row.messages - shared.messages)
+        self._back = max(0, there.messages - shared.messages)
         self._work = row.work_seq != there.work_seq
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns else None
 
     def _first_prompt(self) -> str | None:
         reader: Any = self._session
-        after = reader.messages(after=self.to_seq, limit=1, tools=False)
-        found = after if after and after[0].role == "user" else reader.messages(after=self.to_seq, tools=False)
-        return next((message.text for message in found if message.role == "user"), None)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it would change nothing."""
-        return self.to_seq == self.from_seq and not self.files
+        for message in reader.iter_messages(after=self._parting, tools=False):
+            if message.role == "user":
+                return str(message.text)
+        return None
 
     def apply(self) -> Operation:
         """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""
@@ -77,6 +78,8 @@ class Rewind:
             f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}",
             f"  conversation  {gone} off the path{first}; kept on the branch",
         ]
+        if self._back:
+            lines.append(f"  back          {words.count(self._back, 'message')} of another branch")
         return "\n".join([*lines, "  work          tasks, plan, notes and state go back too"] if self._work else lines)
 
     def _repr_html_(self) -> str:

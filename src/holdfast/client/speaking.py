@@ -25,7 +25,7 @@ from ..ops.once import once
 from ..storage.base import Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
-from .handle import Point, Write, place_of, writing
+from .handle import Point, Write, place_of, request_of, writing
 from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
@@ -88,7 +88,8 @@ class Speaking(Reading):
         check.whole(from_seq, what="from_seq", low=1)
         check.whole(expected_revision, what="expected_revision")
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        drafts, now_ms = self._drafts(messages), self._store._clock.now_ms()
+        drafts = self._drafts(check.many(messages, what="messages"))
+        now_ms = self._store._clock.now_ms()
         self._spill(drafts)
         done, operation = self._store._write(
             lambda tx: moves.replace_tail(
@@ -96,7 +97,7 @@ class Speaking(Reading):
                 self._store.scope,
                 self.id,
                 from_seq=from_seq,
-                drafts=calls.settled(tx, self._row(tx), drafts),
+                drafts=drafts,
                 expected_revision=expected_revision,
                 now_ms=now_ms,
                 key=key,
@@ -146,7 +147,7 @@ class Speaking(Reading):
         def decide(tx: Tx, session: Any) -> work.Change | work.Found:
             return work.compact(find(tx, session).seq, text)(tx, session)
 
-        found = self._change("compaction", decide, [text], idempotency_key)
+        found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
 
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
@@ -200,7 +201,7 @@ class Speaking(Reading):
                 now_ms=now_ms,
                 expected_revision=expected_revision,
                 idempotency_key=key,
-                title=_title(drafts) if self._seen.title is None else None,
+                title=lambda: _title(drafts),
             )
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
@@ -235,7 +236,7 @@ class Speaking(Reading):
             elif isinstance(item, list | tuple | str | bytes):
                 raise Invalid(f"append takes messages one by one: append(*messages), not one {type(item).__name__}")
             elif isinstance(item, Message):
-                found.append(_copied(item))
+                found.append(self._copied(item))
             else:
                 found += [_given_draft(given) for given in forms.recognise(item)] or [self._draft(item)]
         return found
@@ -266,6 +267,20 @@ class Speaking(Reading):
         usage = self._tidy(body) if len(body) > 2 else None
         return messages_.draft(body, raw=raw, usage=usage)
 
+    def _copied(self, message: Message) -> Draft:
+        """Store a message of any session again; it gets an id of its own, and its attachments come along."""
+        left = ("id", "parent_id", "tool_name", "answers", "attachments")
+        body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
+        if message.body.attachments:
+            body["attachments"] = [attachments.store(self._store, each) for each in message.attachments]
+        if message.body.form is None:
+            body["content"] = message.body.content
+            return messages_.draft(body, raw=message.raw, usage=message.usage)
+        calls, results = message.tool_calls, message.tool_results
+        is_turn = message.role == "user"
+        given = forms.Given(message.body.form, message.role, {}, calls=calls, results=results, is_turn=is_turn)
+        return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
+
     def _tidy(self, body: dict[str, Any]) -> Usage | None:
         """Bring the rarer fields into their stored form and give the usage."""
         usage = None
@@ -281,10 +296,9 @@ class Speaking(Reading):
             wanted = check.many(body.pop("attachments"), what="attachments")
             stored = [attachments.store(self._store, given) for given in wanted]
             body.update({"attachments": stored} if stored else {})
-        for name in ("tool_calls", "tool_results"):
-            if name in body:
-                body[name] = [_builtins(each) for each in body[name]]
-        body.pop("form", None)
+        messages_.tool_parts(body)
+        for derived in ("form", "answers"):
+            body.pop(derived, None)
         if not body.keys() <= _KNOWN:
             unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
             body["extra"] = {**body.get("extra", {}), **unknown}
@@ -307,11 +321,9 @@ def _parts(content: Any) -> list[Any]:
 
 
 def _attaches(item: Any) -> bool:
+    if isinstance(item, Message):
+        return bool(item.body.attachments)
     return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
-
-
-def _builtins(value: Any) -> Any:
-    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
 def _given_draft(given: forms.Given) -> Draft:
@@ -322,23 +334,6 @@ def _given_draft(given: forms.Given) -> Draft:
     if given.usage is not None:
         body["usage"] = msgspec.to_builtins(given.usage)
     return messages_.draft(body, raw=messages_.encode_raw(given.value), usage=given.usage, given=given)
-
-
-def _copied(message: Message) -> Draft:
-    """Store a message of any session again; it gets an id of its own."""
-    body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in ("id", "parent_id")}
-    if message.body.form is None:
-        body["content"] = message.body.content
-        return messages_.draft(body, raw=message.raw, usage=message.usage)
-    given = forms.Given(
-        message.body.form,
-        message.role,
-        {},
-        calls=message.tool_calls,
-        results=message.tool_results,
-        is_turn=message.role == "user",
-    )
-    return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
 
 
 def _first(messages: list[Message]) -> Message:

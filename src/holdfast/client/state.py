@@ -27,6 +27,7 @@ class State(ABC):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Give the value of a key, or ``default``."""
+        check.text(key, what="state key")
         return self._look(None)[1].get(key, default)
 
     def items(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import codec
-from ..errors import Invalid
 from ..model.operation import Operation
 from ..model.page import Page
 from ..ops import agents, operations, sessions
@@ -133,9 +132,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         if name in ("config", "metadata"):
             found[name] = check.mapping(value, what=name)
         elif name == "capabilities":
-            if isinstance(value, str):
-                raise Invalid("capabilities is a list of strings, not one string")
-            found[name] = [check.text(each, what="capability") for each in value]
+            found[name] = [check.text(each, what="capability") for each in check.many(value, what=name)]
         elif name == "type":
             found[name] = check.text(value, what=name)
         else:

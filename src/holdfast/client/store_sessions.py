@@ -90,7 +90,7 @@ class StoreSessions(StoreAgents):
         """
         place, agent = locate(path), check.name(agent, what="agent")
         found = self._read(lambda tx: directories.find(tx, self.scope, agent, place.path))
-        if found is None:
+        if found is None or not directories.is_known(found[1], place.identity):
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
             found = self._write(
                 lambda tx: directories.create(tx, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
@@ -114,6 +114,8 @@ class StoreSessions(StoreAgents):
 
         One that was deleted meanwhile is ``Conflict``, one that was purged ``NotFound``: it is never made again.
         """
+        if not isinstance(session, Session):
+            raise Invalid(f"a session that this store gave is saved, not {type(session).__name__}")
         if session.refresh().deleted:
             raise Conflict("this session is in the trash; restore it first", found="trash")
 
@@ -134,15 +136,18 @@ class StoreSessions(StoreAgents):
         now_ms = self._clock.now_ms()
         request = [list(made[:-1]), {**codec.decode(made.detail), "run_id": None}]
 
-        def write(tx: Tx) -> SessionRow:
+        def write(tx: Tx) -> Whole:
             def do() -> tuple[SessionRow, int]:
                 row = _make(tx, self.scope, made, now_ms)
                 return row, row.sid
 
-            return once(tx, self.scope, 0, key, request, do=do, again=lambda sid: sessions.by_number(tx, sid))
+            def again(sid: int) -> SessionRow:
+                return sessions.get(tx, self.scope, sessions.by_number(tx, sid).id)
 
-        row = self._write(write)
-        return self._session(row, made.detail)
+            row = once(tx, self.scope, 0, key, request, do=do, again=again)
+            return row, sessions.detail(tx, row)
+
+        return self._session(*self._write(write))
 
     def _fixed(self, agent: str, rest: str, kind: str) -> Session:
         key = f"agent:{sessions.escape(agent)}:{rest}"
@@ -198,7 +203,7 @@ class StoreSessions(StoreAgents):
         ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
         ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
         """
-        text = check.name(ref, what="ref", most=10_000)
+        text = check.name(ref, what="ref", most=2000)
         place = None if workspace is None else check.workspace(workspace)
         row, doc, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
         return Resolved(self._session(row, doc), *point)
@@ -231,6 +236,10 @@ class StoreSessions(StoreAgents):
         is damaged is named in the page's ``damaged``.
         """
         check.whole(limit, what="limit", low=1, high=10_000)
+        for name, flag in (("archived", archived), ("pinned", pinned)):
+            check.flag(flag, what=name, optional=True)
+        check.flag(trash, what="trash")
+        check.flag(active_only, what="active_only")
         if order not in ("updated", "created"):
             raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
         before = listing.parse_cursor(order, cursor)
@@ -334,9 +343,9 @@ def _named(tx: Tx, scope: str, made: sessions.Fields) -> SessionRow | None:
 def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:
     if value is None:
         return None
-    given = (value,) if isinstance(value, str) else tuple(value)
+    given = (value,) if isinstance(value, str) else tuple(check.many(value, what=f"{what}s"))
     for each in given:
-        if each not in known:
+        if not isinstance(each, str) or each not in known:
             raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
     return given
 

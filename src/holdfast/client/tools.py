@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from ..errors import Conflict, Invalid
+from ..errors import Conflict, Error, Invalid
 from ..ids import new_id
 from ..model import message as messages_
 from ..model.message import Message
@@ -49,10 +49,13 @@ class ToolRun:
             return  # what the tool gave could not be stored: it did its work, so the call stays open
         if error is not None and not isinstance(error, Exception):
             return  # interrupted: nobody knows what the tool did, so the call stays open
-        if error is not None:
-            self.error(error)
-        else:
+        if error is None:
             self.result(None)
+            return
+        try:
+            self.error(error)
+        except Error as failure:  # the tool's own error is what its caller must see
+            error.add_note(f"its failure could not be stored either: {failure}")
 
     def result(self, content: Any) -> Message:
         """Store what the tool gave; durable when this returns."""
@@ -60,8 +63,7 @@ class ToolRun:
 
     def error(self, error: BaseException | str) -> Message:
         """Store that the tool failed, without raising."""
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
-        return self._finish(text, success=False)
+        return self._finish(error if isinstance(error, str) else _words(error), success=False)
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:
@@ -77,6 +79,14 @@ class ToolRun:
     def __repr__(self) -> str:
         state = "waiting" if self._call is None else "running" if self.message is None else "done"
         return f"<ToolRun {self._asked[1]} {state}>"
+
+
+def _words(error: BaseException) -> str:
+    """Write an exception in a line, also one that cannot be written."""
+    try:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:
+        return type(error).__name__
 
 
 class Calling(Speaking):
@@ -132,6 +142,8 @@ class Calling(Speaking):
         body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
         if duration is not None:
             body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
+        if (name := self._store._read(lambda tx: calls.name_of(tx, self._row(tx), call_id))) is not None:
+            body["tool_name"] = name
         drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
         key = check.optional_name(key, what="idempotency_key")
         self._spill(drafts)

@@ -108,6 +108,8 @@ class Working(Calling):
         idempotency_key: str | None = None,
     ) -> None:
         """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
+        if not isinstance(path, str | bytes | PathLike):
+            raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
         place = fsdecode(fspath(path))
         if not place or "\0" in place:
             raise Invalid(f"{path!r} is no path")

@@ -44,6 +44,7 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool_calls: list[dict[str, Any]] | None = None
     tool_results: list[dict[str, Any]] | None = None
     tool_name: str | None = None
+    answers: list[str] | None = None  # the calls that its results answer, where the provider's form does not say
     attachments: list[dict[str, Any]] | None = None
 
 
@@ -110,15 +111,19 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is not None:
             return tuple(msgspec.structs.replace(c, seq=self.seq) for c in forms.calls(body.form, self._given()))
-        return tuple(ToolCall(**{**call, "seq": self.seq}) for call in body.tool_calls or ())
+        given = body.tool_calls or ()
+        return tuple(ToolCall(call["id"], call["name"], call.get("arguments"), seq=self.seq) for call in given)
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The tool results that it carries."""
         body = self.body
-        if body.form is not None:
-            return forms.results(body.form, self._given())
-        return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
+        if body.form is None:
+            return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
+        found = forms.results(body.form, self._given())
+        if body.answers is None:
+            return found
+        return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
 
     @property
     def tool_name(self) -> str | None:
@@ -217,8 +222,8 @@ def draft(
     if raw is not None and not isinstance(raw, bytes):
         raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
     role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
-    if mid is not None and not codec.storable_text(mid, what="message id"):
-        raise Invalid("a message id must not be empty; leave it out to get one")
+    if mid is not None and not 0 < len(codec.storable_text(mid, what="message id")) <= _LONGEST_ID:
+        raise Invalid(f"a message id has 1 to {_LONGEST_ID} characters; leave it out to get one")
     data = codec.encode(body)
     if len(body) > 2:
         _require_readable(data)
@@ -233,31 +238,57 @@ def draft(
     return Draft(kind, data, raw, mid, adds, more=_more(body, calls, results))
 
 
+_LONGEST_ID = 1000
 _RARE = frozenset({"tool_calls", "tool_results", "parent_id", "attachments"})
 
 
 def _tools(body: dict[str, Any], given: forms.Given | None) -> tuple[Sequence[ToolCall], Sequence[ToolResult]]:
-    """Give the calls and results of a message, of whatever form; what is no call or result is ``Invalid``."""
+    """Give the calls and results of a message, of whatever form."""
     if given is not None:
         return given.calls, given.results
-    try:
-        calls = [ToolCall(**{"arguments": None, **call}) for call in body.get("tool_calls") or ()]
-        results = [ToolResult(**{"content": None, **result}) for result in body.get("tool_results") or ()]
-    except TypeError as error:
-        raise Invalid(
-            f"a tool call has id, name and arguments, a result call_id, content and success: {error}"
-        ) from error
-    for name in [call.id for call in calls] + [result.call_id for result in results]:
-        codec.storable_text(name, what="tool call id")
+    calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in body.get("tool_calls") or ()]
+    results = [ToolResult(**{"content": None, **result}) for result in body.get("tool_results") or ()]
     return calls, results
+
+
+def tool_parts(body: dict[str, Any]) -> None:
+    """Check the calls and results of a message in our own form, and keep of each what a provider is told."""
+    for field, wanted in (("tool_calls", ("id", "name")), ("tool_results", ("call_id",))):
+        if field not in body:
+            continue
+        given = body[field]
+        if not isinstance(given, list | tuple):
+            raise Invalid(f"{field} is a list, not {type(given).__name__}")
+        body[field] = [_tool_part(part, wanted) for part in given]
+
+
+def _tool_part(part: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
+    value = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else part
+    if not isinstance(value, dict):
+        raise Invalid(f"a tool call or result is a dict, not {type(part).__name__}")
+    for name in wanted:
+        if not codec.storable_text(value.get(name), what=f"a tool's {name}"):
+            raise Invalid(f"a tool's {name} must not be empty")
+    if "id" in wanted:
+        return {"id": value["id"], "name": value["name"], "arguments": value.get("arguments")}
+    kept = {"call_id": value["call_id"], "success": bool(value.get("success", True))}
+    return {**kept, **{name: value[name] for name in ("content", "name") if value.get(name) is not None}}
 
 
 def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> More | None:
     marks = [("call", call.id) for call in calls] + [("result", result.call_id) for result in results]
-    safe = tuple((what, name) for what, name in marks if name and "\0" not in name and name.isprintable())
+    safe = tuple((what, name) for what, name in marks if _is_indexable(name))
     hashes = tuple(each["hash"] for each in body.get("attachments") or () if each.get("hash"))
     parent = body.get("parent_id")
     return More(parent, safe, hashes) if parent is not None or safe or hashes else None
+
+
+def _is_indexable(name: str) -> bool:
+    """Say whether a provider's call id can be kept in a column; hardly any cannot."""
+    try:
+        return bool(codec.storable_text(name, what="id"))
+    except Invalid:
+        return False
 
 
 def encode_raw(value: Any) -> bytes:

@@ -24,6 +24,7 @@ BEGIN = "INSERT INTO blob (blob_id, scope, hash, size, chunks, created_ms, chk) 
 ADD_CHUNK = "INSERT INTO chunk (scope, blob_id, n, codec, data, chk) VALUES (?, ?, ?, ?, ?, ?)"
 GET_CHUNK = "SELECT scope, blob_id, n, codec, data, chk FROM chunk WHERE scope = ? AND blob_id = ? AND n = ?"
 FINISH = "UPDATE blob SET hash = ?, size = ?, chunks = ?, created_ms = ?, chk = ? WHERE blob_id = ?"
+UPLOAD = "SELECT 1 FROM blob WHERE blob_id = ? AND scope = ? AND hash IS NULL"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 DROP = "DELETE FROM blob WHERE blob_id = ?"
 
@@ -66,6 +67,14 @@ def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, ch
         return
     row = (blob_id, scope, content_hash, size, chunks, now_ms)
     tx.run(FINISH, (content_hash, size, chunks, now_ms, row_check(row), blob_id))
+
+
+def abandon(tx: Tx, scope: str, blob_id: int) -> None:
+    """Take back an upload that failed half-way; one that became a blob stays."""
+    row = tx.one(UPLOAD, (blob_id, scope))
+    if row is not None:
+        tx.run(DROP_CHUNKS, (scope, blob_id))
+        tx.run(DROP, (blob_id,))
 
 
 def drop(tx: Tx, scope: str, content_hash: str) -> int:

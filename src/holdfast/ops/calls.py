@@ -97,15 +97,19 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
 
 
 def _settle(tx: Tx, session: SessionRow, draft: Draft, here: dict[str, str]) -> Draft:
-    marks, tool = list[tuple[str, str]](), None
-    for what, given in draft.more.calls if draft.more else ():
-        call_id, name = _answered(tx, session, given, here, marks) if what == "result" else (given, None)
+    marks, tool, given = list[tuple[str, str]](), None, list[str]()
+    results = [name for what, name in draft.more.calls if what == "result"] if draft.more else []
+    for result in results:
+        call_id, name = _answered(tx, session, result, here, marks)
         here.pop(call_id, None)
         tool = tool or name
-        marks.append((what, call_id))
+        marks.append(("result", call_id))
+        given.append(call_id)
     body = codec.decode(draft.body)
     if tool and "tool_name" not in body:
         body = {**body, "tool_name": tool}
+    if given != results:
+        body = {**body, "answers": given}
     return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=tuple(marks)))
 
 
@@ -166,7 +170,7 @@ def _described(tx: Tx, session: SessionRow, call_id: str, marks: dict[str, int])
         return call
     uid, row = _row_at(tx, session, marks["result"])
     message = Message(uid, marks["result"], row[3], row[2], row[5], row[6])
-    result = next((each for each in message.tool_results if each.call_id in (call_id, call.name)), None)
+    result = next((each for each in message.tool_results if each.call_id == call_id), None)
     if result is None:
         return call
     status, error = ("completed", None) if result.success else ("failed", str(result.content))
@@ -199,6 +203,12 @@ def start(tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any) 
         more, adds = (("call", call_id), *more), Numbers(tool_calls=1)
     call = msgspec.structs.replace(call, status="running")
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=more))
+
+
+def name_of(tx: Tx, session: SessionRow, call_id: str) -> str | None:
+    """Give the name of the tool that the newest call of an id is for; None if it is not on the path."""
+    marks = newest(tx, session, call_id)
+    return announced(tx, session, marks["call"], call_id).name or None if marks else None
 
 
 def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:

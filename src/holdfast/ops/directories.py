@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import codec
 from ..ids import new_id
 from ..storage.base import Tx
-from . import agents, operations, sessions
+from . import agents, feed, operations, sessions
 from .sessions import SessionRow
 
 OF_AGENT = f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND key >= ? AND key < ? AND hidden = 0"
@@ -36,16 +36,37 @@ def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[Sessio
 def create(
     tx: Tx, scope: str, agent: str, path: str, identity: str | None, *, moved_from: str | None, now_ms: int
 ) -> tuple[SessionRow, bytes]:
-    """Make the session of a directory, or take the one along that it had before it was moved."""
+    """Make the session of a directory, or take the one along that it had before it was moved.
+
+    A directory that was made again at the same path keeps the session of that path, and is known from then on.
+    """
     found = find(tx, scope, agent, path)
     if found is not None:
-        return found
+        return found[0], _note_identity(tx, *found, identity)
     row = None if moved_from is None else sessions.find_by_key(tx, scope, key_of(agent, moved_from))
     if row is not None:
-        after = {"key": key_of(agent, path), "workspace": path}
-        row, _ = operations.on_session(tx, row, "move", after, now_ms=now_ms)
-        return row, sessions.detail(tx, row)
+        return _move(tx, row, key_of(agent, path), path, now_ms), sessions.detail(tx, row)
     agents.ensure(tx, scope, agent, now_ms=now_ms)
     doc = codec.encode({"run_id": new_id(now_ms), **({"directory": identity} if identity else {})})
     fields = sessions.Fields(agent, workspace=path, key=key_of(agent, path), detail=doc)
     return sessions.create(tx, scope, fields, now_ms=now_ms), doc
+
+
+def is_known(doc: bytes, identity: str | None) -> bool:
+    """Say whether a session knows the directory that is at its path now."""
+    return identity is None or sessions.decoded(doc).get("directory") == identity
+
+
+def _note_identity(tx: Tx, session: SessionRow, doc: bytes, identity: str | None) -> bytes:
+    if is_known(doc, identity):
+        return doc
+    new = codec.encode({**sessions.decoded(doc), "directory": identity})
+    sessions.put_detail(tx, session.sid, new)
+    return new
+
+
+def _move(tx: Tx, session: SessionRow, key: str, path: str, now_ms: int) -> SessionRow:
+    """Follow a directory to its new path. Nobody asked for it, so it is no operation that undo would take back."""
+    moved = sessions.write_cold(tx, session, key=key, workspace=path)
+    position, rank = feed.record(tx, moved, "move", branch=moved.branch, first=moved.seq, last=moved.seq)
+    return operations.touch(tx, moved, position, rank, now_ms, moved=False)

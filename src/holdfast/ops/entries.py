@@ -7,7 +7,7 @@ that no seq is missing: a damaged or vanished record is an error, never a shorte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import add
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ SELECT key, e.kind, at_ms, turns, mid, body, raw, spill, e.chk FROM path JOIN br
 JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq ELSE ? END)
 AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""
 POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE key = ? AND scope = ?"
-BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC"
+BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC LIMIT ?"
+MID_BETWEEN = "SELECT key FROM entry WHERE scope = ? AND mid = ? AND key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
 FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, digest, chk FROM idempotency
 WHERE scope = ? AND session = ? AND ikey = ?"""
 KEEP_KEY = """INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, digest, chk)
@@ -47,6 +48,7 @@ ADD_CALL = "INSERT INTO call (scope, key, what, call_id, chk) VALUES (?, ?, ?, ?
 PAGE = 200
 PAGE_BYTES = 16 << 20
 MAX_SEQ = (1 << 32) - 1
+_FEW = 32
 _LIMIT = 1 << 63
 
 
@@ -69,12 +71,12 @@ def append(
     now_ms: int,
     expected_revision: int | None = None,
     idempotency_key: str | None = None,
-    title: str | None = None,
+    title: Callable[[], str | None] | None = None,
 ) -> Appended:
     """Add entries at the head, all or none, and give their place.
 
     A key that is on the head's path already with the same content gives the first place again; with
-    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` is
+    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` makes one
     for a session that has none yet.
     """
     session = writable(tx, scope, session_id)
@@ -84,8 +86,8 @@ def append(
         require_revision(session, expected_revision)
     if not drafts:
         return Appended(session, session.uid, session.seq + 1, session.seq)
-    if title is not None and session.title is None:
-        session = sessions.write_cold(tx, session, title=title)
+    if session.title is None and title is not None and (made := title()) is not None:
+        session = sessions.write_cold(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
 
 
@@ -230,7 +232,8 @@ def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
 def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
     """Find an earlier call with this key on the head's path; other content under it is ``Conflict``."""
     head: branches.BranchRow | None = None
-    for branch, first, last, _ in find_keys(tx, session.scope, session.sid, key):
+    found = [row for sid in _owners(tx, session) for row in find_keys(tx, session.scope, sid, key)]
+    for branch, first, last, _ in found:
         if branch == 0 or last > session.seq:
             continue
         head = head or branches.get(tx, session.branch)
@@ -242,6 +245,14 @@ def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Ap
             raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
         return Appended(session, segment.uid, first, last, rows)
     return None
+
+
+def _owners(tx: Tx, session: SessionRow) -> list[int]:
+    """Give the sessions whose entries are on this path: its own, and those that it was forked from."""
+    if session.fork == 0:
+        return [session.sid]
+    rows = map(branches.checked, tx.all(branches.PATH, (session.branch, 0)))
+    return list(dict.fromkeys([session.sid, *(row.session for row in rows)]))
 
 
 def read_all(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
@@ -265,9 +276,17 @@ def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
             continue
         if kind != new.kind or raw != new.raw:
             return False
-        if body != new.body and codec.canonical(codec.decode(body)) != codec.canonical(codec.decode(new.body)):
+        if body != new.body and _said(body) != _said(new.body):
             return False
     return True
+
+
+def _said(body: bytes) -> bytes:
+    """Give what a caller said in a body: without what was derived from the path when it was stored."""
+    value = codec.decode(body)
+    if isinstance(value, dict):
+        value = {name: each for name, each in value.items() if name not in ("tool_name", "answers")}
+    return codec.canonical(value)
 
 
 # ---------------------------------------------------------------------- reading
@@ -384,12 +403,25 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
 
 def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
     """Find an entry of the head's path by the id that its caller gave."""
-    for (key,) in tx.all(BY_MID, (session.scope, message_id)):
+    rows = tx.all(BY_MID, (session.scope, message_id, _FEW + 1))
+    if len(rows) > _FEW:  # many sessions use this id: look on the path only
+        return _find_on_path(tx, session, message_id)
+    for (key,) in rows:
         bid, seq = key >> 32, key & MAX_SEQ
         if seq <= session.seq:
             holder = branches.owner(tx, branches.get(tx, session.branch), seq)
             if holder.bid == bid:
                 return Segment(bid, holder.uid, seq - 1, seq)
+    return None
+
+
+def _find_on_path(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
+    for segment in reversed(path_segments(tx, session, 0, session.seq)):
+        base = key_of(segment.bid, 0)
+        row = tx.one(MID_BETWEEN, (session.scope, message_id, base + segment.low, base + segment.high))
+        if row is not None:
+            seq = row[0] & MAX_SEQ
+            return Segment(segment.bid, segment.uid, seq - 1, seq)
     return None
 
 

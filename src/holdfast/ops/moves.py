@@ -16,7 +16,7 @@ from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..storage.base import Row, Tx
-from . import agents, branches, entries, operations, sessions
+from . import agents, branches, calls, entries, operations, sessions
 from .operations import View, on_session
 from .sessions import SessionRow
 
@@ -84,8 +84,7 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
 
     A main, directory or cron session goes back to empty instead: there is always exactly one of it.
     """
-    row = tx.one(sessions.GET, (scope, session_id))
-    session = None if row is None or row[13] == 2 else sessions.checked(row)
+    session = operations.unless_purged(tx, scope, session_id)
     if session is None:
         return None
     if hidden and is_fixed(session):
@@ -96,6 +95,8 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
     if bool(session.hidden) == hidden:
         return None
     kind = "delete" if hidden else "restore"
+    if not hidden:
+        agents.ensure(tx, scope, session.agent, now_ms=now_ms)
     return on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
 
 
@@ -154,6 +155,7 @@ def fork_session(
     start = sessions.Origin(origin, point.seq, point.hash, point.numbers)
     made = sessions.create(tx, scope, fields, now_ms=now_ms, origin=start)
     made = operations.counted(tx, made)
+    made = sessions.write_cold(tx, made, states=session.states)  # versions go on: one number never names two contents
     # The operation shows it, so that its undo puts it into the trash; its before is "in the trash".
     sessions.write_cold(tx, made, hidden=1)
     return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
@@ -221,12 +223,15 @@ def replace_tail(
     session_id: str,
     *,
     from_seq: int,
-    drafts: Sequence[Draft],
+    drafts: list[Draft],
     expected_revision: int,
     now_ms: int,
     key: str | None,
 ) -> tuple[entries.Appended, Operation | None]:
-    """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch."""
+    """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch.
+
+    The drafts are tied to the calls that stay; the list is changed to what was stored.
+    """
     session, done = entries.writable(tx, scope, session_id), None
     if key is not None and (earlier := entries.repeat(tx, session, drafts, key)):
         return earlier, None
@@ -238,4 +243,23 @@ def replace_tail(
         session, done = on_session(tx, session, "replace", after, now_ms=now_ms)
     if not drafts:
         return entries.Appended(session, session.uid, session.seq + 1, session.seq), done
+    drafts[:] = calls.settled(tx, session, drafts)
     return entries.put(tx, session, drafts, now_ms=now_ms, idempotency_key=key), done
+
+
+# ---------------------------------------------------------------------- what a move changes
+
+
+def common_point(tx: Tx, session: SessionRow, place: Place) -> entries.Point:
+    """Find where the path of the head and the path to a point part: everything behind it leaves."""
+    point, origin = point_of(tx, session, place)
+    here = {each.bid: each for each in entries.path_segments(tx, session, 0, session.seq)}
+    shared = 0
+    for segment in branches.segments(tx, origin, 0, point.seq):
+        mine = here.get(segment.bid)
+        if mine is None:
+            break
+        shared = min(segment.high, mine.high)
+        if segment.high != mine.high:
+            break
+    return entries.point(tx, session, shared)

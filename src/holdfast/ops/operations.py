@@ -109,8 +109,8 @@ def on_agent(
     if agent.hidden and not hidden and agents.find(tx, agent.scope, agent.id):
         raise Conflict(f"there is another agent {agent.id!r} by now; delete that one first", found=agent.id)
     for session_id, gone in after.get("sessions", {}).items():
-        session = sessions.get(tx, agent.scope, session_id)
-        if bool(session.hidden) != bool(gone):
+        session = unless_purged(tx, agent.scope, session_id)
+        if session is not None and bool(session.hidden) != bool(gone):
             _bump(tx, _set_visible(tx, session, gone, session.name), kind, now_ms)
     changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, hidden=hidden)
     feed.record_agent(tx, agent.scope, agent.aid, kind)
@@ -270,9 +270,16 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
         case "branch":  # made by a fork
             return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
         case "session":  # made by a fork
-            return [asked[0], sessions.get(tx, session.scope, asked[0]).hidden]
+            made = unless_purged(tx, session.scope, asked[0])
+            return [asked[0], 1 if made is None else made.hidden]
         case _:
             return getattr(session, thing)
+
+
+def unless_purged(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
+    """Give a session that an operation names; a purge that came since leaves nothing to change."""
+    row = tx.one(sessions.GET, (scope, session_id))
+    return None if row is None or row[13] == 2 else sessions.checked(row)
 
 
 def _agent_view(tx: Tx, agent: AgentRow, things: View) -> View:
@@ -282,7 +289,8 @@ def _agent_view(tx: Tx, agent: AgentRow, things: View) -> View:
     if "hidden" in things:
         view["hidden"] = agent.hidden
     if "sessions" in things:
-        view["sessions"] = {sid: sessions.get(tx, agent.scope, sid).hidden for sid in things["sessions"]}
+        known = {sid: unless_purged(tx, agent.scope, sid) for sid in things["sessions"]}
+        view["sessions"] = {sid: row.hidden for sid, row in known.items() if row is not None}
     return view
 
 
@@ -296,8 +304,9 @@ def _apply(tx: Tx, session: SessionRow, after: View) -> SessionRow:
         uid, hidden = after["branch"]
         branches.set_hidden(tx, branches.find(tx, session.scope, session.sid, uid), hidden)
     if "session" in after:
-        made = sessions.get(tx, session.scope, after["session"][0])
-        _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", session.updated_ms)
+        made = unless_purged(tx, session.scope, after["session"][0])
+        if made is not None and made.hidden != after["session"][1]:
+            _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", session.updated_ms)
     plain = {thing: value for thing, value in after.items() if thing in _COLUMNS}
     if plain:
         session = sessions.write_cold(tx, session, **plain)
@@ -311,7 +320,7 @@ def _set_visible(tx: Tx, session: SessionRow, hidden: int, name: str | None) -> 
     """Put a session into the trash or take it out; a name taken by then gets `` (2)``, a taken key is ``Conflict``."""
     if not hidden and session.hidden:
         name = _free_name(tx, session, name)
-        if sessions.find_by_key(tx, session.scope, session.key):
+        if sessions.find_by_key(tx, session.scope, session.key) is not None:
             raise Conflict(f"another session has the key {session.key!r} by now; delete that one first")
         if session.label is not None and sessions.find_by_label(tx, session.scope, session.parent, session.label):
             raise Conflict(f"another sub-agent has the label {session.label!r} by now; delete that one first")

@@ -40,9 +40,10 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
     needed_by, hashes, gone, kept = set[str](), set[str](), 0, 0
+    needs = _needs(tx, doomed)
     for session in doomed.values():
         for branch in branches.of_session(tx, scope, session.sid, session.branches):
-            need, users = _needed(tx, branch, doomed)
+            need, users = needs[branch.bid]
             needed_by |= users
             hashes |= _hashes(tx, branch, need)
             gone += _drop(tx, branch, need)
@@ -68,32 +69,52 @@ def _add_forks(tx: Tx, doomed: dict[int, SessionRow]) -> None:
 def _add_remains(tx: Tx, doomed: dict[int, SessionRow]) -> None:
     """Look again at sessions purged earlier whose entries were kept for these."""
     waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
+    seen = {branch.bid for branch in waiting}
     while waiting:
-        branch = waiting.pop()
-        if branch.parent is None:
+        parent = waiting.pop().parent
+        if parent is None or parent in seen:
             continue
-        above = branches.get(tx, branch.parent)
-        if above.session not in doomed:
-            owner = sessions.by_number(tx, above.session)
-            if owner.hidden < 2:
-                continue
+        seen.add(parent)
+        above = branches.get(tx, parent)
+        owner = doomed.get(above.session) or sessions.by_number(tx, above.session)
+        if owner.sid in doomed or owner.hidden == 2:
             doomed[owner.sid] = owner
-        waiting.append(above)
+            waiting.append(above)
 
 
-def _needed(tx: Tx, branch: BranchRow, doomed: dict[int, SessionRow]) -> tuple[int, set[str]]:
-    """Give the last entry of a branch that somebody else reads, and who; also through branches of this session."""
-    need, users = branch.fork_seq, set[str]()
-    for fork in branches.forks(tx, branch.bid):
-        if fork.session not in doomed:
-            owner = sessions.by_number(tx, fork.session)
-            inner = {owner.id} if owner.hidden < 2 else set()
-            inner = inner or _needed(tx, fork, doomed)[1]
-        else:
-            inner = _needed(tx, fork, doomed)[1]
-        if inner:
-            need, users = max(need, fork.fork_seq), users | inner
-    return need, users
+def _needs(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, tuple[int, set[str]]]:
+    """Give for each branch of the doomed sessions its last entry that others read, and who they are.
+
+    A fork has a higher number than the branch it starts on, so going down the numbers every fork is known
+    before the branch it needs; no depth of forks is too deep.
+    """
+    found = _with_forks(tx, doomed)
+    live = {sid: sessions.by_number(tx, sid) for sid in {each.session for each in found.values()} - doomed.keys()}
+    needs: dict[int, tuple[int, set[str]]] = {}
+    children: dict[int, list[BranchRow]] = {}
+    for bid in sorted(found, reverse=True):
+        branch = found[bid]
+        used = [fork for fork in children.get(bid, ()) if needs[fork.bid][1]]
+        users = set().union(*(needs[fork.bid][1] for fork in used))
+        owner = live.get(branch.session)
+        if owner is not None and owner.hidden < 2:
+            users = users | {owner.id}
+        needs[bid] = max((fork.fork_seq for fork in used), default=branch.fork_seq), users
+        if branch.parent is not None:
+            children.setdefault(branch.parent, []).append(branch)
+    return needs
+
+
+def _with_forks(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, BranchRow]:
+    """Give the branches of the doomed sessions and all that start on them, however far down."""
+    waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
+    found = {branch.bid: branch for branch in waiting}
+    while waiting:
+        for fork in branches.forks(tx, waiting.pop().bid):
+            if fork.bid not in found:
+                found[fork.bid] = fork
+                waiting.append(fork)
+    return found
 
 
 def _hashes(tx: Tx, branch: BranchRow, need: int) -> set[str]:

@@ -82,11 +82,9 @@ def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
 
 
 def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:
-    if back and not back[1:].isdigit():
-        raise Invalid(f"'@{back}' is no ref; '@' is the newest session, '@-1' the one before")
-    count = int(back[1:] or 0) + 1 if back else 1
-    if count > 10_000:
-        raise Invalid("that is too far back; list the sessions instead")
+    if back and not (back[1:].isascii() and back[1:].isdigit() and len(back) < 6):
+        raise Invalid(f"'@{back[:20]}' is no ref; '@' is the newest session, '@-1' the one before, '@-9999' the last")
+    count = int(back[1:]) + 1 if back else 1
     found = listing.page(tx, scope, listing.Filter(workspace=workspace), order="updated", before=None, limit=count)
     if len(found.found) < count:
         raise NotFound(f"there are only {len(found.found)} sessions here")
@@ -110,7 +108,7 @@ def _where(tx: Tx, session: SessionRow, rest: str) -> Where:
 
 
 def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionRow:
-    if branch.bid == session.branch:
+    if branch.bid == session.branch and session.attached:
         return session
     point = entries.point_on(tx, session.scope, branch, branch.tip_seq)
     return sessions.standing_at(session, branch, branch.tip_seq, point.numbers)

@@ -17,6 +17,7 @@ from .branches import Branches
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
+from .regressions import Regressions
 from .sessions import Listing, Sessions, Trash
 from .stores import Stores
 from .work import Attachments, Tools, Work
@@ -24,7 +25,7 @@ from .work import Attachments, Tools, Work
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 
 
-class StoreContract(*_PARTS, Points, Operations):  # type: ignore[misc]
+class StoreContract(*_PARTS, Points, Operations, Regressions):  # type: ignore[misc]
     """Subclass and define ``open``."""
 
 
