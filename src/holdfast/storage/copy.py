@@ -16,7 +16,7 @@ import apsw
 from ..errors import Conflict, Corrupt
 from . import files, migrate
 from .base import Row, Tx
-from .connection import close_quietly, connect, translated
+from .connection import SqliteTx, close_quietly, connect, translated
 
 TABLES = "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'"
 COLUMNS = "SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid"
@@ -55,38 +55,49 @@ def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
                 for migration in migrate.load():
                     target.execute(migration.sql).fetchall()
                 target.pragma("application_id", application_id)
-                for table in _tables(tx):
-                    unread += _copy_table(tx, target.cursor(), table)
+                for name, table in _tables(tx, SqliteTx(target.cursor())):
+                    unread += [f"table {name}"] if table is None else _copy_table(tx, target.cursor(), table)
         finally:
             close_quietly(target)
     return unread
 
 
-def _tables(tx: Tx) -> Iterator[_Table]:
-    for name, without_rowid in tx.all(TABLES):
-        columns = tx.all(COLUMNS, (name,))
-        is_text = tuple(kind == "TEXT" for _, kind, _ in columns)
-        by_key = sorted((pk, column, kind) for column, kind, pk in columns if pk)
-        keys = [(column, kind) for _, column, kind in by_key] if without_rowid else [("rowid", "INTEGER")]
-        yield _describe(name, [column for column, _, _ in columns], is_text, keys)
+def _tables(tx: Tx, target: Tx) -> Iterator[tuple[str, _Table | None]]:
+    """Give the tables that there must be; None for one that the file's damaged table of contents does not show."""
+    for name, without_rowid in target.all(TABLES):
+        columns, there = target.all(COLUMNS, (name,)), tx.all(COLUMNS, (name,))
+        # The names of columns may be damaged as well; their number and order tell enough.
+        found = [column for column, _, _ in there]
+        yield name, _describe(name, without_rowid, columns, found) if len(found) == len(columns) else None
 
 
-def _describe(name: str, columns: Sequence[str], is_text: tuple[bool, ...], keys: list[tuple[str, str]]) -> _Table:
-    shown = [f"CAST({column} AS BLOB)" if text else column for column, text in zip(columns, is_text, strict=True)]
-    seen = [f"CAST({key} AS BLOB)" if kind == "TEXT" else key for key, kind in keys]
+def _describe(name: str, without_rowid: int, columns: Sequence[Row], found: Sequence[str]) -> _Table:
+    is_text = tuple(kind == "TEXT" for _, kind, _ in columns)
+    parts = sorted((pk, column, kind) for (_, kind, pk), column in zip(columns, found, strict=True) if pk)
+    keys = [(_quoted(column), kind) for _, column, kind in parts] if without_rowid else [("rowid", "INTEGER")]
+    shown = [_as_bytes(_quoted(column), text) for column, text in zip(found, is_text, strict=True)]
+    seen = [_as_bytes(key, kind == "TEXT") for key, kind in keys]
     slots = ", ".join("CAST(? AS TEXT)" if kind == "TEXT" else "?" for _, kind in keys)
     order, down = ", ".join(key for key, _ in keys), ", ".join(f"{key} DESC" for key, _ in keys)
     select = f"SELECT {', '.join([*seen, *shown])} FROM {name} NOT INDEXED"
     return _Table(
         name,
-        f"INSERT OR IGNORE INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(columns))})",
         f"{select} WHERE ({order}) > ({slots}) ORDER BY {order} LIMIT ?",
         f"{select} WHERE ({order}) < ({slots}) ORDER BY {down} LIMIT ?",
         f"{select} WHERE {order} BETWEEN ? AND ? LIMIT ?",
         len(keys),
         is_text,
-        len(keys) == 1 and keys[0][0] == "rowid",
+        numbered=not without_rowid,
     )
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _as_bytes(column: str, text: bool) -> str:
+    return f"CAST({column} AS BLOB)" if text else column
 
 
 def _text(data: bytes) -> str:

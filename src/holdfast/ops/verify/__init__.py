@@ -1,0 +1,62 @@
+"""Verify: recompute everything that can be recomputed, and say what does not fit.
+
+Rows are read in pages, each in a read of its own, so a large store needs little memory and holds up no
+writer. A damaged record is reported once, where it is, as far as that can be told; a check that meets pages which the
+engine cannot read says so and the next check goes on. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import Corrupt
+from ...model.report import Report
+from . import changes, content, index, log, places, tables
+from .base import BACKUP, LOWEST, Check, Found, Key, Read, walk
+from .derived import UNREADABLE
+
+_NONE: Key = (LOWEST,)
+CHECKS: tuple[tuple[Check, Key], ...] = (
+    (places.sessions_page, _NONE),
+    (places.details_page, _NONE),
+    (places.branches_page, _NONE),
+    (log.entries_page, (LOWEST, 0)),
+    (index.orphans_page, _NONE),
+    (index.calls_page, index.CALLS.start),
+    (index.links_page, index.LINKS.start),
+    (tables.lost_page, _NONE),
+    (tables.agents_page, _NONE),
+    (tables.versions_page, tables.VERSIONS.start),
+    (tables.checkpoints_page, _NONE),
+    (tables.operations_page, _NONE),
+    (tables.keys_page, tables.KEYS.start),
+    (tables.migrations_page, _NONE),
+    (tables.meta_page, _NONE),
+    (changes.feed_page, _NONE),
+    (changes.tallies_page, _NONE),
+    (content.chunks_page, _NONE),
+)
+
+
+def verify(read: Read, engine_check: Callable[[], list[str]]) -> Report:
+    """Check every record of a store, in all scopes."""
+    found = Found()
+    _attempt(found, lambda: _check_engine(found, engine_check))
+    for check, start in CHECKS:
+        _attempt(found, lambda: walk(read, found, check, start))  # noqa: B023
+    _attempt(found, lambda: content.check_blobs(read, found))
+    return Report(tuple(found.problems), found.checked)
+
+
+def _attempt(found: Found, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Corrupt as error:
+        found.add("file", "store", str(error), BACKUP)
+    except UNREADABLE as error:  # pages that changed places hold values of any type
+        found.add("file", "store", f"a record holds what does not belong there: {error}", BACKUP)
+
+
+def _check_engine(found: Found, engine_check: Callable[[], list[str]]) -> None:
+    for complaint in engine_check():
+        found.add("file", "store", complaint, BACKUP)
