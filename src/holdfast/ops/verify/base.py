@@ -48,8 +48,18 @@ def walk(read: Read, found: Found, check: Check, start: Key) -> None:
     """Run a check over all its pages, each a read of its own."""
     after: Key | None = start
     while after is not None:
-        page, after = read(_page(check, after))
+        page, reached = read(_page(check, after))
         found.take(page)
+        if reached is not None and not _is_beyond(reached, after):
+            raise Corrupt("the keys of a table are out of order", what="file")  # a walk in circles would never end
+        after = reached
+
+
+def _is_beyond(reached: Key, after: Key) -> bool:
+    try:
+        return reached > after
+    except TypeError:
+        return False
 
 
 def _page(check: Check, after: Key) -> Op[tuple[Found, Key | None]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ...errors import Corrupt
 from ...storage.base import Row, Tx
 from .. import branches, entries
 from .base import FOLLOW, LOST, Found, Key, Table, advance, gaps, is_sound
@@ -25,6 +26,7 @@ KINDS = (
     *("rewind", "switch", "pop", "clear", "replace", "restore"),
 )
 _KINDS = ", ".join(f"'{kind}'" for kind in KINDS)
+ROWS = "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM branch) + (SELECT count(*) FROM agent)"
 NEWEST = """SELECT max((SELECT ifnull(max(sid), 0) FROM session), (SELECT ifnull(max(bid), 0) FROM branch),
 (SELECT ifnull(max(aid), 0) FROM agent))"""
 CHANGES = f"""SELECT session, kind, count(*) FROM feed WHERE session > ? AND session <= ? AND kind IN ({_KINDS})
@@ -86,6 +88,10 @@ def tallies_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Compare the feed with what it tells of, for the next numbers of sessions, branches and agents."""
     newest, low = tx.one(NEWEST) or (0,), max(after[0], 0)
     high = low + WINDOW
+    if low == 0 and newest[0] > WINDOW:
+        (rows,) = tx.one(ROWS) or (0,)
+        if newest[0] > 2 * rows + WINDOW:  # numbers are given out in a row: these would take for ever to go through
+            raise Corrupt("the numbers of sessions, branches or agents are not those of their rows", what="file")
     _operations(tx, found, low, high)
     _coverage(tx, found, low, high)
     _versions(tx, found, low, high)
