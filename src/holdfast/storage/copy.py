@@ -76,7 +76,7 @@ def _describe(name: str, without_rowid: int, columns: Sequence[Row], found: Sequ
     parts = sorted((pk, column, kind) for (_, kind, pk), column in zip(columns, found, strict=True) if pk)
     keys = [(_quoted(column), kind) for _, column, kind in parts] if without_rowid else [("rowid", "INTEGER")]
     shown = [_as_bytes(_quoted(column), text) for column, text in zip(found, is_text, strict=True)]
-    seen = [_as_bytes(key, kind == "TEXT") for key, kind in keys]
+    seen = [f"CAST({key} AS BLOB)" if kind == "TEXT" else key for key, kind in keys]
     slots = ", ".join("CAST(? AS TEXT)" if kind == "TEXT" else "?" for _, kind in keys)
     order, down = ", ".join(key for key, _ in keys), ", ".join(f"{key} DESC" for key, _ in keys)
     select = f"SELECT {', '.join([*seen, *shown])} FROM {name} NOT INDEXED"
@@ -97,7 +97,9 @@ def _quoted(column: str) -> str:
 
 
 def _as_bytes(column: str, text: bool) -> str:
-    return f"CAST({column} AS BLOB)" if text else column
+    """Read text as bytes, also where damage put it into a column of numbers or bytes."""
+    cast = f"CAST({column} AS BLOB)"
+    return cast if text else f"CASE typeof({column}) WHEN 'text' THEN {cast} ELSE {column} END"
 
 
 def _text(data: bytes) -> str:

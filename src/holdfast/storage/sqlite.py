@@ -240,15 +240,34 @@ class SqliteBackend(Engine):
         """Rebuild the indexes of the small tables if one is damaged: they only repeat what the rows say.
 
         A row that an index has lost would be missing from listings and look-ups without a word. If it is a row that
-        is damaged, the index is left alone: it still leads to the row, whose check then fails.
+        is damaged, the index is left alone: it still leads to the row, whose check then fails. Rows that an index
+        knows and the table does not have are lost: an index rebuilt from what is left would hide that.
         """
         for table in _INDEXED:
-            if self._complaints(table) and self._rows_are_intact(table):
+            if not self._complaints(table):
+                continue
+            if not self._rows_are_there(table):
+                raise Corrupt(f"records of {table} are missing or displaced; restore a backup", what=table)
+            if self._rows_are_intact(table):
                 if self._read_only:
                     raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
                 log.warning("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
                 with translated():
                     self._connection.execute(f"REINDEX {table}")
+
+    def _rows_are_there(self, table: str) -> bool:
+        """Say whether the table has every row that its indexes know."""
+        tx = SqliteTx(self._cursor)
+        key = "scope, key, what, call_id" if table == "call" else "rowid"
+        there = set(tx.all(f"SELECT {key} FROM {table} NOT INDEXED"))
+        if table == "call" and not all(isinstance(row[1], int) for row in there):
+            return False  # it has changed places with its own index
+        for name, sql in tx.all("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
+            condition = (sql or "").partition(" WHERE ")[2]
+            known = f"SELECT {key} FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
+            if sql and not there.issuperset(tx.all(known)):
+                return False
+        return True
 
     def _rows_are_intact(self, table: str) -> bool:
         rows = SqliteTx(self._cursor).all(f"SELECT * FROM {table} NOT INDEXED")

@@ -12,6 +12,7 @@ from ..verify.base import Key, Table, advance
 T = TypeVar("T")
 GONE = "It is not in the copy; a backup may have it"
 EMPTY = "Its place is kept and says that it is lost; a backup may have the content"
+_SPARE = 1000
 PARTLY = "What other records prove was kept, the rest was left out; look whether it is what you expect"
 
 
@@ -56,11 +57,16 @@ class Repair:
             after = advance(page, after, table.key_width)
 
     def numbered(self, table: Table, top: int) -> Iterator[tuple[int, Row | None]]:
-        """Give the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none."""
-        expected = 1
+        """Give the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none.
+
+        A number far beyond all others is damage itself: its row is dropped, or the gap would take for ever to fill.
+        """
+        (count,) = self.tx.one(f"SELECT count(*) FROM {table.name}") or (0,)
+        expected, highest = 1, 2 * count + _SPARE
         for row in self.rows(table):
-            if row[0] < 1:
+            if not 1 <= row[0] <= highest:
                 self.delete(table, row[:1])
+                self.lose(table.name, f"{table.name} number {row[0]}", "that number was never given out")
                 continue
             yield from ((number, None) for number in range(expected, row[0]))
             yield row[0], row

@@ -30,7 +30,7 @@ NEAR = (
 AGENT_SCOPE = "SELECT scope FROM agent WHERE aid = ?"
 DELETE = "DELETE FROM feed WHERE pos = ?"
 
-_FAR = 1_000_000
+_FAR = 1000
 
 
 class _Told(NamedTuple):
