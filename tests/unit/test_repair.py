@@ -104,14 +104,15 @@ def test_a_repaired_store_can_be_damaged_and_repaired_again(tmp_path: Path) -> N
     assert not second.report, str(second)
 
 
+@pytest.mark.parametrize("far", [3000, 1 << 40])
 @pytest.mark.parametrize("table", ["session", "branch", "agent", "feed", "operation"])
-def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path, table: str) -> None:
+def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path, table: str, far: int) -> None:
     path, key = (
         build(tmp_path / "a.db"),
         {"session": "sid", "branch": "bid", "agent": "aid", "feed": "pos"}.get(table, "oid"),
     )
     database = apsw.Connection(str(path))
-    database.execute(f"UPDATE {table} SET {key} = {key} + (1 << 40) WHERE {key} = (SELECT max({key}) FROM {table})")
+    database.execute(f"UPDATE {table} SET {key} = {key} + {far} WHERE {key} = (SELECT max({key}) FROM {table})")
     database.close()
     with holdfast.open(path) as store:
         assert store.verify()

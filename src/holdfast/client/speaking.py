@@ -244,14 +244,13 @@ class Speaking(Reading):
     def _said_draft(self, said: dict[str, Any]) -> Draft:
         """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
         given = [] if isinstance(said["content"], str) else forms.recognise({k: said[k] for k in ("role", "content")})
-        if not given:
+        if not given or said.get("raw") is not None:  # bytes that a caller gives need not hold the content
             return self._draft(said)
         body = {key: value for key, value in said.items() if value is not None and key != "content"}
-        body |= {"role": given[0].role, "form": given[0].form}
-        raw = body.pop("raw", None)
-        usage = self._tidy(body) if len(body) > 2 else None
+        body["role"] = given[0].role
+        usage = self._tidy(body) if len(body) > 1 else None
         body["form"] = given[0].form
-        return messages_.draft(body, raw=raw or messages_.encode_raw(given[0].value), usage=usage, given=given[0])
+        return messages_.draft(body, raw=messages_.encode_raw(given[0].value), usage=usage, given=given[0])
 
     def _draft(self, item: Any) -> Draft:
         """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""

@@ -102,7 +102,10 @@ def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
     row = tx.one(GET_CHUNK, (scope, blob_id, number))
     if row is None or row_check(row[:-1]) != row[-1]:
         raise Corrupt(f"chunk {number} of blob {blob_id} is damaged or missing", what=f"blob {blob_id}")
-    return row[4] if row[3] == "raw" else zstd.decompress(row[4])
+    try:
+        return row[4] if row[3] == "raw" else zstd.decompress(row[4])
+    except zstd.ZstdError as error:
+        raise Corrupt(f"chunk {number} of blob {blob_id} cannot be unpacked", what=f"blob {blob_id}") from error
 
 
 def read_whole(tx: Tx, scope: str, content_hash: str) -> bytes:

@@ -17,7 +17,6 @@ from ..verify.places import is_object
 from ..verify.tables import AGENTS, VERSIONS
 from .base import PARTLY, Repair, checked, extend, proved
 
-TOP = "SELECT ifnull(max(aid), 0) FROM agent"
 NEWEST = "SELECT ifnull(max(version), 0), max(scope) FROM agent_version WHERE agent = ?"
 TIME_OF = "SELECT at_ms FROM agent_version WHERE agent = ? AND version = ?"
 VERSION = (
@@ -55,8 +54,7 @@ def _is_at_home(fix: Repair, row: Row) -> bool:
 
 def _top(fix: Repair) -> int:
     told = [row[4] for row in fix.rows(FEED) if is_sound(row) and row[3] == 0]
-    (top,) = fix.tx.one(TOP) or (0,)
-    return extend(top, {*told} & {row[1] for row in fix.rows(VERSIONS)})
+    return extend(fix.highest(AGENTS), {*told} & {row[1] for row in fix.rows(VERSIONS)})
 
 
 def _lost_state(fix: Repair, aid: int, version: int) -> None:

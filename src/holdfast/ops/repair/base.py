@@ -12,7 +12,8 @@ from ..verify.base import Key, Table, advance
 T = TypeVar("T")
 GONE = "It is not in the copy; a backup may have it"
 EMPTY = "Its place is kept and says that it is lost; a backup may have the content"
-_SPARE = 1000
+SPARE = 1000
+_SESSION_CHECK = 21
 PARTLY = "What other records prove was kept, the rest was left out; look whether it is what you expect"
 
 
@@ -56,15 +57,25 @@ class Repair:
             yield from page
             after = advance(page, after, table.key_width)
 
-    def numbered(self, table: Table, top: int) -> Iterator[tuple[int, Row | None]]:
-        """Give the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none.
+    def highest(self, table: Table) -> int:
+        """Give the highest number that a table has given out.
 
-        A number far beyond all others is damage itself: its row is dropped, or the gap would take for ever to fill.
+        A row whose number lies far beyond the rows there are, and which does not match its check, has a damaged
+        number: it is dropped, or the gap before it would take for ever to fill.
         """
         (count,) = self.tx.one(f"SELECT count(*) FROM {table.name}") or (0,)
-        expected, highest = 1, 2 * count + _SPARE
+        for row in list(self.rows(table, (2 * count + SPARE,))):
+            if row[0] > SPARE * (count + SPARE) or not _is_numbered(row):
+                self.delete(table, row[:1])
+                self.lose(table.name, f"{table.name} number {row[0]}", "that number was never given out")
+        (top,) = self.tx.one(f"SELECT max({table.key}) FROM {table.name}") or (None,)
+        return top or 0
+
+    def numbered(self, table: Table, top: int = 0) -> Iterator[tuple[int, Row | None]]:
+        """Give the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none."""
+        expected = 1
         for row in self.rows(table):
-            if not 1 <= row[0] <= highest:
+            if row[0] < 1:
                 self.delete(table, row[:1])
                 self.lose(table.name, f"{table.name} number {row[0]}", "that number was never given out")
                 continue
@@ -72,6 +83,12 @@ class Repair:
             yield row[0], row
             expected = row[0] + 1
         yield from ((number, None) for number in range(expected, top + 1))
+
+
+def _is_numbered(row: Row) -> bool:
+    """Say whether a check covers the number of a row and fits; that of a session is its first one."""
+    at = min(len(row) - 1, _SESSION_CHECK)
+    return bool(row_check(row[:at]) == row[at])
 
 
 def proved(row: Row, changes: Iterable[Mapping[int, Any]]) -> Row | None:

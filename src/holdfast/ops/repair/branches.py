@@ -24,7 +24,6 @@ from ..verify.places import BRANCHES, HAS_SESSION, SESSIONS, is_object, shortcut
 from ..verify.tables import BRANCH, LOST_ROWS
 from .base import PARTLY, Repair, checked, extend, proved
 
-TOP = "SELECT ifnull(max(bid), 0) FROM branch"
 FIRST_KEY = "SELECT min(key) FROM entry WHERE key > ? AND key <= ?"
 ENTRY_BRANCHES = "SELECT DISTINCT key >> 32 FROM entry"
 AT_SEQ = "SELECT bid FROM branch WHERE bid < ? ORDER BY bid DESC"
@@ -61,7 +60,7 @@ def fix_branches(fix: Repair) -> None:
 
 
 def _top(fix: Repair) -> int:
-    (top,) = fix.tx.one(TOP) or (0,)
+    top = fix.highest(BRANCHES)
     told = {row[4] for row in fix.rows(FEED) if is_sound(row) and row[3] > 0}
     heads = {row[22] for row in fix.rows(SESSIONS)}
     return extend(top, (told & heads) | {row[0] for row in fix.tx.all(ENTRY_BRANCHES)})

@@ -18,8 +18,7 @@ from ..verify.places import tip_of
 from ..verify.tables import LOST_KIND
 from .base import PARTLY, Repair, checked
 
-TOP = """SELECT max(ifnull((SELECT max(pos) FROM feed), 0),
-ifnull((SELECT max(updated) FROM session WHERE updated < ?), 0))"""
+UPDATED = "SELECT ifnull(max(updated), 0) FROM session WHERE updated < ?"
 HIGHEST = "SELECT max((SELECT ifnull(max(bid), 0) FROM branch), (SELECT ifnull(max(aid), 0) FROM agent))"
 LAST = "SELECT ifnull(max(pos), 0) FROM feed"
 OWNER = "SELECT scope, sid, head_branch, head_seq FROM session WHERE updated = ?"
@@ -66,9 +65,9 @@ def fix_feed(fix: Repair) -> None:
 
 def _lost(fix: Repair) -> Iterator[int]:
     """Give positions whose record is missing or cannot be used; the latter are deleted."""
-    (newest,) = fix.tx.one(LAST) or (0,)
-    (top,) = fix.tx.one(TOP, (newest + _FAR,)) or (0,)
-    for position, row in fix.numbered(FEED, top):
+    newest = fix.highest(FEED)
+    (updated,) = fix.tx.one(UPDATED, (newest + _FAR,)) or (0,)
+    for position, row in fix.numbered(FEED, max(newest, updated)):
         if row is not None and is_sound(row) and (not change_fault(fix.tx, row) or _is_stale(fix, row)):
             continue
         if row is not None:

@@ -10,7 +10,7 @@ from ...storage.base import Row
 from .. import branches, entries
 from ..verify import derived, index, tables
 from ..verify.base import is_sound
-from ..verify.changes import operation_deficits, operation_gaps
+from ..verify.changes import PURGED, operation_deficits, operation_gaps
 from ..verify.index import CALLS, HAS_BLOB, LINKS
 from ..verify.log import Line, content_of, line_of, marks_of, read_rows
 from ..verify.places import BRANCHES
@@ -28,7 +28,7 @@ from ..verify.tables import (
     OPERATIONS,
     OWNER,
 )
-from .base import Repair, checked, proved
+from .base import SPARE, Repair, checked, proved
 
 META = "SELECT name, value, chk FROM meta"
 DROP_META = "DELETE FROM meta WHERE name = ?"
@@ -36,6 +36,7 @@ MARKS_OF = "DELETE FROM call WHERE scope = ? AND key = ?"
 HAS_LINK = "SELECT 1 FROM link WHERE scope = ? AND hash = ? AND key = ?"
 HASH_AT = "SELECT bid FROM branch WHERE session = ?"
 ENTRY_HASH = "SELECT hash FROM entry WHERE key = ?"
+COUNT = "SELECT count(*) FROM operation"
 TOP = "SELECT ifnull(max(oid), 0) FROM operation"
 TAKEN = "SELECT 1 FROM operation WHERE scope = ? AND id = ? AND oid != ?"
 SCOPE_OF = "SELECT scope FROM session WHERE sid = ?"
@@ -161,6 +162,7 @@ def fix_keys(fix: Repair) -> None:
 
 def fix_operations(fix: Repair) -> None:
     """Put a blank in the place of each operation that is lost: nothing of it can be undone, and pointers stay valid."""
+    _drop_far(fix)
     for row in fix.rows(OPERATIONS):
         if not is_sound(row):
             whole = proved(row, [{9: None}, {10: None}, {8: row[7]}, {7: row[8]}])
@@ -174,6 +176,14 @@ def fix_operations(fix: Repair) -> None:
     for row in fix.rows(OPERATIONS):
         if tables.operation_fault(fix.tx, row):
             _mend_pointers(fix, row)
+
+
+def _drop_far(fix: Repair) -> None:
+    """Drop operations whose number cannot have been given out: all that purges erased would not reach it."""
+    (count,), (purged,) = fix.tx.one(COUNT) or (0,), fix.tx.one(PURGED) or (0,)
+    for row in list(fix.rows(OPERATIONS, (count + purged + SPARE,))):
+        fix.delete(OPERATIONS, row[:1])
+        fix.lose("operation", f"operation {row[2]}", "its number was never given out")
 
 
 def _blank(fix: Repair, oid: int, row: Row | None, sid: int = 0) -> None:

@@ -22,7 +22,6 @@ from ..verify.places import ANY_AGENT, BRANCHES, DETAILS, HAS_SESSION, PURGED, S
 from . import agents
 from .base import PARTLY, Repair, checked, extend, proved
 
-TOP = "SELECT ifnull(max(sid), 0) FROM session"
 SCOPE = "SELECT scope FROM branch WHERE session = ? ORDER BY bid LIMIT 1"
 CREATED = "SELECT min(created_ms) FROM branch WHERE session = ?"
 CHILD_DETAILS = "SELECT doc FROM detail JOIN session ON session.sid = detail.sid WHERE parent = ?"
@@ -47,13 +46,12 @@ def fix_sessions(fix: Repair) -> None:
     named = {row[3] for row in fix.rows(BRANCHES) if is_sound(row)} & {
         row[3] for row in fix.rows(FEED) if is_sound(row)
     }
-    (top,) = fix.tx.one(TOP) or (0,)
-    for sid, row in fix.numbered(SESSIONS, extend(top, named)):
+    for sid, row in fix.numbered(SESSIONS, extend(fix.highest(SESSIONS), named)):
         if row is None:
             _put_back(fix, sid)
         elif row_check(row[: _COLD - 1]) != row[_COLD - 1]:
             _mend(fix, row)
-    for sid, row in fix.numbered(SESSIONS, 0):
+    for sid, row in fix.numbered(SESSIONS):
         if row is not None:
             _mend_details(fix, row)
             _mend_parent(fix, sid, row)
