@@ -59,7 +59,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (entries, "READ_PATH"),
     ],
     "find an entry, or the totals at a point": [(entries, "BY_MID"), (entries, "POINT")],
-    "find the tool calls of a path, range by range": [(calls, "BY_ID"), (calls, "BETWEEN")],
+    "find the tool calls of a path, range by range": [(calls, "BACK"), (calls, "BETWEEN")],
     "fork": [
         (sessions, "GET"),
         (branches, "BY_NAME"),

@@ -526,7 +526,7 @@ def test_no_damage_gives_a_wrong_or_shorter_answer(
 _TREES = [
     *_TABLES,
     *("agent_id", "session_id", "session_key", "session_name", "session_label", "session_parent", "session_rank"),
-    *("session_created", "branch_uid", "branch_name", "branch_parent", "entry_mid", "call_id", "checkpoint_id"),
+    *("session_created", "branch_uid", "branch_name", "branch_parent", "entry_mid", "checkpoint_id"),
     *("checkpoint_name", "operation_id", "operation_session", "blob_hash", "sqlite_autoindex_chunk_1"),
     "sqlite_schema",
 ]

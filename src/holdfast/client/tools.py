@@ -22,9 +22,11 @@ class ToolRun:
 
     message: Message | None
 
-    def __init__(self, session: Calling, call_id: str, name: str, arguments: Any, seq: int = 0) -> None:
+    def __init__(
+        self, session: Calling, call_id: str, name: str, arguments: Any, seq: int = 0, *, fresh: bool = False
+    ) -> None:
         self._session = session
-        self._asked = call_id, name, arguments, seq
+        self._asked = call_id, name, arguments, seq, fresh
         self._began = 0.0
         self._call: ToolCall | None = None
         self._refused: Invalid | None = None
@@ -102,7 +104,9 @@ class Calling(Speaking):
         if isinstance(call, ToolCall):
             return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments, call.seq)
         name = check.name(call, what="tool name")
-        call_id = check.optional_name(id, what="tool call id") or f"call_{new_id(self._store._clock.now_ms())}"
+        call_id = check.optional_name(id, what="tool call id")
+        if call_id is None:
+            return ToolRun(self, f"call_{new_id(self._store._clock.now_ms())}", name, arguments, fresh=True)
         return ToolRun(self, call_id, name, arguments)
 
     def tool_result(
@@ -120,14 +124,14 @@ class Calling(Speaking):
             check.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )
 
-    def _start_call(self, call_id: str, name: str, arguments: Any, seq: int) -> ToolCall:
+    def _start_call(self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool) -> ToolCall:
         now_ms = self._store._clock.now_ms()
 
         def op(tx: Tx) -> tuple[Any, ToolCall]:
             session = entries.writable(tx, self._store.scope, self.id)
             if seq:  # a call that was read from this session must still wait
                 calls.require_open(tx, session, call_id)
-            call, draft = calls.start(tx, session, call_id, name, arguments)
+            call, draft = calls.start(tx, session, call_id, name, arguments, fresh=fresh)
             if draft is None:
                 return session, call
             return entries.put(tx, session, (draft,), now_ms=now_ms).session, call

@@ -233,9 +233,11 @@ def draft(
         return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
     calls, results = _tools(body, given)
     adds = _adds(is_turn, usage, body.get("duration"))
-    failed = sum(not result.success for result in results)
-    adds = adds._replace(tool_calls=len(calls), tool_failures=failed)
-    return Draft(kind, data, raw, mid, adds, more=_more(body, calls, results))
+    failed, more = sum(not result.success for result in results), _more(body, calls, results)
+    # As many as the log can find again: their number tells whether a record of one is missing.
+    announced = len({name for what, name in more.calls if what == "call"}) if more else 0
+    adds = adds._replace(tool_calls=announced, tool_failures=failed)
+    return Draft(kind, data, raw, mid, adds, more=more)
 
 
 _LONGEST_ID = 1000

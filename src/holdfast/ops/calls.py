@@ -1,13 +1,15 @@
 """Tool calls on a path: announced by a message, started, answered.
 
 The ids that providers give repeat between turns, so a call is the newest one of its id on the path, and it is
-open as long as no result follows it there. Looking one up is an index search per branch of the path, newest
-first. What a call is lies in the entries; the ``call`` table only says where.
+open as long as no result follows it there. The ``call`` table says where, in the order of entries; a call is looked
+up by going back from the head, since its result comes soon after it: an index over ids would cost every
+tool message a page. What a call is lies in the entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,11 +24,15 @@ from . import branches, entries
 from .sessions import SessionRow
 
 COLUMNS = "scope, key, what, call_id, chk"
-BY_ID = f"""SELECT {COLUMNS} FROM call
-WHERE scope = ? AND call_id = ? AND key > ? AND key <= ? ORDER BY key DESC, what DESC"""
+BACK = f"""SELECT {COLUMNS} FROM call
+WHERE scope = ? AND key > ? AND key <= ? AND (key, what, call_id) < (?, ?, ?)
+ORDER BY key DESC, what DESC, call_id DESC LIMIT ?"""
+LOST = "SELECT 1 FROM lost WHERE key > ? AND key <= ? LIMIT 1"
 BETWEEN = f"SELECT {COLUMNS} FROM call WHERE scope = ? AND key > ? AND key <= ? ORDER BY key, what"
 
 _SMALL = 64 << 10
+_PAGE = 8
+_NEAR = 256
 
 
 class Mark(NamedTuple):
@@ -52,30 +58,58 @@ def path(tx: Tx, session: SessionRow) -> list[branches.Segment]:
 def newest(tx: Tx, session: SessionRow, call_id: str) -> dict[str, int]:
     """Give where the newest call of this id is announced ('call'), started and answered; nothing if it is not there."""
     found: dict[str, int] = {}
-    for segment in reversed(path(tx, session)):
-        base = entries.key_of(segment.bid, 0)
-        rows = tx.all(BY_ID, (session.scope, call_id, base + segment.low, base + segment.high))
-        for mark in _marks(rows):
+    for mark in _backwards(tx, session):
+        if mark.call_id == call_id:
             found.setdefault(mark.what, mark.seq)
             if mark.what == "call":
                 return {what: seq for what, seq in found.items() if seq >= mark.seq}
     return {}
 
 
+def _backwards(tx: Tx, session: SessionRow) -> Iterator[Mark]:
+    """Go through the marks of a path from the head back, in pages that grow."""
+    high, size = session.seq, _PAGE
+    segments = path(tx, session) if session.fork else entries.path_segments(tx, session, 0, high)
+    for segment in reversed(segments):
+        base = entries.key_of(segment.bid, 0)
+        last: tuple[int, str, str] = (base + segment.high + 1, "", "")
+        while True:
+            rows = tx.all(BACK, (session.scope, base + segment.low, base + segment.high, *last, size))
+            yield from _marks(rows)
+            if len(rows) < size:
+                break
+            last, size = rows[-1][1:4], min(4 * size, 512)
+
+
 def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
     """Give all calls of the path that have no result, in the order they were announced."""
     waiting: dict[str, dict[str, int]] = {}
+    for mark in _all_marks(tx, session):
+        if mark.what == "result":
+            waiting.pop(mark.call_id, None)
+        elif mark.what == "call":
+            waiting.pop(mark.call_id, None)  # an older call of this id is forgotten, and the order is by the newest
+            waiting[mark.call_id] = {"call": mark.seq}
+        elif mark.call_id in waiting:
+            waiting[mark.call_id]["start"] = mark.seq
+    return waiting
+
+
+def _all_marks(tx: Tx, session: SessionRow) -> list[Mark]:
+    """Give all marks of a path in order; fewer calls than the path has announced are ``Corrupt``."""
+    found = list[Mark]()
     for segment in path(tx, session):
         base = entries.key_of(segment.bid, 0)
-        for mark in _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high))):
-            if mark.what == "result":
-                waiting.pop(mark.call_id, None)
-            elif mark.what == "call":
-                waiting.pop(mark.call_id, None)  # an older call of this id is forgotten, and the order is by the newest
-                waiting[mark.call_id] = {"call": mark.seq}
-            elif mark.call_id in waiting:
-                waiting[mark.call_id]["start"] = mark.seq
-    return waiting
+        found += _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high)))
+    if sum(mark.what == "call" for mark in found) != session.tool_calls and not _has_lost(tx, session):
+        raise Corrupt("records of tool calls are missing; run verify", what=f"session {session.id}")
+    return found
+
+
+def _has_lost(tx: Tx, session: SessionRow) -> bool:
+    """Say whether a repair gave up entries of this path: what they announced nobody knows."""
+    keys = ((entries.key_of(s.bid, s.low), entries.key_of(s.bid, s.high)) for s in path(tx, session))
+    return any(tx.one(LOST, (low, high)) for low, high in keys)
 
 
 def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]:
@@ -119,16 +153,37 @@ def _answered(
     """Give the call that a result answers, and the name of its tool if that is known."""
     if given in here:
         return given, here[given]
+    near = _answered_near(tx, session, given, taken)
+    if near is not None:
+        return near
     marks = newest(tx, session, given)
     if marks:
         return given, announced(tx, session, marks["call"], given).name
-    waiting = [
-        (call_id, announced(tx, session, m["call"], call_id).name) for call_id, m in open_calls(tx, session).items()
-    ]
-    for call_id, name in [*waiting, *here.items()]:
+    for call_id, name in here.items():
         if name == given and ("result", call_id) not in taken:
             return call_id, name
     return given, None
+
+
+def _answered_near(
+    tx: Tx, session: SessionRow, given: str, taken: list[tuple[str, str]]
+) -> tuple[str, str | None] | None:
+    """Look for the call among the last marks: by its id, else the oldest open one of a tool of that name."""
+    answered, waiting = set[str](), list[Mark]()
+    for mark in islice(_backwards(tx, session), _NEAR):
+        if mark.what == "result":
+            answered.add(mark.call_id)
+        elif mark.what == "call":
+            if mark.call_id == given:
+                return given, announced(tx, session, mark.seq, given).name
+            if mark.call_id not in answered and ("result", mark.call_id) not in taken:
+                waiting.append(mark)
+            answered.discard(mark.call_id)
+    for mark in reversed(waiting):
+        call = announced(tx, session, mark.seq, mark.call_id)
+        if call.name == given:
+            return mark.call_id, call.name
+    return None
 
 
 def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
@@ -150,14 +205,12 @@ def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
 def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
     """Give every call of a path in the order of announcing, with what became of it."""
     found, latest = list[tuple[str, dict[str, int]]](), dict[str, dict[str, int]]()
-    for segment in path(tx, session):
-        base = entries.key_of(segment.bid, 0)
-        for mark in _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high))):
-            if mark.what == "call":
-                latest[mark.call_id] = {}
-                found.append((mark.call_id, latest[mark.call_id]))
-            if mark.call_id in latest:
-                latest[mark.call_id].setdefault(mark.what, mark.seq)
+    for mark in _all_marks(tx, session):
+        if mark.what == "call":
+            latest[mark.call_id] = {}
+            found.append((mark.call_id, latest[mark.call_id]))
+        if mark.call_id in latest:
+            latest[mark.call_id].setdefault(mark.what, mark.seq)
     return (_described(tx, session, call_id, marks) for call_id, marks in found)
 
 
@@ -185,12 +238,14 @@ def _row_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Row]:
     return segments[0].uid, row
 
 
-def start(tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any) -> tuple[ToolCall, Draft | None]:
+def start(
+    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False
+) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
 
-    A call that was started already gives no draft: there is never a second record.
+    A call that was started already gives no draft: there is never a second record. A ``fresh`` id was made just now.
     """
-    marks = newest(tx, session, call_id)
+    marks = {} if fresh else newest(tx, session, call_id)
     more: tuple[tuple[str, str], ...] = (("start", call_id),)
     if marks and "result" not in marks:
         call = _described(tx, session, call_id, marks)

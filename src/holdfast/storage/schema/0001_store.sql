@@ -145,7 +145,6 @@ CREATE TABLE call (                     -- where tool calls are announced, start
   chk          INTEGER NOT NULL,
   PRIMARY KEY (scope, key, what, call_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX call_id ON call (scope, call_id, key);
 
 CREATE TABLE link (                     -- which entries need which blobs; derived from entry
   scope        TEXT NOT NULL,
