@@ -1,7 +1,6 @@
 """Ctrl-C at random moments: nobody hangs, nothing acknowledged is lost, the store goes on."""
 
 import contextlib
-import gc
 import random
 import signal
 import threading
@@ -14,6 +13,9 @@ import pytest
 import holdfast
 
 
+# An interrupt may also strike inside a hook of another library (a weak reference, the garbage collector): Python
+# swallows it there and says so, which is neither ours to prevent nor a failure of the store.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.promise("R1")
 @pytest.mark.feature("D9")
@@ -55,7 +57,6 @@ def test_interrupts_at_random_moments_hang_nobody(tmp_path: Path, place: str, se
             told.append(text)
 
     old = signal.signal(signal.SIGALRM, interrupt)
-    watchers, gc.callbacks[:] = gc.callbacks[:], []  # an interrupt inside another library's hook is not ours to survive
     threads = [threading.Thread(target=write, args=(worker,), daemon=True) for worker in range(3)]
     try:
         for thread in threads:
@@ -67,7 +68,6 @@ def test_interrupts_at_random_moments_hang_nobody(tmp_path: Path, place: str, se
     finally:
         armed[0] = False
         signal.signal(signal.SIGALRM, old)
-        gc.callbacks[:] = watchers
     before = len(told)
     time.sleep(1.5)
     assert len(told) > before, "the other writers stand still"
