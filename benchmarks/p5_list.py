@@ -123,7 +123,7 @@ class Limit(Shelf):
 
     def _row(self, step: Step) -> tuple[Any, ...]:
         title, count = "What people read in listings, cut to its length", len(step.held)
-        where = ("main", "/work/some/project", step.number, step.rank, count, count)
+        where = ("main", "some/project", step.number, step.rank, count, count)
         return step.number, uuid.uuid4().hex, step.name, title, *where
 
     def newest(self) -> list[Line]:

@@ -139,7 +139,6 @@ def test_the_example_runs_says_what_it_should_and_leaves_nothing(name: str, tmp_
     assert [*temporary.iterdir(), *home.iterdir()] == []
 
 
-@pytest.mark.skipif(not FOLDER.exists(), reason="an unpacked sdist has no examples")
 def test_every_example_is_expected_to_say_something_and_is_in_the_table() -> None:
     assert sorted(SAYS) == EXAMPLES
     table = (FOLDER / "README.md").read_text("utf-8")

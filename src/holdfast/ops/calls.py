@@ -68,9 +68,8 @@ def newest(tx: Tx, session: SessionRow, call_id: str) -> dict[str, int]:
 
 def _backwards(tx: Tx, session: SessionRow) -> Iterator[Mark]:
     """Go through the marks of a path from the head back, in pages that grow."""
-    high, size = session.seq, _PAGE
-    segments = path(tx, session) if session.fork else entries.path_segments(tx, session, 0, high)
-    for segment in reversed(segments):
+    size = _PAGE
+    for segment in reversed(path(tx, session)):
         base = entries.key_of(segment.bid, 0)
         last: tuple[int, str, str] = (base + segment.high + 1, "", "")
         while True:

@@ -24,7 +24,6 @@ GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
 OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
-DROP = "DELETE FROM checkpoint WHERE cid = ?"
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
 
