@@ -12,15 +12,16 @@ from types import ModuleType
 
 from holdfast.model.entry import Numbers
 from holdfast.ops import agents, blobs, branches, calls, chain, checkpoints, entries, feed, operations, sessions
+from holdfast.storage import base
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "SPEC.md"
 SCHEMA = ROOT / "src" / "holdfast" / "storage" / "schema"
 
-OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
+OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
     "create an agent, and every next version of it": [
         (agents, "GET"),
-        (agents, "NEXT"),
+        (base.NEXT, "agent"),
         (agents, "INSERT"),
         (agents, "UPDATE"),
         (agents, "ADD_VERSION"),
@@ -30,10 +31,10 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (sessions, "BY_NAME"),
         (sessions, "BY_KEY"),
         (sessions, "BY_LABEL"),
-        (sessions, "NEXT"),
+        (base.NEXT, "session"),
         (sessions, "INSERT"),
         (sessions, "PUT_DETAIL"),
-        (branches, "NEXT"),
+        (base.NEXT, "branch"),
         (branches, "INSERT"),
         (feed, "LAST"),
         (feed, "INSERT"),
@@ -71,7 +72,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
     "checkpoint": [
         (sessions, "GET"),
         (checkpoints, "BY_NAME"),
-        (checkpoints, "NEXT"),
+        (base.NEXT, "checkpoint"),
         (checkpoints, "INSERT"),
         (sessions, "MOVE"),
     ],
@@ -82,7 +83,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
         (entries, "POINT"),
         (sessions, "SET_COLD"),
         (sessions, "MOVE"),
-        (operations, "NEXT"),
+        (base.NEXT, "operation"),
         (operations, "INSERT"),
     ],
     "undo and redo": [
@@ -96,7 +97,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType, str]]] = {
     "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET"), (agents, "BY_NUMBER")],
     "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
         (blobs, "FIND"),
-        (blobs, "NEXT"),
+        (base.NEXT, "blob"),
         (blobs, "BEGIN"),
         (blobs, "ADD_CHUNK"),
         (blobs, "FINISH"),
@@ -117,7 +118,8 @@ def statements() -> str:
     """Give the statements of each operation."""
     parts = []
     for title, names in OPERATIONS.items():
-        sql = ";\n".join(re.sub(r"\s*\n\s*", "\n  ", getattr(module, name)) for module, name in names)
+        texts = (each[name] if isinstance(each, dict) else getattr(each, name) for each, name in names)
+        sql = ";\n".join(re.sub(r"\s*\n\s*", "\n  ", text) for text in texts)
         parts.append(f"**{title[0].upper()}{title[1:]}**\n\n```sql\n{sql};\n```")
     return "\n\n".join(parts)
 

@@ -65,11 +65,11 @@ class Store(StoreSessions):
     def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
         """Give all operations of this scope, newest first."""
         check.whole(limit, what="limit", low=1, high=10_000)
-        before = (1 << 62) if cursor is None else feed.parse_cursor(cursor)
+        before = (1 << 62) if cursor is None else feed.parse_cursor(cursor, 1)[0]
 
         def look(tx: Tx) -> Page[Operation]:
             rows = operations.of_scope(tx, self.scope, limit=limit + 1, before=before)
-            more = feed.cursor(rows[limit - 1].oid) if len(rows) > limit else None
+            more = feed.cursor((rows[limit - 1].oid,)) if len(rows) > limit else None
             return Page([operations.named(tx, row) for row in rows[:limit]], more)
 
         return self._read(look)
@@ -115,14 +115,14 @@ class Store(StoreSessions):
 
     def events(self, after: str | None = None) -> Iterator[Change]:
         """Give every change after a cursor, in the order of commits, up to now."""
-        position, seen = feed.parse_cursor(after), -1
-        while position > seen:
-            seen = position
-            page, position = self._changes(position)
+        page, cursor = self._changes(after)
+        while cursor != after:
             yield from page
+            after = cursor
+            page, cursor = self._changes(after)
 
-    def _changes(self, after: int) -> tuple[list[Change], int]:
-        return self._read(lambda tx: changes.after(tx, self.scope, position=after, limit=_FEED_PAGE))
+    def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
+        return self._read(lambda tx: changes.after(tx, self.scope, cursor=after, limit=_FEED_PAGE))
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""

@@ -17,8 +17,8 @@ from .work import require_version
 
 COLUMNS = "aid, scope, id, hidden, version, created_ms, modified_ms, fields, chk"
 INSERT = f"INSERT INTO agent ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-NEXT = "SELECT max(aid) FROM agent"
 BY_NUMBER = f"SELECT {COLUMNS} FROM agent WHERE aid = ?"
+HAS = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
 GET = f"SELECT {COLUMNS} FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
 LIST = f"SELECT {COLUMNS} FROM agent WHERE scope = ? AND hidden = 0 AND id > ? ORDER BY id LIMIT ?"
 UPDATE = "UPDATE agent SET hidden = ?, version = ?, modified_ms = ?, fields = ?, chk = ? WHERE aid = ?"
@@ -90,17 +90,17 @@ def create(tx: Tx, scope: str, agent_id: str, fields: bytes, *, now_ms: int) -> 
     """Make an agent at version 1 with an empty state; a taken id is ``Conflict``."""
     if find(tx, scope, agent_id):
         raise Conflict(f"there is an agent {agent_id!r} already; update it, or choose another id", found=agent_id)
-    newest = tx.one(NEXT)
-    agent = AgentRow((newest[0] or 0) + 1 if newest else 1, scope, agent_id, 0, 1, now_ms, now_ms, fields)
+    agent = AgentRow(tx.next("agent"), scope, agent_id, 0, 1, now_ms, now_ms, fields)
     tx.run(INSERT, (*agent, row_check(agent)))
     _add_version(tx, agent, b"{}", now_ms)
     feed.record_agent(tx, scope, agent.aid, "agent")
     return agent
 
 
-def ensure(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> AgentRow:
-    """Give the agent of a session that is being made; one that nobody described yet begins bare."""
-    return find(tx, scope, agent_id) or create(tx, scope, agent_id, codec.encode(EMPTY), now_ms=now_ms)
+def ensure(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> None:
+    """Let there be an agent for a session that is being made; one that nobody described yet begins bare."""
+    if tx.one(HAS, (scope, agent_id)) is None:
+        create(tx, scope, agent_id, codec.encode(EMPTY), now_ms=now_ms)
 
 
 def write(

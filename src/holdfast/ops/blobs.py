@@ -19,7 +19,6 @@ else:
 
 CHUNK = 1 << 20
 FIND = "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE scope = ? AND hash = ?"
-NEXT = "SELECT max(blob_id) FROM blob"
 BEGIN = "INSERT INTO blob (blob_id, scope, hash, size, chunks, created_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 ADD_CHUNK = "INSERT INTO chunk (scope, blob_id, n, codec, data, chk) VALUES (?, ?, ?, ?, ?, ?)"
 GET_CHUNK = "SELECT scope, blob_id, n, codec, data, chk FROM chunk WHERE scope = ? AND blob_id = ? AND n = ?"
@@ -47,8 +46,7 @@ def exists(tx: Tx, scope: str, content_hash: str) -> bool:
 
 def begin(tx: Tx, scope: str, *, now_ms: int) -> int:
     """Start an upload and give its number."""
-    newest = tx.one(NEXT)
-    row = ((newest[0] or 0) + 1 if newest else 1, scope, None, 0, 0, now_ms)
+    row = (tx.next("blob"), scope, None, 0, 0, now_ms)
     tx.run(BEGIN, (*row, row_check(row)))
     return int(row[0])
 

@@ -25,10 +25,9 @@ GET = f"SELECT {COLUMNS} FROM branch WHERE bid = ?"
 BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
 OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
-PATH = f"""WITH RECURSIVE path (at) AS (
-SELECT ? UNION ALL SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
+PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
+SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
 SELECT {COLUMNS} FROM path JOIN branch ON bid = at"""
-NEXT = "SELECT max(bid) FROM branch"
 INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SET_TIP = "UPDATE branch SET tip_seq = ?, tip_hash = ?, chk = ? WHERE bid = ?"
 SET_HIDDEN = "UPDATE branch SET hidden = ?, chk = ? WHERE bid = ?"
@@ -129,9 +128,8 @@ def create(
     """Open a branch at entry ``seq`` of ``origin``'s path; without an origin, or at 0, at the beginning."""
     parent = owner(tx, origin, seq) if origin is not None and seq > 0 else None
     jump, jump_seq = _jump(tx, parent, seq)
-    row = tx.one(NEXT)
     branch = BranchRow(
-        bid=(row[0] or 0) + 1 if row else 1,
+        bid=tx.next("branch"),
         scope=scope,
         uid=new_id(now_ms),
         session=session,

@@ -7,19 +7,20 @@ from ..storage.base import Tx
 from . import agents, branches, feed, sessions
 
 
-def after(tx: Tx, scope: str, *, position: int, limit: int) -> tuple[list[Change], int]:
-    """Give a scope's changes among the next ``limit`` of the store, and the position up to which they go."""
+def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[Change], str | None]:
+    """Give a scope's changes among the next ``limit`` of the store, and the cursor up to which they go."""
+    seen = feed.parse_cursor(cursor, tx.dialect.feed_parts)
     names: dict[tuple[int, int], tuple[str, str, str]] = {}
     found = []
-    for pos, owner, kind, sid, bid, first, last, _ in feed.rows_after(tx, position, limit):
-        position = pos
+    for position, (_, owner, kind, sid, bid, first, last, _) in feed.rows_after(tx, scope, seen, limit):
+        cursor = feed.cursor(position)
         if owner != scope:
             continue
         if (sid, bid) not in names:
             names[sid, bid] = _names(tx, sid, bid)
         session_id, branch, agent_id = names[sid, bid]
-        found.append(Change(feed.cursor(pos), kind, session_id, branch, first, last, agent_id))
-    return found, position
+        found.append(Change(cursor, kind, session_id, branch, first, last, agent_id))
+    return found, cursor
 
 
 def _names(tx: Tx, sid: int, bid: int) -> tuple[str, str, str]:

@@ -19,7 +19,6 @@ from .sessions import SessionRow
 
 COLUMNS = "cid, scope, id, session, name, description, type, at_ms, branch, seq, hash, chk"
 INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-NEXT = "SELECT max(cid) FROM checkpoint"
 GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
@@ -57,12 +56,11 @@ def create(
     """Name the head of a session; of several checkpoints with one name the newest is found by it."""
     session = entries.writable(tx, scope, session_id)
     checkpoint_id = new_id(now_ms)
-    newest = tx.one(NEXT)
     point = entries.point(tx, session, session.seq)
     owner = branches.owner(tx, branches.get(tx, session.branch), session.seq) if session.seq else None
     branch = owner.bid if owner is not None and owner.session == session.sid else session.branch
     row = CheckpointRow(
-        (newest[0] or 0) + 1 if newest else 1,
+        tx.next("checkpoint"),
         scope,
         checkpoint_id,
         session.sid,

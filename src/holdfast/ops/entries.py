@@ -29,9 +29,8 @@ INSERT = f"""INSERT INTO entry (key, kind, at_ms, turns, mid, body, raw, spill, 
 VALUES ({", ".join("?" * 25)})"""
 READ = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
 WHERE key > ? AND key <= ? AND scope = ? ORDER BY key"""
-READ_PATH = """WITH RECURSIVE path (at, high) AS (
-SELECT ?, ? UNION ALL SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ?
-AND b.parent < b.bid)
+READ_PATH = """WITH RECURSIVE path (at, high) AS (SELECT CAST(? AS BIGINT), CAST(? AS BIGINT) UNION ALL
+SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
 SELECT key, e.kind, at_ms, turns, mid, body, raw, spill, e.chk FROM path JOIN branch b ON b.bid = path.at
 JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq ELSE ? END)
 AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""

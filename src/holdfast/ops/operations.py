@@ -25,7 +25,6 @@ from .sessions import SessionRow
 
 COLUMNS = "oid, scope, id, kind, session, agent, at_ms, before, after, undoes, undone_by, chk"
 INSERT = f"INSERT INTO operation ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-NEXT = "SELECT max(oid) FROM operation"
 GET = f"SELECT {COLUMNS} FROM operation WHERE oid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND id = ?"
 STANDING = f"""SELECT {COLUMNS} FROM operation
@@ -128,14 +127,9 @@ def _record(
 ) -> OperationRow:
     scope, sid, aid = on
     views = codec.encode(before), codec.encode(after)
-    row = OperationRow(_last_oid(tx) + 1, scope, new_id(now_ms), kind, sid, aid, now_ms, *views, undoes, None)
+    row = OperationRow(tx.next("operation"), scope, new_id(now_ms), kind, sid, aid, now_ms, *views, undoes, None)
     tx.run(INSERT, (*row, row_check(row)))
     return row
-
-
-def _last_oid(tx: Tx) -> int:
-    row = tx.one(NEXT)
-    return row[0] if row and row[0] is not None else 0
 
 
 # ---------------------------------------------------------------------- undo and redo
@@ -175,7 +169,7 @@ def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int) -> Done:
 
 def _undo(tx: Tx, row: OperationRow, now_ms: int) -> Done:
     done = _again(tx, row, "undo", now_ms)
-    _set_undone(tx, row, _last_oid(tx))
+    _set_undone(tx, row, number_of(tx, row.scope, done.operation.id))
     return done
 
 
@@ -185,7 +179,7 @@ def redo(tx: Tx, scope: str, *, session_id: str | None, operation_id: str | None
     if last is None:
         raise Conflict("there is nothing to redo here")
     done = _again(tx, last, "redo", now_ms)
-    _set_undone(tx, last, _last_oid(tx))
+    _set_undone(tx, last, number_of(tx, scope, done.operation.id))
     _set_undone(tx, by_number(tx, last.undoes or 0), None)
     return done
 

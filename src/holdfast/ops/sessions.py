@@ -37,7 +37,6 @@ NAMED = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND name = ? AND hidden 
 BY_LABEL = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0"
 OF_AGENT = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND hidden = 0 ORDER BY sid"
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
-NEXT = "SELECT max(sid) FROM session"
 INSERT = f"INSERT INTO session ({COLUMNS}) VALUES ({_SLOTS})"
 SET_COLD = f"""UPDATE session SET {", ".join(f"{name} = ?" for name in COLD.split(", ")[1:])} WHERE sid = ?"""
 _SET_HEAD = f"""UPDATE session SET head_branch = ?, head_uid = ?, head_fork = ?, head_seq = ?,
@@ -47,7 +46,8 @@ branches = ?, revision = ?, updated = ?, updated_ms = ?, message_ms = ?, head_ch
 MOVE = f"{_SET_HEAD} WHERE sid = ?"
 MOVE_UP = f"{_SET_HEAD}, rank = ? WHERE sid = ?"
 GET_DETAIL = "SELECT doc, chk FROM detail WHERE sid = ?"
-PUT_DETAIL = "INSERT OR REPLACE INTO detail (sid, doc, chk) VALUES (?, ?, ?)"
+PUT_DETAIL = """INSERT INTO detail (sid, doc, chk) VALUES (?, ?, ?)
+ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
@@ -181,8 +181,7 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     """
     parent = get(tx, scope, fields.parent).sid if fields.parent is not None else 0
     _require_free(tx, scope, fields, parent)
-    newest = tx.one(NEXT)
-    sid, session_id = (newest[0] or 0) + 1 if newest else 1, new_id(now_ms)
+    sid, session_id = tx.next("session"), new_id(now_ms)
     place = (fields.agent, fields.kind, fields.name, fields.label, fields.workspace, parent)
     flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
     cold = (sid, scope, session_id, fields.key or key_of(fields, session_id), *place, *flags)

@@ -23,8 +23,24 @@ Row: TypeAlias = "tuple[Any, ...]"
 T = TypeVar("T")
 
 
+class Dialect(msgspec.Struct, frozen=True):
+    """What an engine does otherwise than the others, where the same SQL text cannot hide it."""
+
+    name: str
+    gapless: bool  # local numbers and positions of the feed are given out in a row, in the order of commits
+    feed_parts: int = 1  # of a position
+    feed: str = ""  # reads the feed where numbers leave gaps: scope, position and limit give position and row
+
+
 class Tx(Protocol):
-    """One transaction. SQL is shared text with ``?`` for every value: nothing is ever pasted in."""
+    """One transaction. SQL is shared text with ``?`` for every value: nothing is ever pasted in.
+
+    In a write, reading the row of a session or an agent keeps other writers from it until the end.
+    """
+
+    @property
+    def dialect(self) -> Dialect:
+        """What this engine does otherwise than the others."""
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         """Execute a statement that gives no rows."""
@@ -34,6 +50,9 @@ class Tx(Protocol):
 
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
         """Give all rows."""
+
+    def next(self, table: str) -> int:
+        """Give the next local number of a table of ``NEXT``; it is higher than any that was committed before."""
 
     def reached(self, position: int, session: int) -> None:
         """Note the newest change that this transaction writes; the backend may keep it once it is durable."""
@@ -81,6 +100,20 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release everything; calling it again does nothing."""
 
+
+# Local numbers, where transactions run one after another; an engine that runs several at once counts by itself.
+NEXT = {
+    table: f"SELECT coalesce(max({column}), 0) + 1 FROM {table}"
+    for table, column in (
+        ("agent", "aid"),
+        ("session", "sid"),
+        ("branch", "bid"),
+        ("checkpoint", "cid"),
+        ("operation", "oid"),
+        ("blob", "blob_id"),
+        ("feed", "pos"),
+    )
+}
 
 _pack = msgspec.msgpack.Encoder().encode
 

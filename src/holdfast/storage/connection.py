@@ -22,7 +22,7 @@ from ..errors import (
     StorageFull,
     Unsupported,
 )
-from .base import Row, Value
+from .base import NEXT, Dialect, Row, Value
 
 BUSY_MS = 20_000
 _DAMAGE = frozenset(
@@ -76,11 +76,15 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
+SQLITE = Dialect("sqlite", gapless=True)
+
+
 class SqliteTx:
     """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
     its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
     __slots__ = ("_execute", "position", "session")
+    dialect = SQLITE
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._execute = cursor.execute
@@ -92,6 +96,10 @@ class SqliteTx:
             self._execute(sql, args)
         except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
+
+    def next(self, table: str) -> int:
+        """Give the next local number of a table: writers come one after another, so the highest one tells."""
+        return int(self.all(NEXT[table])[0][0])
 
     def reached(self, position: int, session: int) -> None:
         """Remember the newest change of this transaction."""

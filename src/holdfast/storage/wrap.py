@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from ..errors import Unsupported
-from .base import Backend, Capabilities, Op, Row, Tx, Value
+from .base import Backend, Capabilities, Dialect, Op, Row, Tx, Value
 
 T = TypeVar("T")
 
@@ -66,6 +66,13 @@ class _TracedTx:
         finally:
             self._sink(sql, time.perf_counter() - started)
 
+    @property
+    def dialect(self) -> Dialect:
+        return self._inner.dialect
+
+    def next(self, table: str) -> int:
+        return self._inner.next(table)
+
     def reached(self, position: int, session: int) -> None:
         self._inner.reached(position, session)
 
@@ -100,6 +107,13 @@ class _FaultyTx:
     def __init__(self, inner: Tx, before: Callable[[str], None]) -> None:
         self._inner = inner
         self._before = before
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._inner.dialect
+
+    def next(self, table: str) -> int:
+        return self._inner.next(table)
 
     def reached(self, position: int, session: int) -> None:
         self._inner.reached(position, session)

@@ -116,8 +116,10 @@ def advance(rows: list[Row], after: Key, width: int = 1) -> Key | None:
     return last
 
 
-def gaps(rows: list[Row], after: Key) -> Iterator[tuple[int, int]]:
-    """Give the ranges of numbers that are left out; numbers begin with 1."""
+def gaps(tx: Tx, rows: list[Row], after: Key) -> Iterator[tuple[int, int]]:
+    """Give the ranges of numbers that are left out, where an engine leaves none; numbers begin with 1."""
+    if not tx.dialect.gapless:
+        return
     expected = max(after[0], 0) + 1
     for row in rows:
         if row[0] > expected:

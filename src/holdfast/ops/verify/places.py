@@ -40,7 +40,7 @@ PURGED = 2
 def sessions_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Check the next sessions."""
     rows = SESSIONS.rows(tx, after, PAGE // 3)
-    for first, last in gaps(rows, after):
+    for first, last in gaps(tx, rows, after):
         found.add("missing", f"session {numbered(first, last)}", "the record is missing")
     for row in rows:
         found.checked += 1
@@ -153,7 +153,7 @@ def is_object(data: object) -> bool:
 def branches_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Check the next branches, without their entries."""
     rows = BRANCHES.rows(tx, after)
-    for first, last in gaps(rows, after):
+    for first, last in gaps(tx, rows, after):
         found.add("missing", f"branch {numbered(first, last)}", "the record is missing")
     for row in rows:
         found.checked += 1

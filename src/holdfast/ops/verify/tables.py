@@ -48,7 +48,7 @@ LOST_KIND = "lost"  # of operations and changes that a repair put in the place o
 def agents_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Check the next agents against their versions."""
     rows = AGENTS.rows(tx, after)
-    for first, last in gaps(rows, after):
+    for first, last in gaps(tx, rows, after):
         found.add("missing", f"agent {numbered(first, last)}", "the record is missing")
     for row in rows:
         found.checked += 1
@@ -190,7 +190,7 @@ def key_fault(tx: Tx, row: Row) -> str:
 def migrations_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Check the record of schema versions."""
     rows = MIGRATIONS.rows(tx, after)
-    for first, last in gaps(rows, after):
+    for first, last in gaps(tx, rows, after):
         found.add("migration", f"schema {numbered(first, last)}", "the record is missing", BACKUP)
     for row in rows:
         found.checked += 1
