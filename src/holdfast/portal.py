@@ -61,6 +61,8 @@ class Portal:
             return await asyncio.shield(task)
         if self._closed:
             raise Closed()
+        if not backend.capabilities.groups:
+            return step.finish(await self.run(lambda: backend.write(step.op)))
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._mutex:

@@ -22,7 +22,7 @@ class StoreBase:
     url: str
 
     def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
-        self._backend = backend
+        self._backend = backend.scoped(scope)
         self._owner = owner
         self._clock = clock
         self._operations = list[Operation]()
@@ -33,8 +33,8 @@ class StoreBase:
     def _read(self, op: Op[T]) -> T:
         return self._backend.read(op)
 
-    def _write(self, op: Op[T]) -> T:
-        return self._backend.write(op)
+    def _write(self, op: Op[T], *, alone: bool = False) -> T:
+        return self._backend.write(op, alone=alone)
 
     def _made(self, operation: Operation) -> None:
         """Remember an operation for ``undo`` and ``redo`` of this handle."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from urllib.parse import unquote, urlsplit
 
@@ -34,7 +35,7 @@ def open_store(
     codec.storable_text(place, what="the name of a store")
     who, clock = check.scope(scope), clock or SystemClock()
     backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
-    return Store(backend, clock=clock, scope=who, url=place)
+    return Store(backend, clock=clock, scope=who, url=_shown(place))
 
 
 def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
@@ -44,10 +45,28 @@ def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> B
 
     if durability not in ("full", "relaxed"):
         raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+    if urlsplit(place).scheme.partition("+")[0] in ("postgresql", "postgres"):
+        return _server(place, durability=durability, read_only=read_only, clock=clock)
     if place in (":memory:", "sqlite://", "sqlite://:memory:", "sqlite:///:memory:"):
         memory = MemoryBackend(clock=clock)
         return ReadOnly(memory) if read_only else memory
     return SqliteBackend(_path(place), durability=durability, read_only=read_only, clock=clock)
+
+
+def _server(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
+    try:
+        from ..storage.postgres.backend import PostgresBackend
+    except ImportError as error:
+        raise Unsupported(
+            f"PostgreSQL needs the driver psycopg ({error}); install it with: pip install 'holdfast[postgres]'",
+            capability="postgresql",
+        ) from error
+    return PostgresBackend(place, durability=durability, read_only=read_only, clock=clock)
+
+
+def _shown(place: str) -> str:
+    """Give a URL as it may be shown: without a password."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", re.sub(r"([?&]password=)[^&]*", r"\1***", place))
 
 
 def _path(place: str) -> str:

@@ -86,7 +86,7 @@ class Store(StoreSessions):
             chosen = wanted or self._last_made(tx)
             return operations.undo(tx, self.scope, chosen, now_ms=now_ms)
 
-        done = self._write(run).operation
+        done = self._write(run, alone=True).operation
         self._made(done)
         return done
 
@@ -107,7 +107,7 @@ class Store(StoreSessions):
                 raise Conflict("there is nothing to redo that was undone through this handle")
             return operations.redo(tx, self.scope, session_id=None, operation_id=last, now_ms=now_ms)
 
-        done = self._write(run).operation
+        done = self._write(run, alone=True).operation
         self._made(done)
         return done
 
@@ -132,7 +132,8 @@ class Store(StoreSessions):
     def verify(self) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed."""
         self._read(lambda tx: None)  # a store that cannot be read at all says so; the rest is findings
-        return verify_.verify(self._backend.read, self._backend.check)
+        every = self._backend.scoped(None)
+        return verify_.verify(every.read, every.check)
 
     def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
         """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.

@@ -163,6 +163,7 @@ class StoreSessions(StoreAgents):
             return None if row is None else (row, sessions.detail(tx, row))
 
         def write(tx: Tx) -> Whole:
+            tx.lock(f"session {self.scope} {made.key or made[:5]}")
             found = look(tx)
             return found or (_make(tx, self.scope, made, now_ms), made.detail)
 

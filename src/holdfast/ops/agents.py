@@ -90,6 +90,10 @@ def create(tx: Tx, scope: str, agent_id: str, fields: bytes, *, now_ms: int) -> 
     """Make an agent at version 1 with an empty state; a taken id is ``Conflict``."""
     if find(tx, scope, agent_id):
         raise Conflict(f"there is an agent {agent_id!r} already; update it, or choose another id", found=agent_id)
+    return _create(tx, scope, agent_id, fields, now_ms)
+
+
+def _create(tx: Tx, scope: str, agent_id: str, fields: bytes, now_ms: int) -> AgentRow:
     agent = AgentRow(tx.next("agent"), scope, agent_id, 0, 1, now_ms, now_ms, fields)
     tx.run(INSERT, (*agent, row_check(agent)))
     _add_version(tx, agent, b"{}", now_ms)
@@ -100,7 +104,9 @@ def create(tx: Tx, scope: str, agent_id: str, fields: bytes, *, now_ms: int) -> 
 def ensure(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> None:
     """Let there be an agent for a session that is being made; one that nobody described yet begins bare."""
     if tx.one(HAS, (scope, agent_id)) is None:
-        create(tx, scope, agent_id, codec.encode(EMPTY), now_ms=now_ms)
+        tx.lock(f"agent {scope} {agent_id}")
+        if find(tx, scope, agent_id) is None:
+            _create(tx, scope, agent_id, codec.encode(EMPTY), now_ms)
 
 
 def write(

@@ -27,7 +27,7 @@ BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND nam
 OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
 PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
 SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
-SELECT {COLUMNS} FROM path JOIN branch ON bid = at"""
+SELECT {COLUMNS} FROM path JOIN branch ON bid = at ORDER BY bid DESC"""
 INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SET_TIP = "UPDATE branch SET tip_seq = ?, tip_hash = ?, chk = ? WHERE bid = ?"
 SET_HIDDEN = "UPDATE branch SET hidden = ?, chk = ? WHERE bid = ?"

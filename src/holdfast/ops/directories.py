@@ -40,6 +40,7 @@ def create(
 
     A directory that was made again at the same path keeps the session of that path, and is known from then on.
     """
+    tx.lock(f"session {scope} {key_of(agent, path)}")
     found = find(tx, scope, agent, path)
     if found is not None:
         return found[0], _note_identity(tx, *found, identity)

@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
 from ..ids import entry_id, new_salt, parse_entry_id
 from ..model.entry import STATE_KINDS, Draft, Entry, More, Numbers
-from ..storage.base import Row, Tx, row_check
+from ..storage.base import Append, NewEntry, Row, Tx, row_check
 from . import blobs, branches, chain, feed, sessions
 from .branches import Segment
 from .sessions import SessionRow
@@ -78,6 +78,11 @@ def append(
     other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` makes one
     for a session that has none yet.
     """
+    if (run := tx.append) is not None:
+        titled = title is not None and any(draft.adds.turns for draft in drafts)
+        asked = Append(scope, session_id, now_ms, expected_revision, idempotency_key, titled, ())
+        if done := _append_at_once(run, asked, drafts):
+            return done
     session = writable(tx, scope, session_id)
     if idempotency_key is not None and (earlier := repeat(tx, session, drafts, idempotency_key)):
         return earlier
@@ -88,6 +93,31 @@ def append(
     if session.title is None and title is not None and (made := title()) is not None:
         session = sessions.write_cold(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
+
+
+def _append_at_once(run: Callable[[Append], Row | None], asked: Append, drafts: Sequence[Draft]) -> Appended | None:
+    """Let the engine append by itself where the entries are plain; None leaves it to the operation."""
+    if not drafts or not all(map(_is_plain, drafts)):
+        return None
+    row = run(asked._replace(entries=[_new_entry(draft) for draft in drafts]))
+    if row is None:
+        return None
+    session = SessionRow._make(row)
+    return Appended(session, session.uid, session.seq - len(drafts) + 1, session.seq)
+
+
+def _is_plain(draft: Draft) -> bool:
+    return (
+        draft.mid is None
+        and draft.spill is None
+        and (draft.more is None or not (draft.more.parent or draft.more.blobs))
+    )
+
+
+def _new_entry(draft: Draft) -> NewEntry:
+    salt, calls = new_salt(), () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
+    content = chain.body_hash(salt, draft.body, draft.raw)
+    return NewEntry(draft.kind, draft.body, draft.raw, salt, content, draft.adds, calls)
 
 
 def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:

@@ -32,6 +32,7 @@ def once(
     if key is None:
         return do()[0]
     digest = zlib.crc32(codec.canonical(request))
+    tx.lock(f"once {scope} {sid} {key}")  # of two calls at once, the second one finds what the first one made
     for branch, number, _, before in entries.find_keys(tx, scope, sid, key):
         if branch == 0:
             if before != digest:

@@ -12,15 +12,40 @@ A backend runs operations - plain functions of a ``Tx`` - and promises:
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 Value: TypeAlias = "int | float | str | bytes | None"
 Row: TypeAlias = "tuple[Any, ...]"
 T = TypeVar("T")
+
+
+class NewEntry(NamedTuple):
+    """An entry that is to be appended, as an engine's own append takes it."""
+
+    kind: str
+    body: bytes
+    raw: bytes | None
+    salt: bytes
+    content_hash: bytes
+    adds: tuple[int, ...]
+    calls: tuple[tuple[str, str], ...]
+
+
+class Append(NamedTuple):
+    """Entries without ids of their own and without blobs, to be added at the head of a session."""
+
+    scope: str
+    session_id: str
+    now_ms: int
+    expected_revision: int | None
+    idempotency_key: str | None
+    titled: bool  # a session without a title would get one
+    entries: Sequence[NewEntry]
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -51,8 +76,18 @@ class Tx(Protocol):
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
         """Give all rows."""
 
+    def lock(self, what: str) -> None:
+        """Keep other writers that lock the same words away until the end of this transaction."""
+
     def next(self, table: str) -> int:
         """Give the next local number of a table of ``NEXT``; it is higher than any that was committed before."""
+
+    @property
+    def append(self) -> Callable[[Append], Row | None] | None:
+        """The engine's own way to append as one statement, if it has one and nothing was run in this transaction yet.
+
+        It gives the session's row afterwards and the transaction is over and durable; or None, and nothing was done.
+        """
 
     def reached(self, position: int, session: int) -> None:
         """Note the newest change that this transaction writes; the backend may keep it once it is durable."""
@@ -73,6 +108,32 @@ class Capabilities(msgspec.Struct, frozen=True):
     durability: str
     journal: str
     read_only: bool = False
+    isolation: str = "queries"  # or "row security": the server itself keeps scopes apart
+    groups: bool = True  # writes asked for at once are stored together, in one transaction
+
+
+class Waiting(Protocol):
+    """Waits for changes."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when something may have changed, at the latest after ``seconds``."""
+
+    def close(self) -> None:
+        """Let go of what is needed for waiting."""
+
+
+class Polling:
+    """Waiting where nobody tells: a nap."""
+
+    def __init__(self, pause: float = 0.05) -> None:
+        self._pause = pause
+
+    def wait(self, seconds: float) -> None:
+        """Sleep a little, so that the caller looks again."""
+        time.sleep(min(seconds, self._pause))
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Backend(Protocol):
@@ -85,8 +146,18 @@ class Backend(Protocol):
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        """Run an operation and return when it is durable; ``frees_space`` may use the reserve of a full disk."""
+    def scoped(self, scope: str | None) -> Backend:
+        """Give a view on the same connections for one scope; None is all of them, as far as this user may see them."""
+
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        """Run an operation and return when it is durable; ``frees_space`` may use the reserve of a full disk.
+
+        An operation that reads or changes more than one session or agent runs ``alone``: no other write of its scope
+        but plain appends runs meanwhile.
+        """
+
+    def listen(self) -> Waiting:
+        """Give something to wait on for changes that others make."""
 
     def size_bytes(self) -> int:
         """Bytes the store takes now, all its files together."""

@@ -85,6 +85,7 @@ class SqliteTx:
 
     __slots__ = ("_execute", "position", "session")
     dialect = SQLITE
+    append = None
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._execute = cursor.execute
@@ -96,6 +97,9 @@ class SqliteTx:
             self._execute(sql, args)
         except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
+
+    def lock(self, what: str) -> None:
+        """There is one writer at a time anyway."""
 
     def next(self, table: str) -> int:
         """Give the next local number of a table: writers come one after another, so the highest one tells."""

@@ -9,14 +9,14 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import apsw
 
 from ..clock import Clock
 from ..errors import Closed, Corrupt, Error, Invalid
 from . import copy, guard, migrate
-from .base import Capabilities, Op, row_check
+from .base import Capabilities, Op, Polling, Waiting, row_check
 from .commit import GroupCommit, Ticket
 from .connection import SqliteTx
 
@@ -42,8 +42,16 @@ class Engine(ABC):
         self._process = guard.process_generation()
         self._closed = False
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        """Run an operation and return when it is durable."""
+    def scoped(self, scope: str | None) -> Self:
+        """Scopes share everything here; statements name theirs."""
+        return self
+
+    def listen(self) -> Waiting:
+        """Nobody tells of changes to a file."""
+        return Polling()
+
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        """Run an operation and return when it is durable; writes come one after another, so each is alone."""
         self._check_open()
         return self._group.write(op, frees_space=frees_space)
 

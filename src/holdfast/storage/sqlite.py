@@ -323,7 +323,7 @@ class SqliteBackend(Engine):
         else:
             self._readers.append(reader)
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
         """Run an operation and return when it is synced to disk."""
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")

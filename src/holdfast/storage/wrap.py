@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
 from ..errors import Unsupported
-from .base import Backend, Capabilities, Dialect, Op, Row, Tx, Value
+from .base import Append, Backend, Capabilities, Dialect, Op, Row, Tx, Value, Waiting
 
 T = TypeVar("T")
 
@@ -27,8 +28,16 @@ class Wrapper:
     def read(self, op: Op[T]) -> T:
         return self.inner.read(op)
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        return self.inner.write(op, frees_space=frees_space)
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        return self.inner.write(op, frees_space=frees_space, alone=alone)
+
+    def scoped(self, scope: str | None) -> Self:
+        other = copy.copy(self)
+        other.inner = self.inner.scoped(scope)
+        return other
+
+    def listen(self) -> Waiting:
+        return self.inner.listen()
 
     def size_bytes(self) -> int:
         return self.inner.size_bytes()
@@ -50,7 +59,7 @@ class ReadOnly(Wrapper):
     def capabilities(self) -> Capabilities:
         return msgspec.structs.replace(self.inner.capabilities, read_only=True)
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
         raise Unsupported("this store was opened read-only", capability="write")
 
 
@@ -69,6 +78,13 @@ class _TracedTx:
     @property
     def dialect(self) -> Dialect:
         return self._inner.dialect
+
+    @property
+    def append(self) -> Callable[[Append], Row | None] | None:
+        return None  # its statements would not be seen here
+
+    def lock(self, what: str) -> None:
+        self._inner.lock(what)
 
     def next(self, table: str) -> int:
         return self._inner.next(table)
@@ -99,8 +115,8 @@ class Traced(Wrapper):
     def read(self, op: Op[T]) -> T:
         return self.inner.read(lambda tx: op(_TracedTx(tx, self._sink)))
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        return self.inner.write(lambda tx: op(_TracedTx(tx, self._sink)), frees_space=frees_space)
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        return self.inner.write(lambda tx: op(_TracedTx(tx, self._sink)), frees_space=frees_space, alone=alone)
 
 
 class _FaultyTx:
@@ -111,6 +127,13 @@ class _FaultyTx:
     @property
     def dialect(self) -> Dialect:
         return self._inner.dialect
+
+    @property
+    def append(self) -> Callable[[Append], Row | None] | None:
+        return None  # its statements would not be seen here
+
+    def lock(self, what: str) -> None:
+        self._inner.lock(what)
 
     def next(self, table: str) -> int:
         return self._inner.next(table)
@@ -144,5 +167,5 @@ class Faulty(Wrapper):
     def read(self, op: Op[T]) -> T:
         return self.inner.read(lambda tx: op(_FaultyTx(tx, self._before)))
 
-    def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        return self.inner.write(lambda tx: op(_FaultyTx(tx, self._before)), frees_space=frees_space)
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        return self.inner.write(lambda tx: op(_FaultyTx(tx, self._before)), frees_space=frees_space, alone=alone)

@@ -34,7 +34,7 @@ CHECKS: tuple[tuple[Check, Key], ...] = (
     (tables.meta_page, _NONE),
     (changes.feed_page, _NONE),
     (changes.tallies_page, _NONE),
-    (content.chunks_page, _NONE),
+    (content.chunks_page, ("", LOWEST, LOWEST)),
 )
 
 

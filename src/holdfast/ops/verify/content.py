@@ -17,7 +17,7 @@ from .derived import UNREADABLE
 BLOBS = Table("blob", "blob_id, scope, hash, size, chunks, created_ms, chk", "blob_id")
 CHUNKS_OF = "SELECT count(*), max(n) FROM chunk WHERE scope = ? AND blob_id = ?"
 SAME = "SELECT 1 FROM blob WHERE blob_id = ? AND chk = ?"
-CHUNKS = "SELECT rowid, scope, blob_id, n FROM chunk WHERE rowid > ? ORDER BY rowid LIMIT ?"
+CHUNKS = "SELECT scope, blob_id, n FROM chunk WHERE (scope, blob_id, n) > (?, ?, ?) ORDER BY scope, blob_id, n LIMIT ?"
 OWNER = "SELECT scope FROM blob WHERE blob_id = ?"
 
 
@@ -73,7 +73,7 @@ def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
 def chunks_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Look for chunks that belong to no blob."""
     rows = tx.all(CHUNKS, (*after, 10_000))
-    lonely = {row[2]: row[1] for row in rows if tx.one(OWNER, (row[2],)) != (row[1],)}
+    lonely = {row[1]: row[0] for row in rows if tx.one(OWNER, (row[1],)) != (row[0],)}
     for blob_id in lonely:
         found.add("blob", f"blob number {blob_id}", "its chunks are there, but its record is missing")
-    return advance(rows, after)
+    return advance(rows, after, 3)

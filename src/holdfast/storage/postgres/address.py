@@ -1,0 +1,85 @@
+"""Where a store on a server is: the URL, our own options in it, and connections with timeouts that always hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.types.numeric import Int8BinaryDumper
+
+from ...errors import Invalid, Unsupported
+
+_OURS = {"schema": "holdfast", "pool_size": "10", "call_timeout": "30"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_KEEP = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+
+ADAPTERS = AdaptersMap(psycopg.adapters)
+ADAPTERS.register_dumper(int, Int8BinaryDumper)  # one type for all numbers, so one prepared statement per text
+
+
+class Address(NamedTuple):
+    """A server, a database, a schema, and how long to wait."""
+
+    conninfo: str
+    schema: str
+    pool_size: int
+    call_timeout: float
+    connect_timeout: float
+
+    @staticmethod
+    def of(url: str) -> Address:
+        """Read a URL; ``schema``, ``pool_size`` and ``call_timeout`` in it are ours, the rest is libpq's."""
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        ours = {name: options.pop(name, default) for name, default in _OURS.items()}
+        plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        if not _NAME.fullmatch(ours["schema"]):
+            raise Invalid(f"a schema is named by letters, digits and underscores, not {ours['schema']!r}")
+        size, timeout = _number("pool_size", ours["pool_size"]), _number("call_timeout", ours["call_timeout"])
+        try:
+            conninfo = psycopg.conninfo.make_conninfo(plain, **_defaults(plain, timeout))
+        except psycopg.ProgrammingError as error:
+            raise Invalid(f"the store's URL cannot be read: {error}") from error
+        connect = float(psycopg.conninfo.conninfo_to_dict(conninfo)["connect_timeout"] or 10)
+        return Address(conninfo, ours["schema"], max(1, int(size)), timeout, connect)
+
+    def connect(self, seconds: float) -> psycopg.Connection[Any]:
+        """Make a connection that gives values as this library writes them."""
+        connection: psycopg.Connection[Any] = psycopg.Connection.connect(
+            self.conninfo,
+            autocommit=True,
+            context=ADAPTERS,
+            cursor_factory=psycopg.RawCursor,
+            connect_timeout=max(2, int(seconds)),
+        )
+        connection.prepared_max = 400
+        if connection.info.parameter_status("server_encoding") != "UTF8":
+            connection.close()
+            raise Unsupported("the database must have the encoding UTF8", capability="encoding")
+        if connection.info.server_version < 140000:
+            connection.close()
+            raise Unsupported("PostgreSQL 14 or newer is needed", capability="server")
+        return connection
+
+
+def _defaults(plain: str, timeout: float) -> dict[str, Any]:
+    """Give what a URL left open: no wait is endless, and of several hosts the one that can write is meant."""
+    given = psycopg.conninfo.conninfo_to_dict(plain)
+    wanted: dict[str, Any] = {"connect_timeout": 5, "application_name": "holdfast", "client_encoding": "UTF8", **_KEEP}
+    wanted["tcp_user_timeout"] = int(timeout * 1000)
+    if "," in str(given.get("host", "")) or "," in str(given.get("hostaddr", "")):
+        wanted["target_session_attrs"] = "read-write"
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1_000_000:
+        raise Invalid(f"{name} in the store's URL is a number above 0, not {text!r}")
+    return value

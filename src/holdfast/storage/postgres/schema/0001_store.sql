@@ -1,0 +1,50 @@
+-- What PostgreSQL needs beside the shared tables: numbers, the order of the feed, isolation of scopes, one-statement
+-- appends. Run with the store's schema first in the search path; :schema and :owner are its name and its owner's.
+
+-- Local numbers. They leave gaps where a transaction is rolled back, and order like commits only per session.
+CREATE SEQUENCE agent_number;
+CREATE SEQUENCE session_number;
+CREATE SEQUENCE branch_number;
+CREATE SEQUENCE checkpoint_number;
+CREATE SEQUENCE operation_number;
+CREATE SEQUENCE blob_number;
+CREATE SEQUENCE feed_number;
+
+-- An append leaves room for the next version of the session's row beside it, so that no index is written.
+ALTER TABLE session SET (fillfactor = 60);
+ALTER TABLE chunk ALTER data SET STORAGE EXTERNAL;  -- compressed already
+
+-- Two calls with one idempotency key at once: the second one finds what the first one made.
+CREATE UNIQUE INDEX idempotency_once ON idempotency (scope, session, ikey) WHERE branch = 0;
+
+-- Transaction numbers mean something within one life of a cluster only: a restored or promoted one begins an epoch.
+CREATE TABLE epoch (
+  epoch   BIGINT PRIMARY KEY,
+  cluster TEXT COLLATE "C" NOT NULL
+);
+INSERT INTO epoch SELECT 1, system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint();
+CREATE FUNCTION current_epoch() RETURNS BIGINT LANGUAGE sql STABLE PARALLEL SAFE
+  AS 'SELECT max(epoch) FROM :schema.epoch';
+
+ALTER TABLE feed
+  ADD epoch BIGINT NOT NULL DEFAULT :schema.current_epoch(),
+  ADD xid   BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
+CREATE INDEX feed_order ON feed (scope, epoch, xid, pos);
+
+-- Scope: a transaction says whose data it is about. Without that it sees and writes nothing; the owner may say '*'.
+ALTER TABLE detail ADD scope TEXT COLLATE "C" NOT NULL
+  DEFAULT substr(nullif(current_setting('holdfast.scope', true), ''), 2);
+DO $$
+DECLARE
+  name text;
+BEGIN
+  FOREACH name IN ARRAY ARRAY['agent', 'agent_version', 'session', 'detail', 'branch', 'entry', 'call', 'link', 'lost',
+    'checkpoint', 'idempotency', 'operation', 'blob', 'chunk', 'feed'] LOOP
+    EXECUTE format('ALTER TABLE :schema.%I ENABLE ROW LEVEL SECURITY', name);
+    EXECUTE format('ALTER TABLE :schema.%I FORCE ROW LEVEL SECURITY', name);
+    EXECUTE format($p$CREATE POLICY own_scope ON :schema.%I
+      USING (scope = substr(nullif(current_setting('holdfast.scope', true), ''), 2))$p$, name);
+    EXECUTE format($p$CREATE POLICY every_scope ON :schema.%I FOR SELECT TO :owner
+      USING (current_setting('holdfast.scope', true) = '*')$p$, name);
+  END LOOP;
+END $$;
