@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+import _postgres
+
 _TALLY = pytest.StashKey[Counter[str]]()
 
 
@@ -57,9 +59,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         report.write_line("tried: " + ", ".join(f"{what} {number:,}" for what, number in sorted(totals.items())))
     if report.stats.get("failed") or report.stats.get("error"):
         report.write_line(f"repeat with: --seed {config.getoption('--seed')}", bold=True)
-    skipped = [each for each in report.stats.get("skipped", []) if "needs_root" in each.keywords]
+    skipped = [each for each in report.stats.get("skipped", []) if _is_unproven(each)]
     if skipped:
         report.write_sep("!", "NOT PROVEN HERE", yellow=True, bold=True)
     for each in skipped:
         reason = each.longrepr[2] if isinstance(each.longrepr, tuple) else each.longrepr
         report.write_line(f"{each.nodeid}: {str(reason).removeprefix('Skipped: ')}", yellow=True)
+
+
+def _is_unproven(report: pytest.TestReport) -> bool:
+    """Say whether a test was skipped because this machine lacks what it needs."""
+    return "needs_root" in report.keywords or _postgres.NOT_PROVEN in str(report.longrepr)

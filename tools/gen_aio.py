@@ -34,6 +34,7 @@ HANDLES: dict[str, type] = {
 }
 ENTERED = {"Session"}  # what ``async with`` may be used on as it is being got
 NO_IO = {"tool", "scoped", "to_dict"}  # methods that only look at what the handle holds
+LIVE = {"follow"}  # iterators that wait for what comes: each has a private form that is told when to stop
 # Names that annotations may use, and where the generated module gets them from.
 NAMES: dict[str, str] = {
     "Any": "typing",
@@ -219,6 +220,8 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
         ]
     if item := inner(returns, "Iterator"):
         stream = f"self._portal.iterate(lambda: {call})"
+        if name in LIVE:
+            stream = f"self._portal.follow(lambda stopped: self._sync._{name}({given}, stopped))"
         if mentions_handle(item):
             stream = f"wrapped({stream}, lambda each: {wrap(item, 'each')})"
         return [signature(function, f"AsyncIterator[{twin(item, seen)}]", seen, "def"), doc, f"return {stream}"]

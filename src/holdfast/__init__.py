@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from .client.agent import Agent
 from .client.attachments import Attachment
+from .client.copying import copy
+from .client.open import migrate, salvage
 from .client.open import open_store as open
-from .client.open import salvage
 from .client.reading import Turn
 from .client.refs import Resolved
 from .client.rewind import Rewind
@@ -40,6 +41,7 @@ from .errors import (
 )
 from .model.branch import Branch
 from .model.checkpoint import Checkpoint
+from .model.copied import Amounts, Copied, Copying
 from .model.entry import Entry
 from .model.feed import Change
 from .model.message import Message
@@ -73,6 +75,7 @@ __all__ = [
     "Agent",
     "AgentState",
     "Ambiguous",
+    "Amounts",
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
@@ -93,6 +96,8 @@ __all__ = [
     "Compaction",
     "Conflict",
     "Context",
+    "Copied",
+    "Copying",
     "Corrupt",
     "Entry",
     "Error",
@@ -127,6 +132,8 @@ __all__ = [
     "Usage",
     "__version__",
     "aopen",
+    "copy",
+    "migrate",
     "open",
     "salvage",
 ]

@@ -374,6 +374,14 @@ class AsyncStore:
         """Give every change after a cursor, in the order of commits, up to now."""
         return self._portal.iterate(lambda: self._sync.events(after))
 
+    def follow(self, after: str | None = None) -> AsyncIterator[Change]:
+        """Give every change after a cursor, and then each new one soon after it is committed; ends with the store.
+
+        A reader that was away goes on from its last cursor and misses nothing. On PostgreSQL a notice wakes it;
+        where none comes it looks by itself.
+        """
+        return self._portal.follow(lambda stopped: self._sync._follow(after, stopped))
+
     async def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""
         return await self._portal.run(lambda: self._sync.stats())

@@ -8,6 +8,7 @@ is cancelled: what it stored is stored, once. Any event loop may use a portal, s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 _PAGE = 256
 _MOST = 128
+_LOOK_SECONDS = 0.2
 
 
 class _Waiting(NamedTuple):
@@ -83,6 +85,43 @@ class Portal:
         while page := await self.run(lambda: list(islice(rows, _PAGE))):
             for row in page:
                 yield row
+
+    async def follow(self, call: Callable[[Callable[[], bool]], Iterator[T]]) -> AsyncIterator[T]:
+        """Go through an iterator that waits for what comes, in a thread of its own; it ends when nobody asks any more.
+
+        ``call`` gets a function that says whether to stop. At most ``_PAGE`` items are kept ahead.
+        """
+        loop, ended = asyncio.get_running_loop(), object()
+        items, room, stop = asyncio.Queue[Any](), threading.Semaphore(_PAGE), threading.Event()
+
+        def tell(item: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+                loop.call_soon_threadsafe(items.put_nowait, item)
+
+        def run() -> None:
+            try:
+                for item in call(stop.is_set):
+                    while not room.acquire(timeout=_LOOK_SECONDS) and not stop.is_set():
+                        pass
+                    if stop.is_set():
+                        return
+                    tell((item, None))
+                tell((ended, None))
+            except BaseException as error:
+                tell((ended, error))
+
+        threading.Thread(target=run, name="holdfast-follow", daemon=True).start()
+        try:
+            while True:
+                item, error = await items.get()
+                if error is not None:
+                    raise error
+                if item is ended:
+                    return
+                room.release()
+                yield item
+        finally:
+            stop.set()
 
     async def close(self, call: Callable[[], None]) -> None:
         """Finish what was handed over, run a last call, and let the threads go."""

@@ -45,23 +45,47 @@ def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> B
 
     if durability not in ("full", "relaxed"):
         raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
-    if urlsplit(place).scheme.partition("+")[0] in ("postgresql", "postgres"):
-        return _server(place, durability=durability, read_only=read_only, clock=clock)
+    if _is_server(place):
+        _server_package()
+        from ..storage.postgres.backend import PostgresBackend
+
+        return PostgresBackend(place, durability=durability, read_only=read_only)
     if place in (":memory:", "sqlite://", "sqlite://:memory:", "sqlite:///:memory:"):
         memory = MemoryBackend(clock=clock)
         return ReadOnly(memory) if read_only else memory
     return SqliteBackend(_path(place), durability=durability, read_only=read_only, clock=clock)
 
 
-def _server(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
+def _server_package() -> None:
     try:
-        from ..storage.postgres.backend import PostgresBackend
+        import psycopg  # noqa: F401
     except ImportError as error:
         raise Unsupported(
             f"PostgreSQL needs the driver psycopg ({error}); install it with: pip install 'holdfast[postgres]'",
             capability="postgresql",
         ) from error
-    return PostgresBackend(place, durability=durability, read_only=read_only, clock=clock)
+
+
+def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
+    """Make or update a store's tables and give the version of its schema; ``open`` does so itself where it may.
+
+    On PostgreSQL this needs a role that may create tables; ``grant_to`` names another role that may use them from then
+    on and needs no such right. Safe to run at any time, from any number of processes.
+    """
+    place = os.fspath(url)
+    if not _is_server(place):
+        if grant_to is not None:
+            raise Unsupported("only PostgreSQL has roles to grant to", capability="grant_to")
+        with open_store(place) as store:
+            return store._read(lambda tx: int((tx.one("SELECT max(version) FROM migration") or (0,))[0]))
+    _server_package()
+    from ..storage.postgres.backend import bring_up_to_date
+
+    return bring_up_to_date(place, grant_to=check.optional_name(grant_to, what="role"))
+
+
+def _is_server(place: str) -> bool:
+    return urlsplit(place).scheme.partition("+")[0] in ("postgresql", "postgres")
 
 
 def _shown(place: str) -> str:

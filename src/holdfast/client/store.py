@@ -6,12 +6,12 @@ scope on the same connections; nothing of one scope is ever seen through another
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from ..errors import Conflict
+from ..errors import Closed, Conflict
 from ..model import html
 from ..model.feed import Change
 from ..model.operation import Operation
@@ -25,6 +25,7 @@ from . import check
 from .store_sessions import StoreSessions
 
 _FEED_PAGE = 500
+_LOOK_SECONDS = 0.5
 
 
 class Store(StoreSessions):
@@ -120,6 +121,27 @@ class Store(StoreSessions):
             yield from page
             after = cursor
             page, cursor = self._changes(after)
+
+    def follow(self, after: str | None = None) -> Iterator[Change]:
+        """Give every change after a cursor, and then each new one soon after it is committed; ends with the store.
+
+        A reader that was away goes on from its last cursor and misses nothing. On PostgreSQL a notice wakes it;
+        where none comes it looks by itself.
+        """
+        return self._follow(after, lambda: False)
+
+    def _follow(self, after: str | None, stopped: Callable[[], bool]) -> Iterator[Change]:
+        waiting = self._backend.listen()
+        try:
+            while not stopped():
+                for change in self.events(after):
+                    yield change
+                    after = change.cursor
+                waiting.wait(_LOOK_SECONDS)
+        except Closed:
+            return
+        finally:
+            waiting.close()
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
         return self._read(lambda tx: changes.after(tx, self.scope, cursor=after, limit=_FEED_PAGE))

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from ...clock import Clock
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
 from ..base import Append, Capabilities, Dialect, Op, Row, Value
@@ -190,9 +189,7 @@ class PostgresTx:
 class PostgresBackend:
     """A store on a PostgreSQL server, for any number of processes on any number of machines."""
 
-    def __init__(
-        self, url: str, *, durability: str = "full", read_only: bool = False, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, url: str, *, durability: str = "full", read_only: bool = False) -> None:
         self._address = address = Address.of(url)
         self._read_only = read_only
         self._relaxed = durability == "relaxed"
@@ -408,6 +405,16 @@ class PostgresBackend:
     def _check_open(self) -> None:
         if self._closed[0] or guard.process_generation() != self._process:
             raise Closed()
+
+
+def bring_up_to_date(url: str, *, grant_to: str | None) -> int:
+    """Make or update the tables of a store, and let another role use them."""
+    address = Address.of(url)
+    try:
+        with address.connect(address.connect_timeout) as connection:
+            return schemas.bring_up_to_date(connection, address.schema, grant_to=grant_to)
+    except psycopg.Error as error:
+        raise translate(error) from error
 
 
 _SLOTS = ", ".join(f"${number}" for number in range(1, 16))

@@ -1,0 +1,130 @@
+"""Copying content: every blob that the destination has not, and those that turn out to be needed earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, NoReturn
+
+from ..errors import Conflict, Corrupt
+from ..ops import blobs
+from ..ops.transfer import contents
+from ..ops.transfer.base import Read
+from ..ops.transfer.contents import Blob, Chunk
+from ..ops.verify import content
+from ..storage.base import Tx
+
+TOTAL = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL"
+NEWEST = "SELECT coalesce(max(blob_id), 0) FROM blob"
+
+_PAGE = 200
+
+
+class Contents:
+    """The content of one store on its way into another."""
+
+    def __init__(self, read: Read, look: Read, write: Callable[..., Any], moved: Callable[..., None]) -> None:
+        self._read = read
+        self._look = look
+        self._write = write
+        self._moved = moved
+        self._begun: dict[tuple[str, int, int, int], int] | None = None
+
+    def total(self) -> int:
+        """Give how many bytes of content there are."""
+        row = self._read(lambda tx: tx.one(TOTAL))
+        return int(row[0]) if row else 0
+
+    def copy_all(self) -> None:
+        """Copy every blob, also those that nothing links."""
+        after, upto = 0, int((self._read(lambda tx: tx.one(NEWEST)) or (0,))[0])
+        while found := self._read(lambda tx: contents.page(tx, after, upto, _PAGE)):  # noqa: B023
+            after = found[-1].blob_id
+            there = self._look(lambda tx: contents.known(tx, found))
+            for blob in found:
+                if blob in there:
+                    self._moved(already=True, blobs=1, bytes=blob.size)
+                else:
+                    self._copy_unless_erased(blob)
+
+    def _copy_unless_erased(self, blob: Blob) -> None:
+        try:
+            self._copy(blob)
+        except Corrupt:
+            if self._read(lambda tx: contents.find(tx, blob.scope, blob.hash or "")) == blob:
+                raise  # it is still there, and damaged
+
+    def fetch(self, scope: str, content_hash: str) -> None:
+        """Copy a blob that an entry needs."""
+        blob = self._read(lambda tx: contents.find(tx, scope, content_hash))
+        if blob is None:
+            raise Corrupt(
+                f"content {content_hash[:12]} is linked but missing in the source", what=f"blob {content_hash}"
+            )
+        self._copy(blob)
+
+    def _copy(self, blob: Blob) -> None:
+        if blob.chunks <= 1:
+            self._copy_small(blob)
+        else:
+            self._copy_large(blob)
+        self._moved(blobs=1, bytes=blob.size)
+
+    def _copy_small(self, blob: Blob) -> None:
+        chunks = self._read(lambda tx: _small(tx, blob))
+        self._write(blob.scope, lambda tx: contents.put_whole(tx, blob, chunks))
+        if self._look(lambda tx: contents.digest(tx, blob.scope, blob.hash or "")) != blob.hash:
+            raise _differs(blob)
+
+    def _copy_large(self, blob: Blob) -> None:
+        if self._begun is None:
+            self._begun = self._look(contents.begun)
+        blob_id = self._begun.pop((blob.scope, *blob[3:6]), None)
+        if blob_id is not None and self._go_on(blob, blob_id):
+            return
+        blob_id = self._write(blob.scope, lambda tx: contents.begin(tx, blob))
+        if not self._go_on(blob, blob_id):
+            self._require_sound(blob)
+            raise _differs(blob)
+
+    def _require_sound(self, blob: Blob) -> None:
+        if content.digest_of(self._read, blob.scope, blob.blob_id, blob.chunks)[0] != blob.hash:
+            self._read(lambda tx: _mismatch(blob))
+
+    def _go_on(self, blob: Blob, blob_id: int) -> bool:
+        """Bring the chunks that are missing; False if what is stored then is not the content."""
+        scope, chunks = blob.scope, blob.chunks
+        stored = self._look(lambda tx: contents.stored(tx, scope, blob_id))
+        for number in range(chunks if stored is None else stored, chunks):
+            chunk = self._read(lambda tx: contents.read_chunk(tx, blob, number))  # noqa: B023
+            self._put(blob, blob_id, number, chunk)
+        try:
+            same = content.digest_of(self._look, scope, blob_id, chunks) == (blob.hash, blob.size)
+        except Corrupt:
+            same = False
+        if same:
+            return bool(self._write(scope, lambda tx: contents.finish(tx, blob, blob_id)))
+        self._write(scope, lambda tx: blobs.abandon(tx, scope, blob_id))
+        return False
+
+    def _put(self, blob: Blob, blob_id: int, number: int, chunk: Chunk) -> None:
+        if not self._write(blob.scope, lambda tx: contents.put_chunk(tx, blob, blob_id, number, chunk)):
+            raise Conflict("another copy into this destination is running; call again when it is done", found=blob.hash)
+
+
+def _small(tx: Tx, blob: Blob) -> list[Chunk]:
+    """Read a small blob as it is packed, once its content is what its hash says."""
+    data = b"".join(content.read_chunk(tx, blob.scope, blob.blob_id, number) for number in range(blob.chunks))
+    if (sha256(data).hexdigest(), len(data)) != (blob.hash, blob.size):
+        _mismatch(blob)
+    return [contents.read_chunk(tx, blob, number) for number in range(blob.chunks)]
+
+
+def _mismatch(blob: Blob) -> NoReturn:
+    raise Corrupt(f"content {(blob.hash or '')[:12]} does not match its hash", what=f"blob {blob.hash}")
+
+
+def _differs(blob: Blob) -> Corrupt:
+    return Corrupt(
+        f"content {(blob.hash or '')[:12]} is not in the destination what it is in the source", what=f"blob {blob.hash}"
+    )

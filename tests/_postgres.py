@@ -1,0 +1,88 @@
+"""The PostgreSQL server of a test run: started once, when a test first asks for it.
+
+Every store gets a schema of its own, named after the test's directory. Three roles are made: an owner that may make
+tables, a run-time role that may not, and neither is a superuser, since those see through row security. Where no
+server can start, tests that need one fail under ``HOLDFAST_REQUIRE_POSTGRES`` (as CI sets it) and are skipped
+elsewhere, with a line at the end of the run that says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+
+OWNER, APP = "holdfast_owner", "holdfast_app"
+DATABASE = "holdfast_tests"
+
+
+@cache
+def _started() -> Any:
+    """Give the server with its database and roles, or the reason why there is none."""
+    from holdfast.testing import postgres
+
+    try:
+        server = postgres.find_server(max_connections=200)
+    except (postgres.ServerUnavailable, ImportError) as error:
+        return str(error)
+    import psycopg
+
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        for role in (OWNER, APP):
+            connection.execute(f"DROP ROLE IF EXISTS {role}") if server.controllable else None
+            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
+                connection.execute(f"CREATE ROLE {role} LOGIN")
+        if server.controllable or not _has_database(connection):
+            connection.execute(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
+    return server
+
+
+def _has_database(connection: Any) -> bool:
+    return bool(connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone())
+
+
+def server() -> Any:
+    """Give the server; without one the test that asks is skipped, or fails where one is required."""
+    found = _started()
+    if isinstance(found, str):
+        message = f"no PostgreSQL server could be started: {found}"
+        if os.environ.get("HOLDFAST_REQUIRE_POSTGRES"):
+            pytest.fail(message, pytrace=False)
+        pytest.skip(f"{NOT_PROVEN}: {message}")
+    return found
+
+
+NOT_PROVEN = "PostgreSQL not proven"
+
+
+def schema_of(place: Path | str) -> str:
+    """Give the schema that belongs to a directory of a test."""
+    return "h" + hashlib.sha256(str(place).encode()).hexdigest()[:20]
+
+
+def url(place: Path | str, *, user: str = OWNER, **options: Any) -> str:
+    """Give the URL of the store of a directory."""
+    found: str = server().dsn(DATABASE, user, schema=schema_of(place), **options)
+    return found
+
+
+@cache
+def app_url(place: Path | str) -> str:
+    """Give the URL of the store of a directory for the run-time role; the owner makes the tables first."""
+    holdfast.migrate(url(place), grant_to=APP)
+    return url(place, user=APP)
+
+
+def execute(sql: str, *args: Any, user: str = "postgres") -> list[Any]:
+    """Run a statement on the side, as a superuser if nothing else is said."""
+    import psycopg
+
+    with psycopg.connect(server().dsn(DATABASE, user), autocommit=True) as connection:
+        cursor = connection.execute(sql, args or None)  # type: ignore[arg-type]
+        return cursor.fetchall() if cursor.description else []
