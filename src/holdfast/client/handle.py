@@ -65,6 +65,7 @@ class Handle:
         self._store = store
         self._seen = seen
         self._doc = doc
+        self._late = 0
 
     @property
     def id(self) -> str:

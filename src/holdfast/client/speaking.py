@@ -20,8 +20,9 @@ from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import calls, entries, moves, operations, work
+from ..ops import calls, entries, moves, operations, quick, work
 from ..ops.once import once
+from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
@@ -30,6 +31,7 @@ from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 _LIMIT_TITLE = 50
+_LATE = 16  # appends that do not count on being alone after one that was not
 
 
 class Said(TypedDict, total=False):
@@ -193,12 +195,13 @@ class Speaking(Reading):
         def op(tx: Tx) -> entries.Appended:
             if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
                 drafts[:] = calls.settled(tx, self._row(tx), drafts)  # running again gives the same
-            return entries.append(
+            return quick.append(
                 tx,
                 store.scope,
                 self.id,
                 drafts,
                 now_ms=now_ms,
+                known=self._known(),
                 expected_revision=expected_revision,
                 idempotency_key=key,
                 title=lambda: _title(drafts),
@@ -213,8 +216,15 @@ class Speaking(Reading):
             if blobs.is_large(draft):
                 drafts[index] = blobs.spill(store._backend, store._clock, store.scope, draft)
 
+    def _known(self) -> SessionRow | None:
+        """Give the row that was last seen, unless others have been adding to this session lately."""
+        self._late = max(0, self._late - 1)
+        return None if self._late else self._seen
+
     def _shown(self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:
         self._seen = done.session
+        if done.late:
+            self._late = _LATE
         if done.repeated:
             branch = done.repeated[0][0] >> 32
             return make_messages(True, self._store._attachment)({branch: done.uid}, list(done.repeated))

@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
 from ..ids import entry_id, new_salt, parse_entry_id
 from ..model.entry import STATE_KINDS, Draft, Entry, More, Numbers
-from ..storage.base import Append, NewEntry, Row, Tx, row_check
+from ..storage.base import Row, Tx, row_check
 from . import blobs, branches, chain, feed, sessions
 from .branches import Segment
 from .sessions import SessionRow
@@ -59,6 +59,7 @@ class Appended(NamedTuple):
     first: int
     last: int
     repeated: Sequence[Row] = ()
+    late: bool = False  # somebody else had changed the session since it was last seen
 
 
 def append(
@@ -78,11 +79,6 @@ def append(
     other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` makes one
     for a session that has none yet.
     """
-    if (run := tx.append) is not None:
-        titled = title is not None and any(draft.adds.turns for draft in drafts)
-        asked = Append(scope, session_id, now_ms, expected_revision, idempotency_key, titled, ())
-        if done := _append_at_once(run, asked, drafts):
-            return done
     session = writable(tx, scope, session_id)
     if idempotency_key is not None and (earlier := repeat(tx, session, drafts, idempotency_key)):
         return earlier
@@ -93,31 +89,6 @@ def append(
     if session.title is None and title is not None and (made := title()) is not None:
         session = sessions.write_cold(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
-
-
-def _append_at_once(run: Callable[[Append], Row | None], asked: Append, drafts: Sequence[Draft]) -> Appended | None:
-    """Let the engine append by itself where the entries are plain; None leaves it to the operation."""
-    if not drafts or not all(map(_is_plain, drafts)):
-        return None
-    row = run(asked._replace(entries=[_new_entry(draft) for draft in drafts]))
-    if row is None:
-        return None
-    session = SessionRow._make(row)
-    return Appended(session, session.uid, session.seq - len(drafts) + 1, session.seq)
-
-
-def _is_plain(draft: Draft) -> bool:
-    return (
-        draft.mid is None
-        and draft.spill is None
-        and (draft.more is None or not (draft.more.parent or draft.more.blobs))
-    )
-
-
-def _new_entry(draft: Draft) -> NewEntry:
-    salt, calls = new_salt(), () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
-    content = chain.body_hash(salt, draft.body, draft.raw)
-    return NewEntry(draft.kind, draft.body, draft.raw, salt, content, draft.adds, calls)
 
 
 def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:
@@ -195,25 +166,35 @@ def key_of(branch: int, seq: int) -> int:
 
 def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> tuple[int, bytes, tuple[int, ...]]:
     """Store entries behind the head; give the last seq, its hash and the totals there."""
-    scope, uid, seq, previous = session.scope, session.uid, session.seq, session.hash
-    key, numbers = key_of(session.branch, seq), session.numbers
+    seq, previous, numbers = session.seq, session.hash, session.numbers
+    key = key_of(session.branch, seq)
     if seq + len(drafts) > MAX_SEQ:
         raise Invalid(f"a path holds at most {MAX_SEQ} entries")
-    for kind, body, raw, mid, adds, spill, more in drafts:
-        seq += 1
-        key += 1
-        numbers = (*map(add, numbers[:-1], adds), seq if adds[-1] else numbers[-1])
-        if max(numbers) >= _LIMIT:
-            raise Invalid("the totals of this session would pass 2^63")
-        salt = new_salt()
-        head = chain.header(uid, seq, kind, now_ms, numbers)
-        previous = chain.entry_hash(previous, head, chain.body_hash(salt, body, raw))
-        content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
-        chained = (scope, numbers[0], *numbers[2:], salt, None, previous)
-        tx.run(INSERT, (*content, row_check(content), *chained, row_check((key, numbers[1], *chained))))
-        if more is not None or spill is not None:
-            _index(tx, scope, key, spill, more)
+    for draft in drafts:
+        key, seq = key + 1, seq + 1
+        row, numbers = chained_row(session, draft, key, previous, numbers, now_ms)
+        previous = row[-2]
+        tx.run(INSERT, row)
+        if draft.more is not None or draft.spill is not None:
+            _index(tx, session.scope, key, draft.spill, draft.more)
     return seq, previous, numbers
+
+
+def chained_row(
+    session: SessionRow, draft: Draft, key: int, previous: bytes, numbers: tuple[int, ...], now_ms: int
+) -> tuple[Row, tuple[int, ...]]:
+    """Make the row of an entry behind another one; give it with the totals there."""
+    kind, body, raw, mid, adds, spill, _ = draft
+    seq = key & MAX_SEQ
+    numbers = (*map(add, numbers[:-1], adds), seq if adds[-1] else numbers[-1])
+    if max(numbers) >= _LIMIT:
+        raise Invalid("the totals of this session would pass 2^63")
+    salt = new_salt()
+    head = chain.header(session.uid, seq, kind, now_ms, numbers)
+    entry_hash = chain.entry_hash(previous, head, chain.body_hash(salt, body, raw))
+    content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
+    chained = (session.scope, numbers[0], *numbers[2:], salt, None, entry_hash)
+    return (*content, row_check(content), *chained, row_check((key, numbers[1], *chained))), numbers
 
 
 def _index(tx: Tx, scope: str, key: int, spill: str | None, more: More | None) -> None:

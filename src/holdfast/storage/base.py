@@ -48,6 +48,29 @@ class Append(NamedTuple):
     entries: Sequence[NewEntry]
 
 
+class KnownAppend(NamedTuple):
+    """One entry computed from a session's row as it was seen, whole but for its position in the feed.
+
+    ``before``, ``between`` and ``change`` are the packed columns around that position, for the checks of the session's
+    row and of the change.
+    """
+
+    scope: str
+    sid: int
+    updated: int
+    head_check: int
+    idempotency_key: str | None
+    key_check: int
+    row: Row
+    numbers: tuple[int, ...]
+    revision: int
+    message_ms: int | None
+    rank: int
+    before: bytes
+    between: bytes
+    change: bytes
+
+
 class Dialect(msgspec.Struct, frozen=True):
     """What an engine does otherwise than the others, where the same SQL text cannot hide it."""
 
@@ -55,6 +78,16 @@ class Dialect(msgspec.Struct, frozen=True):
     gapless: bool  # local numbers and positions of the feed are given out in a row, in the order of commits
     feed_parts: int = 1  # of a position
     feed: str = ""  # reads the feed where numbers leave gaps: scope, position and limit give position and row
+
+
+class Quick(Protocol):
+    """Appends as one statement: when it gives something the transaction is over and durable; None: nothing was done."""
+
+    def append(self, wanted: Append) -> Row | None:
+        """Append behind whatever is the head by then; give the session's row afterwards."""
+
+    def append_known(self, wanted: KnownAppend) -> tuple[int, int] | None:
+        """Append if the session is as it was seen; give the position in the feed and the session's rank."""
 
 
 class Tx(Protocol):
@@ -83,11 +116,8 @@ class Tx(Protocol):
         """Give the next local number of a table of ``NEXT``; it is higher than any that was committed before."""
 
     @property
-    def append(self) -> Callable[[Append], Row | None] | None:
-        """The engine's own way to append as one statement, if it has one and nothing was run in this transaction yet.
-
-        It gives the session's row afterwards and the transaction is over and durable; or None, and nothing was done.
-        """
+    def quick(self) -> Quick | None:
+        """The engine's own way to append as one statement, if it has one and nothing was run here yet."""
 
     def reached(self, position: int, session: int) -> None:
         """Note the newest change that this transaction writes; the backend may keep it once it is durable."""
@@ -192,3 +222,8 @@ _pack = msgspec.msgpack.Encoder().encode
 def row_check(values: Sequence[Value]) -> int:
     """Compute a row's check: CRC-32 of its columns as a MessagePack array."""
     return zlib.crc32(_pack(values))
+
+
+def packed(values: Sequence[Value]) -> bytes:
+    """Write columns as a MessagePack array."""
+    return _pack(values)

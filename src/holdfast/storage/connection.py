@@ -85,7 +85,7 @@ class SqliteTx:
 
     __slots__ = ("_execute", "position", "session")
     dialect = SQLITE
-    append = None
+    quick = None
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._execute = cursor.execute

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from ..errors import Unsupported
-from .base import Append, Backend, Capabilities, Dialect, Op, Row, Tx, Value, Waiting
+from .base import Backend, Capabilities, Dialect, Op, Quick, Row, Tx, Value, Waiting
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class _TracedTx:
         return self._inner.dialect
 
     @property
-    def append(self) -> Callable[[Append], Row | None] | None:
+    def quick(self) -> Quick | None:
         return None  # its statements would not be seen here
 
     def lock(self, what: str) -> None:
@@ -129,7 +129,7 @@ class _FaultyTx:
         return self._inner.dialect
 
     @property
-    def append(self) -> Callable[[Append], Row | None] | None:
+    def quick(self) -> Quick | None:
         return None  # its statements would not be seen here
 
     def lock(self, what: str) -> None:

@@ -20,6 +20,12 @@ ADAPTERS = AdaptersMap(psycopg.adapters)
 ADAPTERS.register_dumper(int, Int8BinaryDumper)  # one type for all numbers, so one prepared statement per text
 
 
+class Line(psycopg.Connection[Any]):
+    """A connection that remembers whether it has prepared the hottest statement."""
+
+    knows_append = False
+
+
 class Address(NamedTuple):
     """A server, a database, a schema, and how long to wait."""
 
@@ -46,9 +52,9 @@ class Address(NamedTuple):
         connect = float(psycopg.conninfo.conninfo_to_dict(conninfo)["connect_timeout"] or 10)
         return Address(conninfo, ours["schema"], max(1, int(size)), timeout, connect)
 
-    def connect(self, seconds: float) -> psycopg.Connection[Any]:
+    def connect(self, seconds: float) -> Line:
         """Make a connection that gives values as this library writes them."""
-        connection: psycopg.Connection[Any] = psycopg.Connection.connect(
+        connection = Line.connect(
             self.conninfo,
             autocommit=True,
             context=ADAPTERS,

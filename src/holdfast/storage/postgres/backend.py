@@ -23,9 +23,10 @@ import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..base import Append, Capabilities, Dialect, Op, Row, Value
+from ..base import Append, Capabilities, Dialect, KnownAppend, Op, Row, Value
 from . import schema as schemas
-from .address import Address
+from .address import Address, Line
+from .calls import Calls
 from .dialect import Words
 from .errors import PREPARED, is_lost, may_run_again, translate
 from .listen import Hints, Listener
@@ -65,9 +66,7 @@ class _InDoubt(Exception):
 class PostgresTx:
     """A transaction on one connection. It begins with its first statement, so an append may be one of its own."""
 
-    def __init__(
-        self, connection: psycopg.Connection[Any], store: PostgresBackend, begin: Sequence[Any] | None
-    ) -> None:
+    def __init__(self, connection: Line, store: PostgresBackend, begin: Sequence[Any] | None) -> None:
         self._connection = connection
         self._store = store
         self._begin = begin
@@ -167,23 +166,31 @@ class PostgresTx:
     # ------------------------------------------------------------------ an append in one statement
 
     @property
-    def append(self) -> Callable[[Append], Row | None] | None:
+    def quick(self) -> PostgresTx | None:
         """The engine's own append, while nothing else was sent in this transaction."""
-        return self._append if self._begin is not None and not self.began and self._store.quick else None
+        return self if self._begin is not None and not self.began and self._store.quick else None
 
-    def _append(self, wanted: Append) -> Row | None:
-        """Append as one statement that is a transaction of its own; None if it is not plain enough for that."""
-        sql, args = self._store.append_call(wanted)
+    def append(self, wanted: Append) -> Row | None:
+        """Append behind whatever is the head by then, as one statement that is a transaction of its own."""
+        sql, given = self._store.calls.append(wanted)
+        return self._at_once(lambda: self._connection.execute(sql, given).fetchone(), wanted.idempotency_key)
+
+    def append_known(self, wanted: KnownAppend) -> tuple[int, int] | None:
+        """Append if the session is as it was seen, as one statement that is a transaction of its own."""
+        return self._at_once(lambda: self._store.calls.append_known(self._connection, wanted), wanted.idempotency_key)
+
+    def _at_once(self, call: Callable[[], T | None], key: str | None) -> T | None:
+        assert not self.finished, "the transaction is over"
         try:
-            row: Row | None = self._connection.execute(sql, args).fetchone()
+            found = call()
         except psycopg.Error as error:
             if is_lost(error, self._connection):
-                raise _InDoubt(error, None, None, repeatable=wanted.idempotency_key is not None) from error
+                raise _InDoubt(error, None, None, repeatable=key is not None) from error
             if error.sqlstate == "22003":
                 return None  # the operation itself says which number is too large
             raise
-        self.finished = row is not None
-        return row
+        self.finished = found is not None
+        return found
 
 
 class PostgresBackend:
@@ -196,6 +203,7 @@ class PostgresBackend:
         self._process = guard.process_generation()
         self._closed = [False]  # one for all scopes
         self._scope: str | None = ""
+        self._begins = dict[bool, tuple[str, tuple[Any, ...]]]()
         self._prepare = [True]
         self.words = Words(address.schema)
         self._hints = Hints(lambda: self._connect(5.0), address.schema)
@@ -213,7 +221,7 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ opening
 
-    def _connect(self, seconds: float) -> psycopg.Connection[Any]:
+    def _connect(self, seconds: float) -> Line:
         connection = self._address.connect(min(seconds, self._address.connect_timeout))
         try:
             if not self._prepare[0]:
@@ -225,7 +233,7 @@ class PostgresBackend:
             raise
         return connection
 
-    def _look_around(self, connection: psycopg.Connection[Any]) -> None:
+    def _look_around(self, connection: Line) -> None:
         """Make the tables if they are missing, and find out what this server and this role can do."""
         name = self._address.schema
         known = migrate.load()
@@ -242,6 +250,7 @@ class PostgresBackend:
         setting = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
         asleep = setting is not None and setting[0] in ("off", "local")
         self._sync = "off" if self._relaxed else "on" if asleep else None
+        self.calls = Calls(self.words.schema, self._sync, self._milliseconds())
         self.capabilities = Capabilities(
             name="postgresql",
             persistent=True,
@@ -261,6 +270,7 @@ class PostgresBackend:
             return self
         other = copy.copy(self)
         other._scope = scope
+        other._begins = {}
         return other
 
     # ------------------------------------------------------------------ transactions
@@ -276,20 +286,17 @@ class PostgresBackend:
         return str(int(self._timeout * 1000))
 
     def _writing_as(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
+        """Give the first statement of a write."""
+        found = self._begins.get(alone)
+        if found is None:
+            found = self._begins[alone] = self._begin(alone=alone)
+        return found
+
+    def _begin(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
         sync = "NULL" if self._sync is None else f"set_config('synchronous_commit', '{self._sync}', true)"
         sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=sync)
         key = schemas.lock_key(f"scope:{self._address.schema}:{self._scope}")
         return sql, (self._said_scope(), self._milliseconds(), self._milliseconds(), key)
-
-    def append_call(self, wanted: Append) -> tuple[str, tuple[Any, ...]]:
-        """Write an append as a call of the function that does it."""
-        given = (wanted.scope, wanted.session_id, wanted.now_ms, wanted.expected_revision, wanted.idempotency_key)
-        entries = wanted.entries
-        adds = [number for entry in entries for number in entry.adds]
-        calls = [str(part) for index, entry in enumerate(entries) for call in entry.calls for part in (index, *call)]
-        columns = ([entry[field] for entry in entries] for field in range(5))
-        args = (*given, wanted.titled, self._sync, self._milliseconds(), *columns, adds, calls)
-        return f"SELECT * FROM {self.words.schema}.append({_SLOTS})", args
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
@@ -415,6 +422,3 @@ def bring_up_to_date(url: str, *, grant_to: str | None) -> int:
             return schemas.bring_up_to_date(connection, address.schema, grant_to=grant_to)
     except psycopg.Error as error:
         raise translate(error) from error
-
-
-_SLOTS = ", ".join(f"${number}" for number in range(1, 16))

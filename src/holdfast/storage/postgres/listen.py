@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 
 from ...errors import Error
+from .address import Line
 
 _PAUSE = 0.02
 _QUIET = 5.0
-Connect = Callable[[], psycopg.Connection[Any]]
+Connect = Callable[[], Line]
 
 
 def channel(schema: str) -> str:
@@ -51,7 +51,7 @@ class Hints:
         threading.Thread(target=self._run, name="holdfast-hints", daemon=True).start()
 
     def _run(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
+        connection: Line | None = None
         try:
             while self._wait():
                 try:
@@ -89,7 +89,7 @@ class Listener:
     def __init__(self, connect: Connect, schema: str) -> None:
         self._connect = connect
         self._channel = channel(schema)
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: Line | None = None
 
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, at the latest after ``seconds``."""
@@ -110,6 +110,6 @@ class Listener:
         self._connection = None
 
 
-def _close(connection: psycopg.Connection[Any] | None) -> None:
+def _close(connection: Line | None) -> None:
     if connection is not None:
         connection.close()

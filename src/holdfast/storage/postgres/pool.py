@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 
 from ...errors import BackendError, Busy, Closed
+from .address import Line
 
 _LOOK_SECONDS = 0.2
 _RETRY_SECONDS = 0.1
@@ -33,7 +33,7 @@ class Pooled:
 
     __slots__ = ("connection", "made", "used")
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Line) -> None:
         self.connection = connection
         self.made = self.used = time.monotonic()
 
@@ -63,7 +63,7 @@ class Pooled:
 class Pool:
     """At most ``size`` connections, the last used one first."""
 
-    def __init__(self, connect: Callable[[float], psycopg.Connection[Any]], *, size: int) -> None:
+    def __init__(self, connect: Callable[[float], Line], *, size: int) -> None:
         self._connect = connect
         self._size = size
         self._free = threading.Condition()
@@ -93,7 +93,7 @@ class Pool:
             self._forget()
             raise
 
-    def _connected(self, deadline: float) -> psycopg.Connection[Any]:
+    def _connected(self, deadline: float) -> Line:
         while True:
             try:
                 return self._connect(max(1.0, deadline - time.monotonic()))
@@ -120,7 +120,7 @@ class Pool:
             self._free.notify()
 
     @contextmanager
-    def taken(self, deadline: float) -> Iterator[psycopg.Connection[Any]]:
+    def taken(self, deadline: float) -> Iterator[Line]:
         """Use a connection that is cut when the deadline passes; one that is not idle afterwards is closed."""
         pooled, broken = self.take(deadline), False
         try:
@@ -154,7 +154,7 @@ class Watch:
         self._running = False
 
     @contextmanager
-    def until(self, deadline: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    def until(self, deadline: float, connection: Line) -> Iterator[None]:
         """Watch a connection until this block ends."""
         key = id(connection)
         with self._mutex:

@@ -162,3 +162,59 @@ BEGIN
     updated_ms = s.updated_ms, message_ms = s.message_ms, rank = s.rank, head_chk = s.head_chk WHERE sid = s.sid;
   RETURN NEXT s;
 END $$;
+
+-- The same for one entry of a session whose row the caller has seen: everything but the position in the feed was computed
+-- by the caller, and counts only if nobody changed the session since; else nothing is done and NULL is given. What
+-- depends on the position comes as the bytes around it. The position is given, negative if the rank stayed as it was.
+CREATE OR REPLACE FUNCTION :schema.append_known(
+  p_scope TEXT, p_sid BIGINT, p_updated BIGINT, p_head_check BIGINT, p_ikey TEXT, p_ikey_check BIGINT, p_sync TEXT,
+  p_lock_ms TEXT, p_key BIGINT, p_kind TEXT, p_now BIGINT, p_body BYTEA, p_raw BYTEA, p_check BIGINT,
+  p_messages BIGINT, p_turns BIGINT, p_tool_calls BIGINT, p_tool_failures BIGINT, p_input BIGINT, p_output BIGINT,
+  p_cache_read BIGINT, p_cache_write BIGINT, p_reasoning BIGINT, p_cost BIGINT, p_active BIGINT, p_work BIGINT,
+  p_salt BYTEA, p_hash BYTEA, p_chain_check BIGINT, p_revision BIGINT, p_message_ms BIGINT, p_rank BIGINT,
+  p_before BYTEA, p_between BYTEA, p_feed BYTEA
+) RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+  v_branch CONSTANT BIGINT := p_key >> 32;
+  v_seq CONSTANT BIGINT := p_key & 4294967295;
+  v_position BIGINT;
+  v_packed BYTEA;
+  v_rank BIGINT := p_rank;
+  v_check BIGINT;
+BEGIN
+  PERFORM set_config('holdfast.scope', 's' || p_scope, true), set_config('lock_timeout', p_lock_ms, true);
+  IF p_sync IS NOT NULL THEN
+    PERFORM set_config('synchronous_commit', p_sync, true);
+  END IF;
+  IF p_ikey IS NOT NULL AND EXISTS (
+      SELECT 1 FROM :schema.idempotency WHERE scope = p_scope AND session = p_sid AND ikey = p_ikey) THEN
+    RETURN NULL;
+  END IF;
+  v_position := nextval(':schema.feed_number');
+  v_packed := :schema.packed(v_position);
+  IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND hidden = 0 AND rank > p_rank) THEN
+    v_rank := v_position;  -- the newest one keeps its place, and the index over places is not written
+    v_check := crc32(p_before || v_packed || p_between || v_packed);
+  ELSE
+    v_check := crc32(p_before || v_packed || p_between || :schema.packed(p_rank));
+  END IF;
+  UPDATE :schema.session SET head_seq = v_seq, head_hash = p_hash, messages = p_messages, turns = p_turns,
+    tool_calls = p_tool_calls, tool_failures = p_tool_failures, input_tokens = p_input, output_tokens = p_output,
+    cache_read_tokens = p_cache_read, cache_write_tokens = p_cache_write, reasoning_tokens = p_reasoning,
+    cost_nano = p_cost, active_ms = p_active, work_seq = p_work, revision = p_revision, updated = v_position,
+    updated_ms = p_now, message_ms = p_message_ms, rank = v_rank, head_chk = v_check
+    WHERE sid = p_sid AND updated = p_updated AND head_chk = p_head_check;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO :schema.entry VALUES (p_key, p_kind, p_now, p_turns, NULL, p_body, p_raw, NULL, p_check, p_scope,
+    p_messages, p_tool_calls, p_tool_failures, p_input, p_output, p_cache_read, p_cache_write, p_reasoning, p_cost,
+    p_active, p_work, p_salt, NULL, p_hash, p_chain_check);
+  v_check := crc32('\x97'::bytea || v_packed || p_feed);
+  INSERT INTO :schema.feed (pos, scope, kind, session, branch, first_seq, last_seq, chk, epoch) VALUES (
+    v_position, p_scope, 'entries', p_sid, v_branch, v_seq, v_seq, v_check, (SELECT max(epoch) FROM :schema.epoch));
+  IF p_ikey IS NOT NULL THEN
+    INSERT INTO :schema.idempotency VALUES (p_scope, p_sid, p_ikey, v_branch, v_seq, v_seq, 0, p_ikey_check);
+  END IF;
+  RETURN CASE WHEN v_rank = p_rank THEN -v_position ELSE v_position END;
+END $$;
