@@ -7,14 +7,17 @@ page that defines tests is given to pytest. Where a line says what it prints (``
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import holdfast
+from holdfast.testing import postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
@@ -152,6 +155,23 @@ def program(page: Path) -> str:
     return "\n".join(lines)
 
 
+@cache
+def _server() -> postgres.Server:
+    return postgres.find_server()
+
+
+def database(page: str) -> str:
+    """Give the URL of a new database for a page's examples, for a role that is no superuser."""
+    import psycopg
+
+    name, role = f"docs_{page.lower()}_{os.getpid()}", "holdfast_docs"
+    with psycopg.connect(_server().dsn(), autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
+            connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(f"CREATE DATABASE {name} OWNER {role}")  # type: ignore[arg-type]
+    return _server().dsn(name, role)
+
+
 def broken_example(page: Path, folder: Path) -> str:
     """Run the blocks of a page in a directory; say what went wrong, or nothing."""
     code = program(page)
@@ -160,7 +180,8 @@ def broken_example(page: Path, folder: Path) -> str:
     script.write_text(code, "utf-8")
     runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if has_tests else ["-X", "dev", "-W", "error"]
     command = [sys.executable, *runner, script.name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    given = {**os.environ, **({"DATABASE_URL": database(page.stem)} if "DATABASE_URL" in code else {})}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=given)
     if done.returncode:
         return f"{page.relative_to(ROOT)}: {(done.stdout if has_tests else done.stderr).strip()}"
     said = "" if has_tests else _not_printed(code, done.stdout)
