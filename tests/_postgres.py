@@ -79,6 +79,14 @@ def app_url(place: Path | str) -> str:
     return url(place, user=APP)
 
 
+def new_database(name: str) -> str:
+    """Make an empty database that the owner role may fill, and give its URL."""
+    execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    execute(f"CREATE DATABASE {name} OWNER {OWNER}")
+    found: str = server().dsn(name, OWNER)
+    return found
+
+
 def execute(sql: str, *args: Any, user: str = "postgres") -> list[Any]:
     """Run a statement on the side, as a superuser if nothing else is said."""
     import psycopg

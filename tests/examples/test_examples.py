@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 
+import _postgres
+
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("[!_]*.py"))
-SLOW = {"anthropic_loop", "kill_and_reopen", "openai_loop", "parallel_workers", "quick_start", "quick_start_async"}
+SLOW = {
+    "anthropic_loop",
+    "fleet_on_postgres",
+    "kill_and_reopen",
+    "openai_loop",
+    "parallel_workers",
+    "quick_start",
+    "quick_start_async",
+}
 
 # Patterns that must be found in the output, in this order.
 SAYS = {
@@ -56,6 +66,11 @@ SAYS = {
         "10:30  another run was faster",
         r"agent:watcher:cron:new-issues: \{'seen': 4\}",
         "(?:  New issue: .*\n){4}$",
+    ],
+    "fleet_on_postgres": [
+        "80 messages of 4 processes, followed 80, each worker's in order: True",
+        "another customer finds: None, 0 sessions",
+        "kept apart by: row security; verify: .*no problems",
     ],
     "idempotent_retry": [
         "answer lost, again",
@@ -121,10 +136,11 @@ def test_the_example_runs_says_what_it_should_and_leaves_nothing(name: str, tmp_
     temporary, home = tmp_path / "temporary", tmp_path / "home"
     temporary.mkdir()
     home.mkdir()
+    given = {"DATABASE_URL": _postgres.new_database(name)} if name.endswith("_on_postgres") else {}
     done = subprocess.run(
         [sys.executable, "-W", "always", FOLDER / f"{name}.py"],
         cwd=home,
-        env={**os.environ, "TMPDIR": str(temporary), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "TMPDIR": str(temporary), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **given},
         capture_output=True,
         text=True,
         timeout=20,
