@@ -27,6 +27,7 @@ GROUPS = {
     "p7": "p7_points",
     "p9": "p9_growth",
     "p11": "p11_memory",
+    "p12": "p12_postgres",
 }
 
 

@@ -129,4 +129,7 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 
 <!-- generated: p11 -->
 <!-- end: p11 -->
+
+<!-- generated: p12 -->
+<!-- end: p12 -->
 """

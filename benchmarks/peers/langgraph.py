@@ -11,6 +11,7 @@ from typing import Any
 os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
@@ -26,7 +27,11 @@ class LangGraph(Arm):
 
     def open(self) -> None:
         self.connection = sqlite3.connect(self.path, check_same_thread=False)
-        self.saver = SqliteSaver(self.connection)
+        self.compile(SqliteSaver(self.connection))
+
+    def compile(self, saver: BaseCheckpointSaver[Any]) -> None:
+        """Make the graph whose state is saved."""
+        self.saver = saver
         graph = StateGraph(MessagesState)
         graph.add_node("agent", lambda state: {"messages": []})
         graph.add_edge(START, "agent")

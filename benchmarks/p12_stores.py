@@ -1,0 +1,309 @@
+"""The arms of P12: one INSERT, the statements that Holdfast sends made by bare psycopg, and Holdfast itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle
+from struct import Struct
+from time import perf_counter, time
+from typing import Any, TypeAlias
+from zlib import crc32
+
+import orjson
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.types.numeric import Int8BinaryDumper
+
+import holdfast
+from holdfast.model.message import draft
+from holdfast.ops import quick
+from holdfast.storage.base import KnownAppend, KnownAppended, packed
+
+from . import messages, stores
+from .messages import Message
+from .stores import Arm
+
+Run: TypeAlias = Callable[[Sequence[Any]], Any]
+
+POOL = 600
+_NUMBER = Struct(">q")
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+_ADAPTERS.register_dumper(int, Int8BinaryDumper)
+TABLE = """CREATE TABLE IF NOT EXISTS message (
+  session BIGINT, seq BIGINT, body BYTEA NOT NULL, PRIMARY KEY (session, seq))"""
+INSERT = "INSERT INTO message VALUES ($1, $2, $3)"
+_SELECT = "SELECT body FROM message WHERE session = $1 ORDER BY seq"
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """Connect for bare statements: each commits by itself and is prepared, numbers are sent as Holdfast does."""
+    factory = psycopg.RawCursor
+    return psycopg.connect(url, autocommit=True, prepare_threshold=0, context=_ADAPTERS, cursor_factory=factory)
+
+
+def plain(seed: int) -> list[Message]:
+    """Give messages of a user, of 500 bytes as JSON."""
+    return [{"role": "user", "content": text} for text in messages.texts(POOL, seed)]
+
+
+def through_cursor(connection: psycopg.Connection[Any], sql: str) -> Run:
+    """Send a statement as programs do; give what runs it."""
+    return lambda args: connection.execute(sql, args).fetchone()
+
+
+def through_lowest(connection: psycopg.Connection[Any], sql: str) -> Run:
+    """Send a statement that gives at most one number without cursors and conversions: Python has nothing faster."""
+    name, given, run = f"lowest_{crc32(sql.encode())}".encode(), sql.count("$"), connection.pgconn.exec_prepared
+    connection.pgconn.prepare(name, sql.encode())
+    formats = [1] * given
+
+    def execute(args: Sequence[Any]) -> tuple[int] | None:
+        result = run(name, list(map(_binary, args)), formats, result_format=1)
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise RuntimeError(result.error_message)
+        value = result.get_value(0, 0) if result.ntuples else None
+        return None if value is None else _NUMBER.unpack(value)
+
+    return execute
+
+
+def _binary(value: Any) -> bytes | None:
+    if type(value) is int:
+        return _NUMBER.pack(value)
+    return value.encode() if isinstance(value, str) else value
+
+
+class Limit(Arm):
+    """The least that is durable and comes back in order: one table, one prepared statement."""
+
+    name = "limit: one INSERT"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self) -> None:
+        self._connection = connect(self.url)
+        self._connection.execute(TABLE)
+        self._cursor = self._connection.cursor(binary=True)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def use(self, session: str) -> None:
+        self._number = crc32(session.encode())
+        newest = self._cursor.execute("SELECT max(seq) FROM message WHERE session = $1", (self._number,)).fetchone()
+        self._next = ((newest and newest[0]) or 0) + 1
+
+    def prepare(self, messages: Sequence[Message]) -> list[Any]:
+        return [orjson.dumps(message) for message in messages]
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        execute, number, times = self._cursor.execute, self._number, []
+        for body in prepared:
+            started = perf_counter()
+            execute(INSERT, (number, self._next, body))
+            times.append(perf_counter() - started)
+            self._next += 1
+        return times
+
+    def fill(self, prepared: Sequence[Any]) -> None:
+        rows = [(self._number, seq, body) for seq, body in enumerate(prepared, self._next)]
+        with self._connection.pipeline(), self._connection.transaction():
+            self._cursor.executemany(INSERT, rows)
+        self._next += len(rows)
+
+    def read(self, last: int | None) -> tuple[float, int]:
+        execute, loads = self._cursor.execute, orjson.loads
+        started = perf_counter()
+        if last is None:
+            found = [loads(body) for (body,) in execute(_SELECT, (self._number,)).fetchall()]
+        else:
+            rows = execute(f"{_SELECT} DESC LIMIT $2", (self._number, last)).fetchall()
+            found = [loads(body) for (body,) in reversed(rows)]
+        return perf_counter() - started, len(found)
+
+
+class Holdfast(stores.Holdfast):
+    """This library, through its public names."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self) -> None:
+        self._store = holdfast.open(self.url)
+
+    def fill(self, prepared: Sequence[Any]) -> None:
+        self._session.append(*prepared)
+
+
+class HoldfastDecoded(Holdfast, stores.HoldfastDecoded):
+    """The same, with every message looked at."""
+
+
+class Bare(Holdfast):
+    """A statement that Holdfast sends for a plain message, sent by bare psycopg; Holdfast makes the sessions."""
+
+    calls: type[Calls]
+
+    def open(self) -> None:
+        super().open()
+        self._connection = connect(self.url)
+
+    def close(self) -> None:
+        self._connection.close()
+        super().close()
+
+    def use(self, session: str) -> None:
+        super().use(session)
+        if not self._session.message_count:
+            self._session.user("the first message of a session gives it a title, in several statements")
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        run, calls, times = self.runs(self._connection), self.calls(self._store, self._session, prepared), []
+        for _ in prepared:
+            args = calls.next()
+            started = perf_counter()
+            row = run(args)
+            times.append(perf_counter() - started)
+            calls.answered(row)
+        return times
+
+    def runs(self, connection: psycopg.Connection[Any]) -> Run:
+        """Give what sends a call and waits for its answer."""
+        return through_cursor(connection, self.calls.sql)
+
+
+class Calls(ABC):
+    """The calls that Holdfast sends for plain messages, with arguments made beforehand as far as they can be."""
+
+    sql: str
+
+    def __init__(self, store: holdfast.Store, session: holdfast.Session, messages: Sequence[Message]) -> None:
+        self.now = int(time() * 1000)
+        self.made = self.prepared(store, session, map(draft, messages))
+
+    @abstractmethod
+    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+        """Prepare what is to be appended."""
+
+    @abstractmethod
+    def next(self) -> Sequence[Any]:
+        """Give the arguments of the next call."""
+
+    def answered(self, row: Any) -> None:
+        """Take the server's answer."""
+        if row is None or row[0] is None:
+            raise RuntimeError("the server left this append to the operation")
+
+
+class Known(Calls):
+    """The entry is computed from the session's row as it was seen; what the last answer tells is put in late."""
+
+    sql = f"SELECT holdfast.append_known({', '.join(f'${number}' for number in range(1, 37))})"
+
+    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+        made, row = [], session._seen
+        for each in drafts:
+            made.append(quick._known(row, each, self.now, None))
+            row = quick._after(row, KnownAppended(made[-1], row.updated, row.rank)).session
+        self._next: KnownAppend | None = made[0]
+        return iter(made[1:])
+
+    def next(self) -> Sequence[Any]:
+        if (wanted := self._next) is None:
+            raise RuntimeError("no more was prepared")
+        self._last, row = wanted, wanted.row
+        entry = (row[0], row[1], row[2], row[5], row[6], row[8], *wanted.numbers, row[21], row[23], row[24])
+        return (*wanted[:6], None, "30000", *entry, *wanted[8:])
+
+    def answered(self, row: Any) -> None:
+        super().answered(row)
+        last, position = self._last, abs(row[0])
+        rank = last.rank if row[0] < 0 else position
+        check = crc32(b"".join((last.before, packed((position,))[1:], last.between, packed((rank,))[1:])))
+        following = next(self.made, None)
+        packed_rank = packed((rank,))[1:]
+        self._next = following and following._replace(
+            updated=position, head_check=check, rank=rank, packed_rank=packed_rank
+        )
+
+
+class Computed(Calls):
+    """The server computes the entry, behind whoever was faster."""
+
+    sql = f"SELECT * FROM holdfast.append({', '.join(f'${number}' for number in range(1, 16))})"
+
+    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+        given = (store.scope, session.id, self.now, None, None, True, None, "30000")
+        return cycle([(*given, *self._listed(quick._new_entry(each))) for each in drafts])
+
+    def _listed(self, new: Any) -> tuple[str, ...]:
+        """Write the lists of one entry as text, which the server reads fastest."""
+        said = ("NULL" if part is None else f"\\\\x{part.hex()}" for part in new[1:5])
+        columns = ("{NULL}" if part == "NULL" else f'{{"{part}"}}' for part in said)
+        return f"{{{new.kind}}}", *columns, f"{{{','.join(map(str, new.adds))}}}", "{}"
+
+    def next(self) -> Sequence[Any]:
+        return next(self.made)
+
+
+class BareKnown(Bare):
+    """What Holdfast sends while nobody else writes to the session."""
+
+    name = "psycopg: append_known(...)"
+    calls = Known
+
+
+class LowestKnown(BareKnown):
+    """The same call through the driver's lowest layer, as Holdfast sends it."""
+
+    name = "lowest layer: append_known(...)"
+
+    def runs(self, connection: psycopg.Connection[Any]) -> Run:
+        return through_lowest(connection, self.calls.sql)
+
+
+class BareComputed(Bare):
+    """What Holdfast sends when others do."""
+
+    name = "psycopg: append(...)"
+    calls = Computed
+
+
+class Lowest(Limit):
+    """The limit through the driver's lowest layer."""
+
+    name = "lowest layer: one INSERT"
+
+    def open(self) -> None:
+        super().open()
+        self._run = through_lowest(self._connection, INSERT)
+
+    def append(self, prepared: Sequence[Any]) -> list[float]:
+        run, number, times = self._run, self._number, []
+        for body in prepared:
+            started = perf_counter()
+            run((number, self._next, body))
+            times.append(perf_counter() - started)
+            self._next += 1
+        return times
+
+
+class SocketLimit(Limit):
+    """The limit, without TCP."""
+
+    name = "limit: one INSERT, Unix socket"
+
+
+class SocketHoldfast(Holdfast):
+    """Holdfast, without TCP."""
+
+    name = "Holdfast, Unix socket"
+
+
+class Steps(Holdfast):
+    """Holdfast with what an agent does: a message that calls a tool, then what the tool gave back."""
+
+    name = "Holdfast, a message that calls a tool"
+    result = "Holdfast, what the tool gave back"
