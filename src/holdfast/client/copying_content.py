@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..errors import Conflict, Corrupt
 from ..ops import blobs
 from ..ops.transfer import contents
-from ..ops.transfer.base import Read
 from ..ops.transfer.contents import Blob, Chunk
 from ..ops.verify import content
 from ..storage.base import Tx
+from .copying_base import Stores
 
 TOTAL = "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL"
 NEWEST = "SELECT coalesce(max(blob_id), 0) FROM blob"
@@ -23,11 +22,10 @@ _PAGE = 200
 class Contents:
     """The content of one store on its way into another."""
 
-    def __init__(self, read: Read, look: Read, write: Callable[..., Any], moved: Callable[..., None]) -> None:
-        self._read = read
-        self._look = look
-        self._write = write
-        self._moved = moved
+    def __init__(self, stores: Stores) -> None:
+        self._read, self._look, self._write = stores.read, stores.look, stores.write
+        self._count = stores.count
+        stores.fetch = self.fetch
         self._begun: dict[tuple[str, int, int, int], int] | None = None
 
     def total(self) -> int:
@@ -43,7 +41,7 @@ class Contents:
             there = self._look(lambda tx: contents.known(tx, found))
             for blob in found:
                 if blob in there:
-                    self._moved(already=True, blobs=1, bytes=blob.size)
+                    self._count(already=True, blobs=1, bytes=blob.size)
                 else:
                     self._copy_unless_erased(blob)
 
@@ -56,19 +54,14 @@ class Contents:
 
     def fetch(self, scope: str, content_hash: str) -> None:
         """Copy a blob that an entry needs."""
-        blob = self._read(lambda tx: contents.find(tx, scope, content_hash))
-        if blob is None:
-            raise Corrupt(
-                f"content {content_hash[:12]} is linked but missing in the source", what=f"blob {content_hash}"
-            )
-        self._copy(blob)
+        self._copy(self._read(lambda tx: contents.get(tx, scope, content_hash)))
 
     def _copy(self, blob: Blob) -> None:
         if blob.chunks <= 1:
             self._copy_small(blob)
         else:
             self._copy_large(blob)
-        self._moved(blobs=1, bytes=blob.size)
+        self._count(blobs=1, bytes=blob.size)
 
     def _copy_small(self, blob: Blob) -> None:
         chunks = self._read(lambda tx: _small(tx, blob))
@@ -103,7 +96,7 @@ class Contents:
         except Corrupt:
             same = False
         if same:
-            return bool(self._write(scope, lambda tx: contents.finish(tx, blob, blob_id)))
+            return self._write(scope, lambda tx: contents.finish(tx, blob, blob_id))
         self._write(scope, lambda tx: blobs.abandon(tx, scope, blob_id))
         return False
 

@@ -186,6 +186,7 @@ class Speaking(Reading):
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
         drafts = [] if late else self._drafts(items)
+        known = self._known()  # for all tries: what is made again must be the very same append
 
         def prepare() -> None:
             if late:
@@ -201,7 +202,7 @@ class Speaking(Reading):
                 self.id,
                 drafts,
                 now_ms=now_ms,
-                known=self._known(),
+                known=known,
                 expected_revision=expected_revision,
                 idempotency_key=key,
                 title=lambda: _title(drafts),

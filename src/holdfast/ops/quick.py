@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ..ids import new_salt
 from ..model.entry import Draft
-from ..storage.base import Append, KnownAppend, NewEntry, Tx, packed, row_check
+from ..storage.base import Append, KnownAppend, KnownAppended, NewEntry, Quick, Tx, packed, row_check
 from . import chain, entries
 from .entries import Appended
 from .sessions import SessionRow
@@ -35,15 +35,9 @@ def append(
     """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did."""
     if (engine := tx.quick) is not None and drafts and all(map(_is_plain, drafts)):
         titled = any(draft.adds.turns for draft in drafts)
-        if known is not None and _fits(known, drafts, titled, expected_revision, idempotency_key):
-            row, asked = _known(known, drafts[0], now_ms, idempotency_key)
-            if (placed := engine.append_known(asked)) is not None:
-                return _after(known, row, asked, placed)
-        made = [_new_entry(draft) for draft in drafts]
-        found = engine.append(Append(scope, session_id, now_ms, expected_revision, idempotency_key, titled, made))
-        if found is not None:
-            session = SessionRow._make(found)
-            return Appended(session, session.uid, session.seq - len(drafts) + 1, session.seq, late=known is not None)
+        asked = Append(scope, session_id, now_ms, expected_revision, idempotency_key, titled, ())
+        if done := _append(engine, asked, drafts, known):
+            return done
     return entries.append(
         tx,
         scope,
@@ -56,55 +50,67 @@ def append(
     )
 
 
+def _append(engine: Quick, asked: Append, drafts: Sequence[Draft], known: SessionRow | None) -> Appended | None:
+    """Try the two ways; None if neither fits."""
+    fits = known is not None and _fits(known, asked, drafts)
+    if known is not None and fits:
+        done = engine.append_known(_known(known, drafts[0], asked.now_ms, asked.idempotency_key))
+        if done is not None:
+            return _after(known, done)
+    found = engine.append(asked._replace(entries=[_new_entry(draft) for draft in drafts]))
+    if found is None:
+        return None
+    session = SessionRow._make(found)
+    return Appended(session, session.uid, session.seq - len(drafts) + 1, session.seq, late=fits)
+
+
 def _is_plain(draft: Draft) -> bool:
     more = draft.more
     return draft.mid is None and draft.spill is None and (more is None or not (more.parent or more.blobs))
 
 
-def _fits(
-    known: SessionRow, drafts: Sequence[Draft], titled: bool, expected_revision: int | None, key: str | None
-) -> bool:
+def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft]) -> bool:
     """Say whether one entry can be computed from a row that was seen."""
     plain = len(drafts) == 1 and drafts[0].more is None and known.attached == 1 and known.hidden == 0
-    fresh = expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
-    return plain and fresh and not (titled and known.title is None) and not (key is not None and known.fork > 0)
+    fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
+    needs_title = asked.titled and known.title is None
+    same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen
+    return same and plain and fresh and not needs_title and (asked.idempotency_key is None or known.fork == 0)
 
 
-def _known(known: SessionRow, draft: Draft, now_ms: int, ikey: str | None) -> tuple[tuple[int, ...], KnownAppend]:
-    """Compute an entry behind the head that was seen; give its totals and what the engine needs."""
-    key = entries.key_of(known.branch, known.seq + 1)
+def _known(known: SessionRow, draft: Draft, now_ms: int, ikey: str | None) -> KnownAppend:
+    """Compute an entry behind the head that was seen."""
+    seq = known.seq + 1
+    key = entries.key_of(known.branch, seq)
     row, numbers = entries.chained_row(known, draft, key, known.hash, known.numbers, now_ms)
-    seq, message_ms = known.seq + 1, now_ms if numbers[0] > known.messages else known.message_ms
+    message_ms, revision = now_ms if numbers[0] > known.messages else known.message_ms, known.revision + 1
     place = (known.sid, known.branch, known.uid, known.fork, seq, 1, row[-2], *numbers)
-    before = _HEAD_ARRAY + packed((*place, known.branches, known.revision + 1))[3:]
-    kept = 0 if ikey is None else row_check((known.scope, known.sid, ikey, known.branch, seq, seq, 0))
-    change = packed((known.scope, "entries", known.sid, known.branch, seq, seq))[1:]
-    between = packed((now_ms, message_ms))[1:]
-    return numbers, KnownAppend(
-        known.scope,
-        known.sid,
-        known.updated,
-        known.head_chk,
-        ikey,
-        kept,
-        row,
-        numbers,
-        known.revision + 1,
-        message_ms,
-        known.rank,
-        before,
-        between,
-        change,
+    return KnownAppend(
+        scope=known.scope,
+        sid=known.sid,
+        updated=known.updated,
+        head_check=known.head_chk,
+        idempotency_key=ikey,
+        key_check=0 if ikey is None else row_check((known.scope, known.sid, ikey, known.branch, seq, seq, 0)),
+        row=row,
+        numbers=numbers,
+        revision=revision,
+        message_ms=message_ms,
+        rank=known.rank,
+        before=_HEAD_ARRAY + packed((*place, known.branches, revision))[3:],
+        between=packed((now_ms, message_ms))[1:],
+        packed_rank=packed((known.rank,))[1:],
+        change=packed((known.scope, "entries", known.sid, known.branch, seq, seq))[1:],
     )
 
 
-def _after(known: SessionRow, numbers: tuple[int, ...], asked: KnownAppend, placed: tuple[int, int]) -> Appended:
+def _after(known: SessionRow, done: KnownAppended) -> Appended:
     """Give the session's row as it is after an append."""
-    position, rank = placed
+    asked = done.stored
     seq, row = known.seq + 1, asked.row
     place = (known.branch, known.uid, known.fork, seq, 1, row[-2])
-    counts = (known.branches, asked.revision, position, row[2], asked.message_ms, rank)
-    head = (*place, *numbers, *counts)
+    counts = (known.branches, asked.revision, done.position, row[2], asked.message_ms, done.rank)
+    head = (*place, *asked.numbers, *counts)
     session = SessionRow._make((*known[:22], *head, row_check((known.sid, *head))))
     return Appended(session, known.uid, seq, seq)
 

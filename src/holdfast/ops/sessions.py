@@ -179,8 +179,9 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
 
     A taken name, label or key is ``Conflict``; a parent that does not exist is ``NotFound``.
     """
+    _require_free(tx, scope, fields)  # first: a call that is refused waits for others while it keeps nobody waiting
     parent = get(tx, scope, fields.parent).sid if fields.parent is not None else 0
-    _require_free(tx, scope, fields, parent)
+    _require_free_label(tx, scope, fields.label, parent)
     sid, session_id = tx.next("session"), new_id(now_ms)
     place = (fields.agent, fields.kind, fields.name, fields.label, fields.workspace, parent)
     flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
@@ -210,14 +211,17 @@ class Origin(NamedTuple):
     numbers: tuple[int, ...]
 
 
-def _require_free(tx: Tx, scope: str, fields: Fields, parent: int) -> None:
-    name, label = fields.name, fields.label
+def _require_free(tx: Tx, scope: str, fields: Fields) -> None:
+    name = fields.name
     if name is not None and find_by_name(tx, scope, agent=fields.agent, workspace=fields.workspace, name=name):
         raise Conflict(f"there is a session named {name!r} already; get it, or choose another name", found=name)
-    if label is not None and find_by_label(tx, scope, parent, label):
-        raise Conflict(f"there is a sub-agent with the label {label!r} already; choose another label", found=label)
     if fields.key is not None and find_by_key(tx, scope, fields.key):
         raise Conflict(f"there is a session with the key {fields.key!r} already", found=fields.key)
+
+
+def _require_free_label(tx: Tx, scope: str, label: str | None, parent: int) -> None:
+    if label is not None and find_by_label(tx, scope, parent, label):
+        raise Conflict(f"there is a sub-agent with the label {label!r} already; choose another label", found=label)
 
 
 def key_of(fields: Fields, session_id: str) -> str:

@@ -51,8 +51,8 @@ class Append(NamedTuple):
 class KnownAppend(NamedTuple):
     """One entry computed from a session's row as it was seen, whole but for its position in the feed.
 
-    ``before``, ``between`` and ``change`` are the packed columns around that position, for the checks of the session's
-    row and of the change.
+    ``before``, ``between``, ``packed_rank`` and ``change`` are the packed columns around that position, for the checks
+    of the session's row and of the change.
     """
 
     scope: str
@@ -68,7 +68,16 @@ class KnownAppend(NamedTuple):
     rank: int
     before: bytes
     between: bytes
+    packed_rank: bytes
     change: bytes
+
+
+class KnownAppended(NamedTuple):
+    """What was stored, its position in the feed and the session's rank then."""
+
+    stored: KnownAppend
+    position: int
+    rank: int
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -86,8 +95,8 @@ class Quick(Protocol):
     def append(self, wanted: Append) -> Row | None:
         """Append behind whatever is the head by then; give the session's row afterwards."""
 
-    def append_known(self, wanted: KnownAppend) -> tuple[int, int] | None:
-        """Append if the session is as it was seen; give the position in the feed and the session's rank."""
+    def append_known(self, wanted: KnownAppend) -> KnownAppended | None:
+        """Append if the session is as it was seen."""
 
 
 class Tx(Protocol):

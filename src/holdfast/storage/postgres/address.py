@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -25,6 +25,15 @@ class Line(psycopg.Connection[Any]):
 
     knows_append = False
 
+    def is_direct(self) -> bool:
+        """Ask whether the server knows us by the number that we were given; a pooler gives numbers of its own.
+
+        Behind a pooler the next transaction may run in another session of the server: a statement that was prepared
+        is unknown there, or worse, another one of the same name.
+        """
+        row = self.execute("SELECT pg_backend_pid()").fetchone()
+        return row is not None and row[0] == self.info.backend_pid
+
 
 class Address(NamedTuple):
     """A server, a database, a schema, and how long to wait."""
@@ -34,32 +43,36 @@ class Address(NamedTuple):
     pool_size: int
     call_timeout: float
     connect_timeout: float
+    hosts: int
 
     @staticmethod
     def of(url: str) -> Address:
         """Read a URL; ``schema``, ``pool_size`` and ``call_timeout`` in it are ours, the rest is libpq's."""
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        plain, options = _split(url)
         ours = {name: options.pop(name, default) for name, default in _OURS.items()}
-        plain = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        plain += f"?{urlencode(options, quote_via=quote)}" if options else ""
         if not _NAME.fullmatch(ours["schema"]):
             raise Invalid(f"a schema is named by letters, digits and underscores, not {ours['schema']!r}")
         size, timeout = _number("pool_size", ours["pool_size"]), _number("call_timeout", ours["call_timeout"])
         try:
             conninfo = psycopg.conninfo.make_conninfo(plain, **_defaults(plain, timeout))
         except psycopg.ProgrammingError as error:
-            raise Invalid(f"the store's URL cannot be read: {error}") from error
-        connect = float(psycopg.conninfo.conninfo_to_dict(conninfo)["connect_timeout"] or 10)
-        return Address(conninfo, ours["schema"], max(1, int(size)), timeout, connect)
+            raise _unreadable(str(error)) from None  # its words may hold a part of the password
+        given = psycopg.conninfo.conninfo_to_dict(conninfo)
+        patience = str(given["connect_timeout"] or 0)
+        connect = _number("connect_timeout", "10" if patience == "0" else patience)  # 0 would be without end
+        hosts = 1 + max(str(given.get(name) or "").count(",") for name in ("host", "hostaddr"))
+        return Address(conninfo, ours["schema"], max(1, int(size)), timeout, connect, hosts)
 
     def connect(self, seconds: float) -> Line:
         """Make a connection that gives values as this library writes them."""
         connection = Line.connect(
             self.conninfo,
             autocommit=True,
+            prepare_threshold=None,
             context=ADAPTERS,
             cursor_factory=psycopg.RawCursor,
-            connect_timeout=max(2, int(seconds)),
+            connect_timeout=max(2, int(min(seconds / self.hosts, self.connect_timeout))),
         )
         connection.prepared_max = 400
         if connection.info.parameter_status("server_encoding") != "UTF8":
@@ -71,14 +84,35 @@ class Address(NamedTuple):
         return connection
 
 
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    """Give a URL without its options, and the options; a plus is a plus, as libpq has it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise _unreadable(str(error)) from None
+    if parts.fragment:
+        raise _unreadable("'#' begins nothing here")
+    user, at, hosts = parts.netloc.rpartition("@")
+    pairs = (pair.partition("=") for pair in parts.query.split("&") if pair)
+    options = {unquote(name): unquote(value) for name, _, value in pairs}
+    return f"postgresql://{user.replace('@', '%40')}{at}{hosts}{parts.path}", options
+
+
+def _unreadable(why: str) -> Invalid:
+    """Say what is wrong with a URL; what may be a part of a password is not repeated."""
+    hint = "write special characters of user and password as %XX"
+    shown = hint if "@" in why or "%" in why or "#" in why else " ".join(why.split())
+    return Invalid(f"the store's URL cannot be read: {shown}")
+
+
 def _defaults(plain: str, timeout: float) -> dict[str, Any]:
     """Give what a URL left open: no wait is endless, and of several hosts the one that can write is meant."""
     given = psycopg.conninfo.conninfo_to_dict(plain)
-    wanted: dict[str, Any] = {"connect_timeout": 5, "application_name": "holdfast", "client_encoding": "UTF8", **_KEEP}
+    wanted: dict[str, Any] = {"connect_timeout": 5, "application_name": "holdfast", **_KEEP}
     wanted["tcp_user_timeout"] = int(timeout * 1000)
     if "," in str(given.get("host", "")) or "," in str(given.get("hostaddr", "")):
         wanted["target_session_attrs"] = "read-write"
-    return {name: value for name, value in wanted.items() if name not in given}
+    return {"client_encoding": "UTF8"} | {name: value for name, value in wanted.items() if name not in given}
 
 
 def _number(name: str, text: str) -> float:

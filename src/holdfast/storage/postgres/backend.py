@@ -23,27 +23,36 @@ import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..base import Append, Capabilities, Dialect, KnownAppend, Op, Row, Value
+from ..base import Append, Capabilities, Dialect, KnownAppend, KnownAppended, Op, Row, Value
 from . import schema as schemas
 from .address import Address, Line
 from .calls import Calls
 from .dialect import Words
-from .errors import PREPARED, is_lost, may_run_again, translate
+from .errors import PREPARED, STALE, is_lost, may_run_again, translate
 from .listen import Hints, Listener
 from .pool import Pool, words
 
 T = TypeVar("T")
 
-_SET_READ = "SELECT set_config('holdfast.scope', $1, true), set_config('statement_timeout', $2, true)"
-_SET_WRITE = """SELECT pg_current_xact_id()::text::bigint, set_config('holdfast.scope', $1, true),
-set_config('statement_timeout', $2, true), set_config('lock_timeout', $3, true), {lock}($4), {sync}"""
+# A life of the server begins with a recovery from a crash, after which it gives out numbers of transactions again that
+# it had given to some that were lost. Only its statistics show that: they are reset then.
+_LIFE = "pg_stat_get_bgwriter_stat_reset_time()::text"
+_SET_READ = "SELECT set_config('holdfast.scope', $1, true), set_config('statement_timeout', $2, true), {end}"
+_SET_WRITE = f"""SELECT pg_current_xact_id()::text, {_LIFE}, set_config('holdfast.scope', $1, true),
+set_config('statement_timeout', $2, true), set_config('lock_timeout', $3, true), {{lock}}($4), {{sync}}, {{end}}"""
+# A transaction that its client has left, unnoticed by the server, holds its locks and keeps back the feed no longer.
+_END = "set_config('transaction_timeout', '{}', true)"
+_END_SINCE = 170000
 _SHARED, _ALONE = "pg_advisory_xact_lock_shared", "pg_advisory_xact_lock"
-_STATUS = "SELECT pg_xact_status($1::text::xid8)"
+_STATUS = f"SELECT {_LIFE}, pg_xact_status($1::text::xid8)"
+_FUTURE = "22023"  # no such number was given out yet
 _SIZE = """SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'"""
 _MAY_SEE_ALL = """SELECT r.rolsuper OR r.rolbypassrls, pg_has_role(n.nspowner, 'USAGE')
 FROM pg_roles r, pg_namespace n WHERE r.rolname = current_user AND n.nspname = $1"""
+_END_AFTER = 2.0
 _ATTEMPTS = 200  # of the same call; the deadline ends it sooner
+_PREPARE_AFTER = 5  # uses of a statement on one connection
 
 
 class _Again(Exception):
@@ -56,25 +65,35 @@ class _Again(Exception):
 class _InDoubt(Exception):
     """The connection broke while a transaction committed."""
 
-    def __init__(self, error: psycopg.Error, xid: int | None, value: Any, *, repeatable: bool = False) -> None:
+    def __init__(
+        self,
+        error: psycopg.Error,
+        *,
+        number: tuple[str, str] | None = None,
+        value: Any = None,
+        again: KnownAppend | bool = False,
+    ) -> None:
         self.error = error
-        self.xid = xid
+        self.number = number
         self.value = value
-        self.repeatable = repeatable
+        self.again = again  # whether to run it again stores it once: by its key, or this very append
 
 
 class PostgresTx:
     """A transaction on one connection. It begins with its first statement, so an append may be one of its own."""
 
-    def __init__(self, connection: Line, store: PostgresBackend, begin: Sequence[Any] | None) -> None:
+    def __init__(
+        self, connection: Line, store: PostgresBackend, begin: Sequence[Any] | None, unheard: KnownAppend | None
+    ) -> None:
         self._connection = connection
+        self._unheard = unheard
         self._store = store
         self._begin = begin
         self._words = store.words.reading if begin is None else store.words.writing
         self._pipeline = ExitStack()
         self._first: psycopg.Cursor[Any] | None = None
         self._silent: psycopg.Cursor[Any] | None = None
-        self.xid: int | None = None
+        self.number: tuple[str, str] | None = None
         self.finished = False
         self.committing = False
 
@@ -89,7 +108,7 @@ class PostgresTx:
         self._first = self._connection.cursor()
         if self._begin is None:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._first.execute(_SET_READ, self._store.reading_as())
+            self._first.execute(*self._store.reading_as())
         else:
             self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             self._first.execute(self._begin[0], self._begin[1])
@@ -113,15 +132,17 @@ class PostgresTx:
         assert not self.finished, "the transaction is over"
         if self._silent is None:
             self._start()
-        rows = self._connection.execute(self._words(sql), args).fetchall()
-        if self.xid is None:
+        rows = self._connection.execute(self._words(sql), args, binary=True).fetchall()
+        if self.number is None:
             self._learn_number()
         return rows
 
     def _learn_number(self) -> None:
-        """Remember the number of this transaction, whose fate can be asked for by it."""
+        """Remember number and life of this transaction, whose fate can be asked for by them."""
         if self._begin is not None and self._first is not None:
-            self.xid = int((self._first.fetchone() or (0,))[0])
+            row = self._first.fetchone()
+            assert row is not None
+            self.number = row[0], row[1]
 
     def lock(self, what: str) -> None:
         """Take a lock by name; it is sent ahead like any statement that nobody waits for."""
@@ -145,7 +166,7 @@ class PostgresTx:
 
     def commit(self) -> None:
         """End the transaction and wait for the server's word."""
-        if self._begin is not None and self.xid is None:
+        if self._begin is not None and self.number is None:
             self._learn_number()
         self.committing = True
         self._connection.execute("COMMIT")
@@ -173,19 +194,29 @@ class PostgresTx:
     def append(self, wanted: Append) -> Row | None:
         """Append behind whatever is the head by then, as one statement that is a transaction of its own."""
         sql, given = self._store.calls.append(wanted)
-        return self._at_once(lambda: self._connection.execute(sql, given).fetchone(), wanted.idempotency_key)
+        keyed = wanted.idempotency_key is not None
+        return self._at_once(lambda: self._connection.execute(sql, given, binary=True).fetchone(), keyed)
 
-    def append_known(self, wanted: KnownAppend) -> tuple[int, int] | None:
-        """Append if the session is as it was seen, as one statement that is a transaction of its own."""
-        return self._at_once(lambda: self._store.calls.append_known(self._connection, wanted), wanted.idempotency_key)
+    def append_known(self, wanted: KnownAppend) -> KnownAppended | None:
+        """Append if the session is as it was seen, as one statement that is a transaction of its own.
 
-    def _at_once(self, call: Callable[[], T | None], key: str | None) -> T | None:
+        If the answer to an earlier try was never heard, that very append is made again: it is stored at most once,
+        since it counts only while nobody - itself included - has changed the session.
+        """
+        unheard, self._unheard = self._unheard, None
+        asked, calls = unheard or wanted, self._store.calls
+        found = self._at_once(lambda: calls.append_known(self._connection, asked), asked)
+        if found is None and unheard is not None:
+            found = self._at_once(lambda: calls.find(self._connection, unheard), unheard)
+        return found
+
+    def _at_once(self, call: Callable[[], T | None], again: KnownAppend | bool) -> T | None:
         assert not self.finished, "the transaction is over"
         try:
             found = call()
         except psycopg.Error as error:
             if is_lost(error, self._connection):
-                raise _InDoubt(error, None, None, repeatable=key is not None) from error
+                raise _InDoubt(error, again=again) from error
             if error.sqlstate == "22003":
                 return None  # the operation itself says which number is too large
             raise
@@ -206,8 +237,8 @@ class PostgresBackend:
         self._begins = dict[bool, tuple[str, tuple[Any, ...]]]()
         self._prepare = [True]
         self.words = Words(address.schema)
-        self._hints = Hints(lambda: self._connect(5.0), address.schema)
-        self._pool = Pool(self._connect, size=address.pool_size)
+        self._pool = Pool(address.connect, self._greet, size=address.pool_size)
+        self._hints = Hints(self._pool, address.schema)
         self._timeout = address.call_timeout
         try:
             with self._pool.taken(time.monotonic() + address.call_timeout) as connection:
@@ -221,17 +252,12 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ opening
 
-    def _connect(self, seconds: float) -> Line:
-        connection = self._address.connect(min(seconds, self._address.connect_timeout))
-        try:
-            if not self._prepare[0]:
-                connection.prepare_threshold = None
-            if not self._read_only and schemas.version(connection, self._address.schema):
-                schemas.begin_epoch(connection, self._address.schema)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _greet(self, connection: Line) -> None:
+        """Find out on a new connection what it can be used for, and whether this is still the server that it was."""
+        if connection.is_direct():
+            connection.prepare_threshold = _PREPARE_AFTER
+        if not self._read_only and schemas.version(connection, self._address.schema):
+            schemas.begin_epoch(connection, self._address.schema)
 
     def _look_around(self, connection: Line) -> None:
         """Make the tables if they are missing, and find out what this server and this role can do."""
@@ -245,6 +271,8 @@ class PostgresBackend:
             schemas.bring_up_to_date(connection, name)
             schemas.begin_epoch(connection, name)
         self.quick = connection.info.server_version >= schemas.QUICK
+        milliseconds = int((self._timeout + _END_AFTER) * 1000)
+        self._end = _END.format(milliseconds) if connection.info.server_version >= _END_SINCE else "NULL"
         row = connection.execute(_MAY_SEE_ALL, (name,)).fetchone()
         bypasses, self._owns = (bool(row[0]), bool(row[1])) if row else (False, False)
         setting = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
@@ -275,9 +303,9 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ transactions
 
-    def reading_as(self) -> tuple[str, str]:
-        """Give the settings of a read."""
-        return self._said_scope(), self._milliseconds()
+    def reading_as(self) -> tuple[str, tuple[str, str]]:
+        """Give the first statement of a read."""
+        return _SET_READ.format(end=self._end), (self._said_scope(), self._milliseconds())
 
     def _said_scope(self) -> str:
         return "*" if self._scope is None else f"s{self._scope}"
@@ -294,14 +322,14 @@ class PostgresBackend:
 
     def _begin(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
         sync = "NULL" if self._sync is None else f"set_config('synchronous_commit', '{self._sync}', true)"
-        sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=sync)
+        sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=sync, end=self._end)
         key = schemas.lock_key(f"scope:{self._address.schema}:{self._scope}")
         return sql, (self._said_scope(), self._milliseconds(), self._milliseconds(), key)
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
         self._check_open()
-        return self._repeat(lambda deadline: self._attempt(op, None, deadline))
+        return self._repeat(lambda deadline, unheard: self._attempt(op, None, deadline, unheard))
 
     def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
         """Run an operation and return when it is durable."""
@@ -309,32 +337,50 @@ class PostgresBackend:
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")
         begin = self._writing_as(alone=alone or frees_space)
-        value = self._repeat(lambda deadline: self._attempt(op, begin, deadline))
+        value = self._repeat(lambda deadline, unheard: self._attempt(op, begin, deadline, unheard))
         self._hints.changed()
         return value
 
-    def _repeat(self, attempt: Callable[[float], T]) -> T:
+    def _repeat(self, attempt: Callable[[float, KnownAppend | None], T]) -> T:
         """Run a transaction until it goes through, fails for good, or the time is up."""
-        deadline = time.monotonic() + self._timeout
+        deadline, doubt = time.monotonic() + self._timeout, None
         for number in range(_ATTEMPTS):
             try:
-                return attempt(deadline)
+                return attempt(deadline, doubt.again if doubt and isinstance(doubt.again, KnownAppend) else None)
             except _Again as again:
-                if time.monotonic() > deadline:
+                late, last = time.monotonic() > deadline, number == _ATTEMPTS - 1
+                if (late or last) and doubt is not None:
+                    raise _in_doubt(doubt) from again
+                if late:
                     raise Busy(f"the server gave no answer within {self._timeout:g} s: {again.error}") from again
-                if number == _ATTEMPTS - 1:
+                if last:
                     raise again.error from again.__cause__
-            except _InDoubt as doubt:
-                known, value = self._settle(doubt, deadline)
-                if known:
-                    return value  # type: ignore[no-any-return]
+            except _InDoubt as found:
+                doubt = found
+                if self._settle(doubt, deadline):
+                    return doubt.value  # type: ignore[no-any-return]
+                doubt = doubt if doubt.again else None
+            except (Busy, BackendError) as error:
+                if doubt is None:
+                    raise
+                raise _in_doubt(doubt) from error
+            except psycopg.Error as error:  # of a new connection
+                raise (translate(error) if doubt is None else _in_doubt(doubt)) from error
             time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))
         raise AssertionError("unreachable")
 
-    def _attempt(self, op: Op[T], begin: tuple[str, tuple[Any, ...]] | None, deadline: float) -> T:
+    def _attempt(
+        self,
+        op: Op[T],
+        begin: tuple[str, tuple[Any, ...]] | None,
+        deadline: float,
+        unheard: KnownAppend | None,
+    ) -> T:
         """Run one transaction, a read without ``begin``."""
         with self._pool.taken(deadline) as connection:
-            tx, value = PostgresTx(connection, self, begin), None
+            if not self._prepare[0]:
+                connection.prepare_threshold = None
+            tx, value = PostgresTx(connection, self, begin, unheard), None
             try:
                 value = op(tx)
                 if tx.began:
@@ -342,10 +388,11 @@ class PostgresBackend:
                 return value
             except psycopg.Error as error:
                 lost = is_lost(error, connection)
-                if not lost:
-                    tx.give_up()
+                tx.give_up()
+                if lost or error.sqlstate in STALE:
+                    connection.close()
                 if lost and tx.committing and begin is not None:
-                    raise _InDoubt(error, tx.xid, value) from error
+                    raise _InDoubt(error, number=tx.number, value=value) from error
                 raise self._judged(error, lost) from error
             except Exception:
                 tx.give_up()
@@ -357,34 +404,33 @@ class PostgresBackend:
             self._prepare[0] = False
         return _Again(translate(error)) if lost or may_run_again(error) else translate(error)
 
-    def _settle(self, doubt: _InDoubt, deadline: float) -> tuple[bool, Any]:
-        """Find out whether a transaction was committed: (True, its value) if it was, (False, None) to run it again."""
-        if doubt.repeatable:
-            return False, None  # its idempotency key finds what it stored
-        message = (
-            f"the connection broke while this was being stored ({words(doubt.error)}); it may have been stored or not."
-            " Read, or call again with an idempotency key"
-        )
-        if doubt.xid is None:
-            raise BackendError(message) from doubt.error
-        while True:
-            with self._pool.taken(deadline) as connection:
-                try:
-                    row = connection.execute(_STATUS, (str(doubt.xid),)).fetchone()
-                except psycopg.Error as error:
-                    raise BackendError(message) from error
-            status = row[0] if row else None
-            if status in ("committed", "aborted"):
-                return status == "committed", doubt.value
-            if status is None or time.monotonic() > deadline:
-                raise BackendError(message) from doubt.error
+    def _settle(self, doubt: _InDoubt, deadline: float) -> bool:
+        """Find out whether a transaction was committed; False: it was not, or it is safe to run it again."""
+        if doubt.again and time.monotonic() < deadline:
+            return False
+        while doubt.number is not None:
+            try:
+                with self._pool.taken(deadline) as connection:
+                    row = connection.execute(_STATUS, doubt.number[:1]).fetchone()
+            except psycopg.Error as error:
+                if error.sqlstate == _FUTURE:
+                    return False
+                row = (doubt.number[1], "not heard")
+            except Error as error:
+                raise _in_doubt(doubt) from error
+            life, status = row or (None, None)
+            if life == doubt.number[1] and status in ("committed", "aborted"):
+                return bool(status == "committed")
+            if life != doubt.number[1] or status is None or time.monotonic() > deadline:
+                break
             time.sleep(0.05)
+        raise _in_doubt(doubt) from doubt.error
 
     # ------------------------------------------------------------------ the rest
 
     def listen(self) -> Listener:
         """Give something that can be waited on for changes."""
-        return Listener(lambda: self._connect(5.0), self._address.schema)
+        return Listener(self._pool, self._address.schema)
 
     def size_bytes(self) -> int:
         """Bytes of all tables and indexes of the store's schema."""
@@ -412,6 +458,14 @@ class PostgresBackend:
     def _check_open(self) -> None:
         if self._closed[0] or guard.process_generation() != self._process:
             raise Closed()
+
+
+def _in_doubt(doubt: _InDoubt) -> BackendError:
+    """Give the error that says so."""
+    return BackendError(
+        f"the connection broke while this was being stored ({words(doubt.error)}); it may have been stored or not."
+        " Read, or call again with an idempotency key"
+    )
 
 
 def bring_up_to_date(url: str, *, grant_to: str | None) -> int:

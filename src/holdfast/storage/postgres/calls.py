@@ -15,12 +15,13 @@ import psycopg
 from psycopg import generators
 from psycopg.errors import error_from_result
 
-from ..base import Append, KnownAppend
+from ..base import Append, KnownAppend, KnownAppended
 from .address import Line
 
 _NUMBER = Struct(">q")
 _NAME = b"holdfast_append_known"
-_GIVEN = 33
+_UNKNOWN = "26000"
+_GIVEN = 34
 _BINARY = [1] * _GIVEN
 
 
@@ -32,9 +33,10 @@ class Calls:
         known, plain = ([f"${number}" for number in range(1, count + 1)] for count in (_GIVEN, 13))
         known[6:6] = plain[6:6] = settings
         self._known = f"SELECT {schema}.append_known({', '.join(known)})"
+        self._stored = f"SELECT 1 FROM {schema}.entry WHERE key = $1 AND hash = $2"
         self._append = f"SELECT * FROM {schema}.append({', '.join(plain)})"
 
-    def append_known(self, connection: Line, wanted: KnownAppend) -> tuple[int, int] | None:
+    def append_known(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
         """Append an entry that was computed from a row that was seen; give its position and the session's rank."""
         row, prepare = wanted.row, connection.prepare_threshold is not None
         entry = (row[0], row[1], row[2], row[5], row[6], row[8], *wanted.numbers, row[21], row[23], row[24])
@@ -42,7 +44,14 @@ class Calls:
         found = _prepared(connection, self._known, given) if prepare else _one(connection, self._known, given)
         if found is None:
             return None
-        return (-found, wanted.rank) if found < 0 else (found, found)
+        return KnownAppended(wanted, -found, wanted.rank) if found < 0 else KnownAppended(wanted, found, found)
+
+    def find(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
+        """Look whether an append whose answer was not heard was stored; where it is in the feed is not asked."""
+        with connection.transaction():
+            connection.execute("SELECT set_config('holdfast.scope', $1, true)", (f"s{wanted.scope}",))
+            found = connection.execute(self._stored, (wanted.row[0], wanted.row[23])).fetchone()
+        return None if found is None else KnownAppended(wanted, wanted.updated, wanted.rank)
 
     def append(self, wanted: Append) -> tuple[str, Sequence[Any]]:
         """Write the call for entries that the server is to compute."""
@@ -61,12 +70,22 @@ def _one(connection: Line, sql: str, given: Sequence[Any]) -> int | None:
 
 def _prepared(connection: Line, sql: str, given: Sequence[Any]) -> int | None:
     """Run the call as a statement that this connection prepared before, or prepares now."""
-    pgconn = connection.pgconn
-    if not connection.knows_append:
-        pgconn.send_prepare(_NAME, sql.encode())
-        _answer(connection)
-        connection.knows_append = True
-    pgconn.send_query_prepared(_NAME, list(map(_binary, given)), _BINARY, result_format=1)
+    values = list(map(_binary, given))
+    if connection.knows_append:
+        try:
+            return _executed(connection, values)
+        except psycopg.Error as error:
+            if error.sqlstate != _UNKNOWN:
+                raise
+            connection.knows_append = False  # after a rollback the driver makes the server forget all statements
+    connection.pgconn.send_prepare(_NAME, sql.encode())
+    _answer(connection)
+    connection.knows_append = True
+    return _executed(connection, values)
+
+
+def _executed(connection: Line, values: Sequence[bytes | None]) -> int | None:
+    connection.pgconn.send_query_prepared(_NAME, values, _BINARY, result_format=1)
     value = _answer(connection).get_value(0, 0)
     return None if value is None else int(_NUMBER.unpack(value)[0])
 

@@ -17,12 +17,23 @@ _AGAIN = frozenset(
     }
 )
 PREPARED = frozenset({"26000", "42P05"})
+# The same call would fail again on the same connection: it knows statements, or is with a server, of the past.
+STALE = PREPARED | {"0A000", "25006"}
 
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[object]) -> bool:
-    """Say whether the connection is gone, so that the fate of what was sent is unknown."""
+    """Say whether the connection is gone, so that the fate of what was sent is unknown.
+
+    A fatal error is the end of it, which may not have been read yet; it may come after the word that something was
+    committed, and the driver may tell no more than that it lost track.
+    """
+    lost_track = error.sqlstate is None and isinstance(error, psycopg.OperationalError)
     return (
-        connection.closed or (error.sqlstate or "")[:2] == "08" or connection.pgconn.status != psycopg.pq.ConnStatus.OK
+        lost_track
+        or connection.closed
+        or (error.sqlstate or "")[:2] == "08"
+        or connection.pgconn.status != psycopg.pq.ConnStatus.OK
+        or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
     )
 
 

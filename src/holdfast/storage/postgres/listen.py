@@ -3,39 +3,43 @@
 A notice is a hint and never the truth, which is the feed: it may come late, twice or not at all, so whoever waits also
 looks by itself now and then. Notices are not sent inside the writing transactions, because the server lets only
 one transaction at a time commit with a notice; a thread sends at most one per ``_PAUSE`` for all writes of this
-process instead.
+process instead. Behind a pooler nobody listens: the server's connection belongs to somebody else a moment later.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from hashlib import sha256
 
 import psycopg
 
 from ...errors import Error
-from .address import Line
+from .pool import Pool, Pooled, start_thread
 
 _PAUSE = 0.02
 _QUIET = 5.0
-Connect = Callable[[], Line]
+_PATIENCE = 5.0
+
+# A hint need not be on disk; for this transaction only, since a pooler gives the connection to others.
+_TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')"
 
 
 def channel(schema: str) -> str:
     """Give the name under which changes of a schema are told."""
-    return f"holdfast_{schema}"
+    name = f"holdfast_{schema}"
+    return name if len(name) < 64 else f"holdfast_{sha256(schema.encode()).hexdigest()[:50]}"  # the server's limit
 
 
 class Hints:
     """Tells listeners, soon after a change and not more often than they can use."""
 
-    def __init__(self, connect: Connect, schema: str) -> None:
-        self._connect = connect
+    def __init__(self, pool: Pool, schema: str) -> None:
+        self._pool = pool
         self._channel = channel(schema)
         self._wake = threading.Condition()
         self._changed = False
-        self._running = False
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def changed(self) -> None:
@@ -43,27 +47,25 @@ class Hints:
         if self._changed:
             return
         with self._wake:
-            self._changed = True
-            if self._running or self._closed:
-                self._wake.notify()
-                return
-            self._running = True
-        threading.Thread(target=self._run, name="holdfast-hints", daemon=True).start()
+            if not self._closed and (self._thread is None or not self._thread.is_alive()):
+                self._thread = start_thread("holdfast-hints", self._run)
+            self._changed = self._thread is not None  # without a thread whoever follows looks by itself
+            self._wake.notify()
 
     def _run(self) -> None:
-        connection: Line | None = None
+        line: Pooled | None = None
         try:
             while self._wait():
                 try:
-                    connection = connection or self._connect()
-                    connection.execute("SET synchronous_commit = off")
-                    connection.execute("SELECT pg_notify($1, '')", (self._channel,))
-                except (psycopg.Error, Error):
-                    _close(connection)  # whoever follows looks by itself
-                    connection = None
+                    line = line or self._pool.apart(_PATIENCE)
+                    with self._pool.within(_PATIENCE, line) as connection:
+                        connection.execute(_TELL, (self._channel,))
+                except (psycopg.Error, Error, OSError):
+                    _close(line)  # whoever follows looks by itself
+                    line = None
                 time.sleep(_PAUSE)
         finally:
-            _close(connection)
+            _close(line)
 
     def _wait(self) -> bool:
         """Wait for the next change; after a quiet time, or when the store is closed, the thread ends."""
@@ -71,7 +73,7 @@ class Hints:
             if not self._changed and not self._closed:
                 self._wake.wait(_QUIET)
             if not self._changed:
-                self._running = False
+                self._thread = None
                 return False
             self._changed = False
             return True
@@ -86,30 +88,41 @@ class Hints:
 class Listener:
     """Waits for changes that other processes tell of."""
 
-    def __init__(self, connect: Connect, schema: str) -> None:
-        self._connect = connect
+    def __init__(self, pool: Pool, schema: str) -> None:
+        self._pool = pool
         self._channel = channel(schema)
-        self._connection: Line | None = None
+        self._line: Pooled | None = None
+        self._told = True
 
     def wait(self, seconds: float) -> None:
         """Return when something may have changed, at the latest after ``seconds``."""
         try:
-            if self._connection is None or self._connection.closed:
-                self._connection = self._connect()
-                self._connection.execute(f'LISTEN "{self._channel}"')
-                return  # what was told before is for the caller to look for
-            for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                return
-        except (psycopg.Error, Error):
+            if self._line is not None:
+                for _ in self._line.connection.notifies(timeout=seconds, stop_after=1):
+                    return
+            elif self._told:
+                self._listen()  # what was told before is for the caller to look for
+            else:
+                time.sleep(seconds)
+        except (psycopg.Error, Error, OSError):
             self.close()
             time.sleep(seconds)
 
+    def _listen(self) -> None:
+        self._line = self._pool.apart(_PATIENCE)
+        with self._pool.within(_PATIENCE, self._line) as connection:
+            self._told = connection.is_direct()
+            if self._told:
+                connection.execute(f'LISTEN "{self._channel}"')
+        if not self._told:
+            self.close()
+
     def close(self) -> None:
         """Let go of the connection."""
-        _close(self._connection)
-        self._connection = None
+        _close(self._line)
+        self._line = None
 
 
-def _close(connection: Line | None) -> None:
-    if connection is not None:
-        connection.close()
+def _close(line: Pooled | None) -> None:
+    if line is not None:
+        line.close()

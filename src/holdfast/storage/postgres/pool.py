@@ -4,7 +4,8 @@ The pool has no threads of its own for connecting: whoever needs a connection ma
 words when that fails, and tries again until its deadline, so a server that comes back is used at once. Looking whether
 an idle connection was closed by the server costs no round trip: nothing may be readable on it. A single watch thread
 per pool cuts connections whose call has passed its deadline, since a reply that never comes would be waited for
-for ever (a half-closed socket made psycopg wait for more than nine minutes).
+for ever (a half-closed socket made psycopg wait for more than nine minutes). An interrupt may strike anywhere: what it
+makes a call forget, the pool forgets too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,34 +25,50 @@ from ...errors import BackendError, Busy, Closed
 from .address import Line
 
 _LOOK_SECONDS = 0.2
+_QUIET_LOOKS = 25
+_GRACE = 1.0  # the server ends by itself, and with better words, what takes too long there
 _RETRY_SECONDS = 0.1
 _LIFETIME = 1800.0
 _IDLE = 300.0
 
 
+class _Place:
+    """One of the connections that a pool may have; it is free again when nobody knows of it any more."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Pooled:
-    """A connection with its age."""
+    """A connection with its age, and a hold on its socket by which another thread can end it."""
 
-    __slots__ = ("connection", "made", "used")
+    __slots__ = ("_socket", "connection", "made", "place", "used")
 
-    def __init__(self, connection: Line) -> None:
+    def __init__(self, connection: Line, place: _Place | None = None) -> None:
         self.connection = connection
+        self.place = place
         self.made = self.used = time.monotonic()
+        try:
+            # A descriptor of our own: the driver may close its at any moment, and the number then means another file.
+            self._socket = socket.socket(fileno=os.dup(connection.pgconn.socket))
+        except BaseException:
+            connection.close()
+            raise
 
     def is_fresh(self) -> bool:
-        """Say whether the connection can be used: not old, and not closed by the server meanwhile."""
-        now, pgconn = time.monotonic(), self.connection.pgconn
+        """Say whether the connection can be used: not old, and the server, whose last word is its end, is silent."""
+        now = time.monotonic()
         if self.connection.closed or now - self.made > _LIFETIME or now - self.used > _IDLE:
             return False
         poll = select.poll()
-        poll.register(pgconn.socket, select.POLLIN)
-        if not poll.poll(0):
-            return True
-        try:  # a notice of the server, or its end
-            pgconn.consume_input()
-        except psycopg.Error:
-            return False
-        return pgconn.status == psycopg.pq.ConnStatus.OK and not poll.poll(0)
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def cut(self) -> None:
+        """End the connection under whoever waits for it."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def close(self) -> None:
         """Let go of the connection, whatever state it is in."""
@@ -58,65 +76,82 @@ class Pooled:
             self.connection.close()
         except psycopg.Error:
             pass
+        self._socket.close()
 
 
 class Pool:
-    """At most ``size`` connections, the last used one first."""
+    """At most ``size`` connections, the last used one first; ``greet`` is what is done on each new one."""
 
-    def __init__(self, connect: Callable[[float], Line], *, size: int) -> None:
+    def __init__(self, connect: Callable[[float], Line], greet: Callable[[Line], None], *, size: int) -> None:
         self._connect = connect
+        self._greet = greet
         self._size = size
         self._free = threading.Condition()
         self._idle = list[Pooled]()
-        self._count = 0
+        self._places = weakref.WeakSet[_Place]()
         self._closed = False
         self._watch = Watch()
 
     def take(self, deadline: float) -> Pooled:
         """Give a connection; none free or none to be had by the deadline is an error that says why."""
         with self._free:
-            while not self._idle and self._count >= self._size and not self._closed:
+            while not self._idle and len(self._places) >= self._size and not self._closed:
                 left = deadline - time.monotonic()
-                if left <= 0 or not self._free.wait(left):
+                if left <= 0:
                     raise Busy(f"all {self._size} connections of this store are in use; call again, or raise pool_size")
+                self._free.wait(min(left, _LOOK_SECONDS))  # nobody tells of a place that was forgotten
             if self._closed:
                 raise Closed()
             pooled = self._idle.pop() if self._idle else None
-            self._count += pooled is None
+            place = pooled.place if pooled else None
+            if place is None:
+                self._places.add(place := _Place())
         if pooled is not None:
             if pooled.is_fresh():
                 return pooled
             pooled.close()
         try:
-            return Pooled(self._connected(deadline))
+            return self._connected(deadline, place)
         except BaseException:
-            self._forget()
+            self._forget(place)
             raise
 
-    def _connected(self, deadline: float) -> Line:
+    def _connected(self, deadline: float, place: _Place) -> Pooled:
         while True:
             try:
-                return self._connect(max(1.0, deadline - time.monotonic()))
-            except psycopg.OperationalError as error:
+                return self._greeted(Pooled(self._connect(max(1.0, deadline - time.monotonic())), place), deadline)
+            except (psycopg.Error, OSError) as error:
                 if time.monotonic() + _RETRY_SECONDS > deadline or not _may_pass(error):
-                    raise BackendError(f"the PostgreSQL server cannot be reached: {words(error)}") from error
+                    if isinstance(error, psycopg.OperationalError | OSError):
+                        raise BackendError(f"the PostgreSQL server cannot be reached: {words(error)}") from error
+                    raise
                 time.sleep(_RETRY_SECONDS)
+
+    def _greeted(self, pooled: Pooled, deadline: float) -> Pooled:
+        try:
+            with self._watch.until(deadline, pooled):
+                self._greet(pooled.connection)
+        except BaseException:
+            pooled.close()
+            raise
+        return pooled
 
     def give(self, pooled: Pooled, *, broken: bool = False) -> None:
         """Take a connection back; one that is broken, or not idle, is closed."""
         idle = psycopg.pq.TransactionStatus.IDLE
         if broken or self._closed or pooled.connection.closed or pooled.connection.info.transaction_status != idle:
             pooled.close()
-            self._forget()
+            self._forget(pooled.place)
             return
         pooled.used = time.monotonic()
         with self._free:
             self._idle.append(pooled)
             self._free.notify()
 
-    def _forget(self) -> None:
+    def _forget(self, place: _Place | None) -> None:
         with self._free:
-            self._count -= 1
+            if place is not None:
+                self._places.discard(place)
             self._free.notify()
 
     @contextmanager
@@ -124,7 +159,7 @@ class Pool:
         """Use a connection that is cut when the deadline passes; one that is not idle afterwards is closed."""
         pooled, broken = self.take(deadline), False
         try:
-            with self._watch.until(deadline, pooled.connection):
+            with self._watch.until(deadline, pooled):
                 yield pooled.connection
         except Exception:
             raise
@@ -133,6 +168,16 @@ class Pool:
             raise
         finally:
             self.give(pooled, broken=broken)
+
+    def apart(self, seconds: float) -> Pooled:
+        """Make a connection beside the pool, for somebody who keeps it."""
+        return Pooled(self._connect(seconds))
+
+    @contextmanager
+    def within(self, seconds: float, pooled: Pooled) -> Iterator[Line]:
+        """Use a connection that was made apart for no longer than that."""
+        with self._watch.until(time.monotonic() + seconds, pooled):
+            yield pooled.connection
 
     def close(self) -> None:
         """Close idle connections now and those in use as they come back."""
@@ -146,22 +191,22 @@ class Pool:
 
 
 class Watch:
-    """Cuts connections whose deadline has passed; the thread ends when nothing was watched for a while."""
+    """Cuts connections whose deadline has passed; its thread ends when nothing was watched for a while."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._watched = dict[int, tuple[float, int]]()
-        self._running = False
+        self._watched = dict[int, tuple[float, Pooled]]()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     @contextmanager
-    def until(self, deadline: float, connection: Line) -> Iterator[None]:
+    def until(self, deadline: float, pooled: Pooled) -> Iterator[None]:
         """Watch a connection until this block ends."""
-        key = id(connection)
+        key = id(pooled)
         with self._mutex:
-            self._watched[key] = deadline, connection.pgconn.socket
-            start, self._running = not self._running, True
-        if start:
-            threading.Thread(target=self._run, name="holdfast-watch", daemon=True).start()
+            self._watched[key] = deadline + _GRACE, pooled
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = start_thread("holdfast-watch", self._run)
         try:
             yield
         finally:
@@ -174,34 +219,36 @@ class Watch:
             time.sleep(_LOOK_SECONDS)
             with self._mutex:
                 quiet = 0 if self._watched else quiet + 1
-                if quiet > 25:
-                    self._running = False
+                if quiet > (0 if self._closed else _QUIET_LOOKS):
+                    self._thread = None
                     return
                 now = time.monotonic()
                 for key in [key for key, (deadline, _) in self._watched.items() if deadline <= now]:
-                    _cut(self._watched.pop(key)[1])
+                    self._watched.pop(key)[1].cut()
 
     def close(self) -> None:
-        """Forget everything; the thread ends by itself."""
-        with self._mutex:
-            self._watched.clear()
+        """Let the thread end with the last call; what is under way is still watched."""
+        self._closed = True
 
 
-def _cut(descriptor: int) -> None:
-    """End a connection under whoever waits for it; the descriptor stays theirs to close."""
-    with socket.socket(fileno=os.dup(descriptor)) as end:
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+def start_thread(name: str, run: Callable[[], None]) -> threading.Thread | None:
+    """Start a thread, or give None where none can be had: a call that can do without one must not fail over it."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
-def _may_pass(error: psycopg.OperationalError) -> bool:
+def _may_pass(error: Exception) -> bool:
     """Say whether connecting again may help: a wrong password or an unknown database stays wrong."""
-    state = error.sqlstate
+    state = getattr(error, "sqlstate", None)
     text = str(error)
     lasting = ("password authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry")
-    return (state is None or state[:2] in ("57", "08", "53")) and not any(each in text for each in lasting)
+    mistaken = ("invalid integer value", "invalid port number", "invalid sslmode value", "unrecognized configuration")
+    again = state is None or state[:2] in ("57", "08", "53") or state == "25006"  # a standby may become the primary
+    return again and not any(each in text for each in lasting + mistaken)
 
 
 def words(error: BaseException) -> str:

@@ -31,9 +31,12 @@ ALTER TABLE feed
   ADD xid   BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
 CREATE INDEX feed_order ON feed (scope, epoch, xid, pos);
 
--- Scope: a transaction says whose data it is about. Without that it sees and writes nothing; the owner may say '*'.
-ALTER TABLE detail ADD scope TEXT COLLATE "C" NOT NULL
-  DEFAULT substr(nullif(current_setting('holdfast.scope', true), ''), 2);
+-- Scope: a transaction says whose data it is about: 's' and the scope. Without that it sees and writes nothing; the
+-- owner may say '*' to see everything. An 's' is asked for, since any other letter would stand for the default scope ''.
+CREATE FUNCTION own_scope() RETURNS TEXT LANGUAGE sql STABLE PARALLEL SAFE
+  RETURN CASE WHEN starts_with(current_setting('holdfast.scope', true), 's')
+    THEN substr(current_setting('holdfast.scope', true), 2) END;
+ALTER TABLE detail ADD scope TEXT COLLATE "C" NOT NULL DEFAULT :schema.own_scope();
 DO $$
 DECLARE
   name text;
@@ -43,7 +46,7 @@ BEGIN
     EXECUTE format('ALTER TABLE :schema.%I ENABLE ROW LEVEL SECURITY', name);
     EXECUTE format('ALTER TABLE :schema.%I FORCE ROW LEVEL SECURITY', name);
     EXECUTE format($p$CREATE POLICY own_scope ON :schema.%I
-      USING (scope = substr(nullif(current_setting('holdfast.scope', true), ''), 2))$p$, name);
+      USING (scope = :schema.own_scope())$p$, name);
     EXECUTE format($p$CREATE POLICY every_scope ON :schema.%I FOR SELECT TO :owner
       USING (current_setting('holdfast.scope', true) = '*')$p$, name);
   END LOOP;

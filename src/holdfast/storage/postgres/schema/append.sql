@@ -172,7 +172,7 @@ CREATE OR REPLACE FUNCTION :schema.append_known(
   p_messages BIGINT, p_turns BIGINT, p_tool_calls BIGINT, p_tool_failures BIGINT, p_input BIGINT, p_output BIGINT,
   p_cache_read BIGINT, p_cache_write BIGINT, p_reasoning BIGINT, p_cost BIGINT, p_active BIGINT, p_work BIGINT,
   p_salt BYTEA, p_hash BYTEA, p_chain_check BIGINT, p_revision BIGINT, p_message_ms BIGINT, p_rank BIGINT,
-  p_before BYTEA, p_between BYTEA, p_feed BYTEA
+  p_before BYTEA, p_between BYTEA, p_packed_rank BYTEA, p_feed BYTEA
 ) RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
   v_branch CONSTANT BIGINT := p_key >> 32;
@@ -191,12 +191,22 @@ BEGIN
     RETURN NULL;
   END IF;
   v_position := nextval(':schema.feed_number');
-  v_packed := :schema.packed(v_position);
-  IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND hidden = 0 AND rank > p_rank) THEN
-    v_rank := v_position;  -- the newest one keeps its place, and the index over places is not written
-    v_check := crc32(p_before || v_packed || p_between || v_packed);
+  IF v_position BETWEEN 65536 AND 4294967295 THEN
+    v_packed := '\xce'::bytea || substr(int8send(v_position), 5);
   ELSE
-    v_check := crc32(p_before || v_packed || p_between || :schema.packed(p_rank));
+    v_packed := :schema.packed(v_position);
+  END IF;
+  -- Whoever changes last ranks highest. The newest session keeps its rank, so that the index over ranks is not written;
+  -- it is still the newest if no position was given out since its own.
+  v_check := NULL;
+  IF v_position <> p_updated + 1 THEN
+    IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND hidden = 0 AND rank > p_rank) THEN
+      v_rank := v_position;
+      v_check := crc32(p_before || v_packed || p_between || v_packed);
+    END IF;
+  END IF;
+  IF v_check IS NULL THEN
+    v_check := crc32(p_before || v_packed || p_between || p_packed_rank);
   END IF;
   UPDATE :schema.session SET head_seq = v_seq, head_hash = p_hash, messages = p_messages, turns = p_turns,
     tool_calls = p_tool_calls, tool_failures = p_tool_failures, input_tokens = p_input, output_tokens = p_output,

@@ -1,0 +1,230 @@
+"""Finishing a session: in one transaction everything that only a whole session has, and its row as it was at a moment.
+
+Until then nobody sees it; from then on it is whole. A session that was copied before and has gone on since is brought
+up to the new moment the same way. The changes that the feed tells of come in this order: the session, its entries by
+branch, its operations, its checkpoints; one for each operation, as verify counts them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...storage.base import Row, Tx, row_check
+from .. import blobs, branches, entries, feed, operations, purge, sessions
+from ..branches import BranchRow
+from . import base, moments, pages, records, staging
+from .base import Read
+from .moments import Moment, Part
+from .records import Subject
+
+
+class Whole(NamedTuple):
+    """A session as of one moment with the records that must be of the same one."""
+
+    moment: Moment
+    undone: dict[str, str]
+    checkpoints: list[Row]
+
+
+class Done(NamedTuple):
+    """How much was written, and how many keys could not be understood."""
+
+    entries: int = 0
+    size: int = 0
+    operations: int = 0
+    checkpoints: int = 0
+    keys_left_out: int = 0
+
+
+def whole(tx: Tx, scope: str, session_id: str, checkpoint: str) -> Whole | None:
+    """Read a session to be finished; of its checkpoints those behind the one that the destination has last."""
+    ours = moments.find(tx, scope, session_id)
+    if ours is None:
+        return None
+    subject = Subject(scope, ours.session.sid, 0)
+    after = tx.one(records.CHECKPOINT_NUMBER, (scope, checkpoint)) if checkpoint else None
+    points = records.new_checkpoints(tx, ours.session.sid, scope, after[0] if after else 0)
+    return Whole(ours, records.undone(tx, subject), points)
+
+
+def finish(tx: Tx, whole: Whole, read: Read) -> Done:
+    """Bring a session that is begun to a moment, and show it; a key, name or label that is taken is ``Taken``."""
+    ours = whole.moment
+    theirs = moments.find(tx, ours.session.scope, ours.session.id)
+    if theirs is None:
+        raise base.conflict(f"session {ours.session.id} is gone from the destination; call again", ours.session.id)
+    if moments.compare(ours, theirs, read, lambda op: op(tx)).theirs:
+        raise base.conflict(
+            f"session {ours.session.id} was changed in the destination while it was copied. {base.AGAIN}",
+            ours.session.id,
+        )
+    parent = staging.parent_number(tx, ours)
+    staging.require_free(tx, ours.session, parent)
+    brought, size = _bring_entries(tx, ours, theirs, read)
+    changes = _Changes(tx, theirs)
+    _settle_branches(tx, ours)
+    if theirs.staged:
+        changes.tell_all(ours)
+    done = _bring_operations(tx, whole, theirs, read, changes)
+    points = _bring_checkpoints(tx, whole, theirs, changes)
+    _write(tx, ours, parent, changes)
+    left_out = _bring_keys(tx, ours, theirs, read)
+    return Done(brought, size, done, points, left_out)
+
+
+class _Changes:
+    """The changes of a session that the feed is told of in this transaction."""
+
+    def __init__(self, tx: Tx, theirs: Moment) -> None:
+        self.tx = tx
+        self.session = sessions.by_number(tx, theirs.session.sid)
+        self.head = branches.get(tx, self.session.branch)
+        self.quiet = self.session.updated == theirs.session.updated
+
+    def tell(self, kind: str, branch: int | None = None, first: int = 0, last: int = 0) -> None:
+        position, rank = feed.record(
+            self.tx, self.session, kind, branch=branch or self.head.bid, first=first, last=last
+        )
+        self.session, self.quiet = self.session._replace(updated=position, rank=rank), False
+
+    def tell_all(self, ours: Moment) -> None:
+        """Tell of a session that nobody saw before, and of all its entries."""
+        self.tell("session")
+        for part in ours.parts:
+            branch = _here(self.tx, part)
+            if part.tip > branch.fork_seq:
+                self.tell("entries", branch.bid, branch.fork_seq + 1, part.tip)
+
+
+def _here(tx: Tx, part: Part) -> BranchRow:
+    """Give a branch as it is in the destination."""
+    found = base.find_branch(tx, part.branch.scope, part.branch.uid)
+    if found is None:
+        raise base.conflict(f"branch {part.branch.uid} is gone from the destination; call again", part.branch.uid)
+    return found
+
+
+# ---------------------------------------------------------------------- what is brought
+
+
+def _bring_entries(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> tuple[int, int]:
+    """Write what was added since the session was begun, or since it was copied; there is little of it by now."""
+    tips = {part.branch.uid: part.tip for part in theirs.parts}
+    count = size = 0
+    for part in ours.parts:
+        if part.branch.uid not in tips:
+            staging.add_branch(tx, ours, part, read(lambda tx: moments.fork_hash(tx, part)))  # noqa: B023
+        at = tips.get(part.branch.uid, part.branch.fork_seq)
+        while at < part.tip:
+            page = read(lambda tx: pages.read(tx, part, at, ours.session.states))  # noqa: B023
+            pages.put(tx, page)
+            at, count, size = page.high, count + len(page.rows), size + page.size
+    return count, size
+
+
+def _settle_branches(tx: Tx, ours: Moment) -> None:
+    """Let every branch know its end, for the head may leave it, and be hidden if its fork was undone."""
+    for part in ours.parts:
+        branch = _here(tx, part)
+        if (branch.tip_seq, branch.tip_hash) != (part.tip, part.hash):
+            branches.set_tip(tx, branch, part.tip, part.hash)
+            branch = branch._replace(tip_seq=part.tip, tip_hash=part.hash)
+        if branch.hidden != part.branch.hidden:
+            branches.set_hidden(tx, branch, part.branch.hidden)
+
+
+def _bring_operations(tx: Tx, whole: Whole, theirs: Moment, read: Read, changes: _Changes) -> int:
+    ours, count = whole.moment, 0
+    scope, mine, other = ours.session.scope, ours.session.sid, theirs.session.sid
+    after = records.newest(theirs.operations, read, records.NUMBER, scope)
+    for page in records.operation_pages(read, Subject(scope, mine, 0), after, ours.operations.number):
+        for row in page:
+            if kind := records.put_operation(tx, row, Subject(scope, other, 0)):
+                changes.tell(kind)
+                count += 1
+    records.mark_undone(tx, Subject(scope, other, 0), whole.undone)
+    return count
+
+
+def _bring_checkpoints(tx: Tx, whole: Whole, theirs: Moment, changes: _Changes) -> int:
+    count = 0
+    for row in whole.checkpoints:
+        if branch := records.put_checkpoint(tx, row, theirs.session.sid):
+            changes.tell("checkpoint", branch, row[9], row[9])
+            count += 1
+    return count
+
+
+def _bring_keys(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> int:
+    """Remember the idempotency keys of what is new here; give how many were left out."""
+    above, scope = -1, ours.session.scope
+    if not theirs.staged:
+        tips = {part.branch.uid: part.tip for part in theirs.parts}
+        grown = [tips.get(part.branch.uid, part.branch.fork_seq) for part in ours.parts]
+        grown = [tip for tip, part in zip(grown, ours.parts, strict=True) if tip < part.tip]
+        above = min(grown, default=entries.MAX_SEQ)
+    put = (records.put_key(tx, scope, theirs.session.sid, key) for key in records.keys(read, ours, above))
+    return sum(done is None for done in put)
+
+
+# ---------------------------------------------------------------------- the row
+
+
+def _write(tx: Tx, ours: Moment, parent: int, changes: _Changes) -> None:
+    """Write the row as it was at the moment; only numbers that are local to a store are others."""
+    if changes.quiet:
+        changes.tell("session")
+    mine, session = ours.session, sessions.by_number(tx, changes.session.sid)
+    head = next(part for part in ours.parts if part.branch.uid == mine.uid)
+    branch = _here(tx, head)
+    sessions.put_detail(tx, session.sid, ours.doc)
+    new = mine._replace(sid=session.sid, parent=parent)
+    cold = tuple(new)[:21]
+    tx.run(sessions.SET_COLD, (*cold[1:], row_check(cold), session.sid))
+    place = (branch.bid, branch.uid, branch.fork_seq, mine.seq, mine.attached, mine.hash, *mine.numbers)
+    counts = (session.branches, mine.revision, changes.session.updated, mine.updated_ms, mine.message_ms)
+    sessions.write_head(tx, session, (*place, *counts, changes.session.rank))
+
+
+def rise(tx: Tx, scope: str, session_id: str) -> None:
+    """Let a session be the one that changed last."""
+    session = base.find_session(tx, scope, session_id)
+    if session is not None:
+        position, rank = feed.record(tx, session, "session", branch=session.branch, first=0, last=0)
+        operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
+
+
+# ---------------------------------------------------------------------- purged in the store that is copied
+
+
+def erase(tx: Tx, ours: Moment, *, now_ms: int) -> None:
+    """Let a session that is begun be as purged as it is in the store it comes from.
+
+    What was copied of it before the purge is erased; what forks read stays. Forks come first: they have higher numbers.
+    """
+    theirs = moments.find(tx, ours.session.scope, ours.session.id)
+    if theirs is None or not theirs.staged:
+        return
+    kept = {part.branch.uid: part.tip for part in ours.parts}
+    hashes = set[str]()
+    for part in reversed(theirs.parts):
+        branch = branches.get(tx, part.branch.bid)
+        read_by = [fork.fork_seq for fork in branches.forks(tx, branch.bid)]
+        need = max(branch.fork_seq, kept.get(branch.uid, 0), *read_by)
+        if branch.tip_seq > need:
+            hashes |= purge._hashes(tx, branch, need)
+        if branch.tip_seq > need or branch.name != f"purged {branch.bid}":
+            purge._drop(tx, branch, need)
+    purge._blank(tx, theirs.session, now_ms)
+    _keep_fields(tx, ours, theirs.session.sid)
+    unlinked = [each for each in sorted(hashes) if not tx.one(purge.LINKED, (theirs.session.scope, each))]
+    for each in unlinked:
+        blobs.drop(tx, theirs.session.scope, each)
+
+
+def _keep_fields(tx: Tx, ours: Moment, sid: int) -> None:
+    """Let a purged session keep what a purge leaves it: its parent, its revision and its times."""
+    mine = ours.session
+    session = sessions.write_cold(tx, sessions.by_number(tx, sid), parent=staging.parent_number(tx, ours))
+    head = (*session.head[:19], mine.revision, session.updated, mine.updated_ms, mine.message_ms, session.rank)
+    sessions.write_head(tx, session, head)
