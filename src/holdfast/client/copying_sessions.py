@@ -105,7 +105,7 @@ class Sessions:
         if moments.is_settled(ours, theirs):
             self._same.add(session.sid)
             return False
-        return session.updated_ms >= theirs.session.updated_ms
+        return moments.is_newer(ours, theirs, self._read, self._look)
 
     def _bring(self, ours: Moment, tips: dict[str, int]) -> None:
         """Write branches and entries that the destination lacks, as many at once as make one page."""
@@ -140,9 +140,11 @@ class Sessions:
         theirs = None if ours is None else self._twin(ours)
         if ours is None or theirs is None or theirs.purged:
             return  # opening the branch says so
-        if not moments.compare(ours, theirs, self._read, self._look).theirs:
-            self._bring(ours, _tips(theirs))
-            self._todo.add(ours.session.sid)
+        # Branches are listed as they were opened, so those before it come along; of a purged session only what is read.
+        upto = [part.branch.uid for part in ours.parts].index(uid) + 1
+        parts = _path(ours, uid, seq) if ours.purged else ours.parts[:upto]
+        self._bring(ours._replace(parts=parts), _tips(theirs))
+        self._todo.add(ours.session.sid)
 
     # ------------------------------------------------------------------ showing them
 
@@ -309,6 +311,16 @@ def _putting(page: pages.Page) -> Op[None]:
 
 def _rising(row: SessionRow) -> Op[None]:
     return lambda tx: finishing.rise(tx, row.scope, row.id)
+
+
+def _path(moment: Moment, uid: str | None, seq: int) -> tuple[Part, ...]:
+    """Give the branches of a session that lead to an entry, each up to where the next one starts."""
+    parts, found = {part.branch.uid: part for part in moment.parts}, list[Part]()
+    while uid in parts:
+        part = parts[uid]
+        found.append(part._replace(tip=seq))
+        uid, seq = part.parent, part.branch.fork_seq
+    return tuple(reversed(found))
 
 
 def _tips(moment: Moment) -> dict[str, int]:

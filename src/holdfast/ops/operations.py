@@ -85,7 +85,7 @@ def on_session(
     before = _session_view(tx, session, after)
     if before == after and undoes is None:
         return session, Operation(new_id(now_ms), kind, session.id, now_ms, NOTHING)
-    changed = _apply(tx, session, after)
+    changed = _apply(tx, session, after, now_ms)
     position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
     changed = touch(tx, changed, position, rank, now_ms, moved="head" in after)
     row = _record(tx, kind, (session.scope, session.sid, 0), before, _session_view(tx, changed, after), now_ms, undoes)
@@ -288,7 +288,9 @@ def _agent_view(tx: Tx, agent: AgentRow, things: View) -> View:
     return view
 
 
-def _apply(tx: Tx, session: SessionRow, after: View) -> SessionRow:
+def _apply(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
+    if 0 in (after.get("hidden"), after.get("session", ["", 1])[1]):  # what returns may have lost its agent meanwhile
+        agents.ensure(tx, session.scope, session.agent, now_ms=now_ms)
     if "hidden" in after:
         session = _set_visible(tx, session, after["hidden"], after.get("name", session.name))
     if "metadata" in after:

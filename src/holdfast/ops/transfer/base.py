@@ -21,6 +21,7 @@ ROWS = 500
 BYTES = 8 << 20
 SPILLED = 128 << 10  # what an entry whose content lies in a blob counts for: reading it takes as long
 HIDDEN = 2
+COPY = "copy"  # the kind of the last change of a session that was copied and not touched since
 STAGED_KEY = "copying:"
 STAGED_FIELDS = b'{"copying":true}'
 AGAIN = "Whatever is not in conflict was copied, and calling again goes on"

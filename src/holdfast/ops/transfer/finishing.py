@@ -2,7 +2,7 @@
 
 Until then nobody sees it; from then on it is whole. A session that was copied before and has gone on since is brought
 up to the new moment the same way. The changes that the feed tells of come in this order: the session, its entries by
-branch, its operations, its checkpoints; one for each operation, as verify counts them.
+branch, its operations, its checkpoints, each operation once, as verify counts them; and that it is a copy.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class _Changes:
         self.tx = tx
         self.session = sessions.by_number(tx, theirs.session.sid)
         self.head = branches.get(tx, self.session.branch)
-        self.quiet = self.session.updated == theirs.session.updated
 
     def tell(self, kind: str, branch: int | None = None, first: int = 0, last: int = 0) -> None:
+        """Tell of a change of the session, of its head's branch if no other is named."""
         position, rank = feed.record(
             self.tx, self.session, kind, branch=branch or self.head.bid, first=first, last=last
         )
-        self.session, self.quiet = self.session._replace(updated=position, rank=rank), False
+        self.session = self.session._replace(updated=position, rank=rank)
 
     def tell_all(self, ours: Moment) -> None:
         """Tell of a session that nobody saw before, and of all its entries."""
@@ -172,8 +172,7 @@ def _bring_keys(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> int:
 
 def _write(tx: Tx, ours: Moment, parent: int, changes: _Changes) -> None:
     """Write the row as it was at the moment; only numbers that are local to a store are others."""
-    if changes.quiet:
-        changes.tell("session")
+    changes.tell(base.COPY)
     mine, session = ours.session, sessions.by_number(tx, changes.session.sid)
     head = next(part for part in ours.parts if part.branch.uid == mine.uid)
     branch = _here(tx, head)
@@ -190,7 +189,8 @@ def rise(tx: Tx, scope: str, session_id: str) -> None:
     """Let a session be the one that changed last."""
     session = base.find_session(tx, scope, session_id)
     if session is not None:
-        position, rank = feed.record(tx, session, "session", branch=session.branch, first=0, last=0)
+        kind = base.COPY if moments.is_copy(tx, session) else "session"
+        position, rank = feed.record(tx, session, kind, branch=session.branch, first=0, last=0)
         operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
 
 

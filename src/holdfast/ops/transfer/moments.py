@@ -26,6 +26,8 @@ AND oid <= (SELECT o.oid FROM operation o WHERE o.scope = ? AND o.id = ?)"""
 CHECKPOINTS_UPTO = """SELECT count(*) FROM checkpoint WHERE scope = ? AND session = ?
 AND cid <= (SELECT c.cid FROM checkpoint c WHERE c.scope = ? AND c.id = ?)"""
 
+KIND_AT = "SELECT kind FROM feed WHERE pos = ?"
+
 _PARENT, _FIRST_COLD, _LAST_COLD = 9, 2, 21
 
 
@@ -191,6 +193,17 @@ def _compare_tallies(ours: Moment, theirs: Moment, one: Tally, two: Tally, upto:
 def is_settled(ours: Moment, theirs: Moment) -> bool:
     """Say whether two rows that stand for the same entries say the same about them."""
     return _said(ours) == _said(theirs)
+
+
+def is_newer(ours: Moment, theirs: Moment, read: Read, look: Read) -> bool:
+    """Say which of two rows that differ is to stand: one that was copied and not touched since gives way."""
+    copied, untouched = read(lambda tx: is_copy(tx, ours.session)), look(lambda tx: is_copy(tx, theirs.session))
+    return untouched if copied != untouched else ours.session.updated_ms >= theirs.session.updated_ms
+
+
+def is_copy(tx: Tx, session: SessionRow) -> bool:
+    """Say whether nothing has happened to a session since it was copied here."""
+    return tx.one(KIND_AT, (session.updated,)) == (base.COPY,)
 
 
 def _said(moment: Moment) -> tuple[Any, ...]:

@@ -179,7 +179,10 @@ class PostgresTx:
         except psycopg.Error:
             pass  # what failed was raised already
         try:
-            if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            status = self._connection.info.transaction_status
+            if status == psycopg.pq.TransactionStatus.INERROR:
+                self._connection.rollback()  # the driver forgets, too, what the server refused to prepare behind the error
+            elif status != psycopg.pq.TransactionStatus.IDLE:
                 self._connection.execute("ROLLBACK")
         except psycopg.Error:
             self._connection.close()
@@ -394,7 +397,9 @@ class PostgresBackend:
                 if lost and tx.committing and begin is not None:
                     raise _InDoubt(error, number=tx.number, value=value) from error
                 raise self._judged(error, lost) from error
-            except Exception:
+            except BaseException as error:
+                if not isinstance(error, Exception):  # an interrupt may have struck between a statement and its answer
+                    connection.close()
                 tx.give_up()
                 raise
 

@@ -1,0 +1,373 @@
+"""R9 on PostgreSQL: connections are cut, fall silent or are refused; calls end in time, and nothing is lost or left."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psycopg
+import pytest
+
+import _postgres
+import holdfast
+from holdfast.testing.proxy import Proxy
+
+from . import _writers
+from ._harness import told
+from ._writers import Writers
+
+pytestmark = [pytest.mark.slow, pytest.mark.promise("R9"), pytest.mark.feature("C6"), pytest.mark.timeout(3600)]
+
+CALL_TIMEOUT = 1
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    server = _postgres.server()
+    with Proxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> Iterator[holdfast.Store]:
+    with holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT)) as store:
+        yield store
+
+
+@pytest.fixture
+def store(tmp_path: Path, proxy: Proxy, direct: holdfast.Store) -> Iterator[holdfast.Store]:
+    with holdfast.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def fails_in_time(*kinds: type[Exception], within: float = CALL_TIMEOUT + 2) -> Iterator[None]:
+    began = time.monotonic()
+    with pytest.raises(kinds or (holdfast.Busy, holdfast.BackendError)):  # type: ignore[arg-type]
+        yield
+    assert time.monotonic() - began < within
+
+
+def said(session: holdfast.Session) -> list[str]:
+    return [message.text for message in session.iter_messages()]
+
+
+def sound(store: holdfast.Store) -> None:
+    report = store.verify()
+    assert not report, str(report)
+
+
+def eventually(what: Callable[[], object], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# ---------------------------------------------------------------------- under writers
+
+
+def _faults(proxy: Proxy) -> dict[str, Callable[[], object]]:
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+    return {
+        "end": lambda: _postgres.execute(f"{end} AND random() < 0.5"),
+        "cut": proxy.cut,
+        "half close": proxy.half_close,
+        "stall": proxy.stall,
+        "refuse": lambda: (proxy.refuse(), proxy.cut()),
+        "drop": lambda: proxy.drop_replies(delay=0.1),
+    }
+
+
+def test_connections_that_fail_under_writers_lose_nothing(
+    tmp_path: Path,
+    proxy: Proxy,
+    direct: holdfast.Store,
+    seed: int,
+    counts: Callable[[int, int], int],
+    tally: Callable[..., int],
+) -> None:
+    """Faults of every kind, some longer than a call may take."""
+    rng, faults = random.Random(seed), _faults(proxy)
+    place = _postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)
+    with told(seed=seed), holdfast.open(place) as one, holdfast.open(place) as two:
+        ids = [direct.create_session(f"s{n}").id for n in range(2)]
+        with Writers([one, one, two, two], [*ids, *ids], pause=0.002) as writers:
+            writers.await_all(5)
+            for number in range(counts(12, 600)):
+                list(faults.values())[number % len(faults)]()
+                time.sleep(rng.choice((0.05, 0.3, 0.3, CALL_TIMEOUT + 0.5)))
+                proxy.heal()
+                writers.await_all(5)
+                tally("R9 faults of the network", 1)
+        _writers.check(direct, writers)
+        assert writers.longest < CALL_TIMEOUT + 2
+    tally("R9 acknowledged", len(writers.acknowledged))
+
+
+# ---------------------------------------------------------------------- calls end in time
+
+
+@pytest.mark.parametrize("fault", ["stall", "half_close"])
+def test_a_server_that_falls_silent_ends_a_call_at_its_timeout(
+    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy, fault: str
+) -> None:
+    session = store.create_session("work")
+    session.user("a title")
+    getattr(proxy, fault)()
+    with fails_in_time():
+        session.user("not heard")
+    with fails_in_time():
+        session.note("not heard")
+    with fails_in_time():
+        session.messages()
+    proxy.heal()
+    session.user("heard")
+    session.note("heard")
+    assert said(session)[-1] == "heard"
+    assert said(session).count("not heard") <= 1
+    assert [note.text for note in session.notes()].count("not heard") <= 1
+    sound(direct)
+
+
+def test_a_new_connection_that_gets_no_answer_ends_in_time_too(tmp_path: Path, direct: holdfast.Store) -> None:
+    """Before it is used a connection asks for the version of the tables, which a migration may have locked."""
+    schema = _postgres.schema_of(tmp_path)
+    with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
+        holder.execute(f"LOCK TABLE {schema}.migration IN ACCESS EXCLUSIVE MODE")
+        with fails_in_time():
+            holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
+        _postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+        with fails_in_time():
+            direct.list_sessions()
+    assert direct.list_sessions() is not None
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_lock_that_is_held_ends_a_call_and_nothing_is_stored(
+    direct: holdfast.Store, tmp_path: Path, several: bool
+) -> None:
+    session = direct.create_session("work")
+    session.user("a title")
+    schema = _postgres.schema_of(tmp_path)
+    with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
+        holder.execute(f"SELECT 1 FROM {schema}.session FOR UPDATE")
+        for _ in range(2):  # also on a connection that has just failed
+            with fails_in_time(holdfast.Busy):
+                session.append(*[{"role": "user", "content": "refused"}] * (2 if several else 1))
+        with fails_in_time(holdfast.Busy):
+            session.note("refused")
+    assert said(session) == ["a title"]
+    assert session.user("stored").seq == 2
+    assert not session.notes()
+
+
+def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
+    with holdfast.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
+        session, inside, leave = store.create_session("work"), threading.Semaphore(0), threading.Event()
+
+        def hold() -> None:
+            store._read(lambda tx: (tx.one("SELECT 1"), inside.release(), leave.wait(20)))
+
+        threads = [threading.Thread(target=hold) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert inside.acquire(timeout=10)
+        assert inside.acquire(timeout=10)
+        with fails_in_time(holdfast.Busy):
+            session.user("refused")
+        waiting = threading.Timer(0.5, leave.set)
+        waiting.start()
+        session.user("stored")  # as soon as one is given back
+        for thread in (*threads, waiting):
+            thread.join(20)
+        assert said(session) == ["stored"]
+
+
+def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
+    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+) -> None:
+    """The network swallowed its end, so the server still holds the session for it; not for long."""
+    session, other = store.create_session("work"), direct.create_session("other")
+    began = time.monotonic()
+
+    def op(tx: Any) -> None:
+        tx.run("UPDATE session SET pinned = 1 WHERE id = ?", (session.id,))
+        tx.one("SELECT 1 FROM session WHERE id = ?", (session.id,))
+        proxy.stall()
+        tx.one("SELECT 1")
+
+    with fails_in_time():
+        store._write(op)
+    found, seen = direct.get_session(session.id), list[Any]()
+    following = direct.follow()
+    other.user("told")
+    reader = threading.Thread(target=lambda: seen.extend(next(following) for _ in range(3)))
+    reader.start()
+    while True:
+        try:
+            found.user("stored")
+            break
+        except holdfast.Busy:
+            assert time.monotonic() - began < 2 * CALL_TIMEOUT + 5
+    reader.join(5)
+    assert not reader.is_alive(), "the feed is kept back"
+    following.close()
+    proxy.heal()
+    assert said(found) == ["stored"]
+    assert not found.refresh().pinned
+
+
+def test_a_call_that_is_under_way_when_the_store_is_closed_still_ends(
+    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+) -> None:
+    session, ended = store.create_session("work"), threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(holdfast.Error):
+            session.messages()
+        ended.set()
+
+    proxy.stall()
+    caller = threading.Thread(target=work)
+    caller.start()
+    time.sleep(0.2)
+    store.close()
+    assert ended.wait(CALL_TIMEOUT + 2)
+    caller.join()
+    with pytest.raises(holdfast.Closed):
+        session.messages()
+
+
+# ---------------------------------------------------------------------- nothing is left
+
+
+def _lines() -> int:
+    """Count our connections to the server."""
+    found = _postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+    return int(found[0][0])
+
+
+def _threads() -> set[str]:
+    return {each.name for each in threading.enumerate() if each.name.startswith("holdfast-")} - {
+        each.name for each in threading.enumerate() if each.name.startswith("holdfast-proxy")
+    }
+
+
+def test_a_closed_store_leaves_no_connection_and_no_thread(tmp_path: Path, proxy: Proxy) -> None:
+    assert eventually(lambda: not _lines())
+    with holdfast.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
+        session = store.create_session("work")
+        for number in range(3):
+            session.user(f"{number}")
+            proxy.cut()
+            with contextlib.suppress(holdfast.Conflict):
+                session.append({"role": "user", "content": "refused"}, expected_revision=77)
+        follower = store.follow()
+        next(follower)
+        assert _lines() <= 12
+    assert list(follower)[-1:] != [None]
+    assert eventually(lambda: not _lines(), 3), _postgres.execute("SELECT query FROM pg_stat_activity")
+    assert eventually(lambda: not _threads(), 3), _threads()
+
+
+_COUNT = "SELECT count(*) FROM session"
+
+
+def test_refused_writes_leave_a_connection_as_it_was(direct: holdfast.Store) -> None:
+    """After an error in the middle of statements that were sent ahead, and after one in the operation itself."""
+    session = direct.create_session("work")
+    backend: Any = direct._backend
+    for number in range(30):
+        session.user(f"{number}")
+        for _ in range(number % 9):  # enough for statements to be prepared, now and then
+            session.note(f"{number}")
+        with pytest.raises(holdfast.Conflict):
+            session.append({"role": "user", "content": "refused"}, expected_revision=0)
+        with pytest.raises(holdfast.Conflict):
+            session.append(*[{"role": "user", "content": "refused", "id": "the same"}] * 2)
+        with pytest.raises(holdfast.BackendError, match="nowhere"):  # the server never sees what comes behind it
+            direct._write(lambda tx: (tx.run("INSERT INTO nowhere VALUES (1)"), tx.run(_COUNT), tx.one("SELECT 1")))
+        with pytest.raises(holdfast.Error):
+            direct._write(lambda tx: tx.run("INSERT INTO meta VALUES (1)"))
+        assert direct._write(lambda tx: tx.one(_COUNT)) == (1,)
+        with pytest.raises(ZeroDivisionError):
+            direct._write(lambda tx: (tx.run("UPDATE session SET pinned = 1"), 1 // 0))
+    assert said(session) == [f"{number}" for number in range(30)]
+    assert backend._prepare == [True], "a refused write made the store forget how to prepare statements"
+    assert len(backend._pool._places) == 1, "connections were thrown away"
+    assert not session.refresh().pinned
+    sound(direct)
+
+
+# An interrupt may also strike inside a hook of another library, or lose a connection that is then freed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_interrupts_at_random_moments_use_up_no_connection(tmp_path: Path, seed: int) -> None:
+    rng, told, interrupts, armed = random.Random(seed), list[str](), 0, False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+
+    with holdfast.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
+        session = store.create_session("work")
+        old = signal.signal(signal.SIGALRM, interrupt)
+        deadline, number = time.monotonic() + 4, 0
+        try:
+            while time.monotonic() < deadline:
+                try:
+                    armed = True
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00005, 0.006))
+                    while armed:
+                        number += 1
+                        if number % 2:
+                            session.user(f"{number}")
+                            told.append(f"{number}")
+                        else:
+                            session.note(f"{number}")
+                except KeyboardInterrupt:
+                    interrupts += 1
+        finally:
+            armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        threads = [threading.Thread(target=session.note, args=(f"after {n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(CALL_TIMEOUT + 2)
+            assert not thread.is_alive()
+        texts = said(session)
+        assert len(set(texts)) == len(texts)
+        assert set(told) <= set(texts)
+        assert {f"after {n}" for n in range(4)} <= {note.text for note in session.notes()}
+        sound(store)
+    assert interrupts > 100
+    assert eventually(lambda: not _lines(), 5)
+
+
+def test_no_thread_to_be_had_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that was committed must not raise because nobody can be told of it."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        store = holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
+        session = store.create_session("work")
+        assert session.user("stored").seq == 1
+    assert session.user("also stored").seq == 2
+    assert _threads() == {"holdfast-watch", "holdfast-hints"}
+    store.close()

@@ -1,0 +1,308 @@
+"""Following the feed: changes arrive soon after they are committed, whatever happens to the notices."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import _postgres
+import holdfast
+from crash import _writers
+from holdfast.model.feed import Change
+from holdfast.testing.proxy import Proxy
+
+pytestmark = [pytest.mark.feature("C6"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is, for each engine that several handles can open at once."""
+    return str(tmp_path / "store.db") if request.param == "sqlite" else _postgres.url(tmp_path)
+
+
+class Follower:
+    """A thread that follows a store and remembers what came when."""
+
+    def __init__(self, store: holdfast.Store, after: str | None = None) -> None:
+        self.seen = list[tuple[float, Change]]()
+        self.failed: BaseException | None = None
+        self._arrived = threading.Condition()
+        self.thread = threading.Thread(target=self._run, args=(store, after))
+        self.thread.start()
+
+    def _run(self, store: holdfast.Store, after: str | None) -> None:
+        try:
+            for change in store.follow(after):
+                with self._arrived:
+                    self.seen.append((time.monotonic(), change))
+                    self._arrived.notify_all()
+        except BaseException as error:
+            self.failed = error
+
+    def await_count(self, count: int, seconds: float = 10.0) -> float:
+        """Wait for so many changes; give the moment when the last of them came."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.seen) >= count or self.failed, seconds), len(self.seen)
+        assert self.failed is None, self.failed
+        return self.seen[count - 1][0]
+
+    def ended(self, seconds: float = 5.0) -> bool:
+        self.thread.join(seconds)
+        assert self.failed is None, self.failed
+        return not self.thread.is_alive()
+
+
+def delays(follower: Follower, session: holdfast.Session, number: int, pause: float = 0.1) -> list[float]:
+    """Append some messages and measure how long after each commit the follower had it."""
+    found = []
+    for each in range(number):
+        time.sleep(pause)
+        session.user(f"{each}")
+        committed = time.monotonic()
+        found.append(follower.await_count(len(follower.seen) + 1) - committed)
+    return found
+
+
+def no_thread(name: str, seconds: float = 3.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(each.name == name for each in threading.enumerate()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# ---------------------------------------------------------------------- on every engine
+
+
+def test_a_follower_gets_every_change_once_and_in_order(place: str) -> None:
+    with holdfast.open(place) as store, holdfast.open(place) as other:
+        sessions = [store.create_session(f"s{n}") for n in range(3)]
+        sessions[0].user("before")
+        follower = Follower(other)
+
+        def write(session: holdfast.Session) -> None:
+            for number in range(20):
+                session.user(f"{number}")
+
+        writers = [threading.Thread(target=write, args=(session,)) for session in sessions]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(30)
+        follower.await_count(1 + 3 + 1 + 60)  # the agent is one, too
+        expected = [change.cursor for change in store.events()]
+        assert [change.cursor for _, change in follower.seen] == expected
+        late = Follower(other, expected[9])
+        late.await_count(len(expected) - 10)
+        assert [change.cursor for _, change in late.seen] == expected[10:]
+    assert follower.ended()
+    assert late.ended()
+
+
+def test_following_ends_when_the_store_is_closed(place: str) -> None:
+    store = holdfast.open(place)
+    store.create_session("work")
+    follower = Follower(store)
+    follower.await_count(1)
+    store.close()
+    assert follower.ended(2)
+    assert list(store.follow()) == []
+
+
+def test_only_changes_of_the_own_scope_are_followed(place: str) -> None:
+    with holdfast.open(place) as store:
+        ann, bob = store.scoped("ann"), store.scoped("bob")
+        follower = Follower(ann)
+        bob.create_session("his")
+        mine = ann.create_session("hers")
+        follower.await_count(2)
+        assert [change.kind for _, change in follower.seen] == ["agent", "session"]
+        assert follower.seen[1][1].session_id == mine.id
+    assert follower.ended()
+
+
+def test_awaited_following_stops_its_thread(place: str) -> None:
+    async def work() -> None:
+        async with holdfast.aopen(place) as store:
+            session = await store.create_session("work")
+            async for change in store.follow():
+                if change.session_id == session.id:
+                    break
+            async with aclosing(store.follow()) as changes:  # type: ignore[type-var]
+                assert (await anext(changes)).kind == "agent"
+            assert await asyncio.to_thread(no_thread, "holdfast-follow")
+
+            async def forever() -> list[Change]:
+                return [change async for change in store.follow()]
+
+            task = asyncio.create_task(forever())
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del task
+            assert await asyncio.to_thread(no_thread, "holdfast-follow")
+            ends = asyncio.create_task(forever())
+            await asyncio.sleep(0.2)
+        assert len(await asyncio.wait_for(ends, 5)) == 2
+
+    asyncio.run(work())
+    assert no_thread("holdfast-follow")
+
+
+def test_awaited_following_keeps_little_ahead_of_a_slow_reader(place: str) -> None:
+    async def work() -> None:
+        async with holdfast.aopen(place) as store:
+            session = await store.create_session("work")
+            for number in range(300):
+                await session.user(f"{number}")
+            seen = 0
+            async with aclosing(store.follow()) as changes:  # type: ignore[type-var]
+                async for _ in changes:
+                    seen += 1
+                    if seen == 5:
+                        await asyncio.sleep(0.5)
+                    if seen == 302:
+                        break
+
+    asyncio.run(work())
+    assert no_thread("holdfast-follow")
+
+
+# ---------------------------------------------------------------------- notices of PostgreSQL
+
+_FOLLOW = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as store:
+    for change in store.follow():
+        print(change.kind, flush=True)
+"""
+
+
+def test_another_process_is_woken_within_a_tenth_of_a_second(tmp_path: Path) -> None:
+    place = _postgres.url(tmp_path)
+    with holdfast.open(place) as store:
+        session = store.create_session("work")
+        child = subprocess.Popen([sys.executable, "-c", _FOLLOW, place], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        try:
+            assert [child.stdout.readline() for _ in range(2)] == ["agent\n", "session\n"]
+            waits = []
+            for number in range(12):
+                time.sleep(0.15)
+                session.user(f"{number}")
+                committed = time.monotonic()
+                assert child.stdout.readline() == "entries\n"
+                waits.append(time.monotonic() - committed)
+        finally:
+            child.kill()
+            child.communicate()
+    assert statistics.median(waits) < 0.1, waits
+    assert max(waits) < 1.0, waits
+
+
+def test_changes_that_nobody_tells_of_are_found(tmp_path: Path) -> None:
+    """The process that made them may have died before its notice."""
+    with holdfast.open(_postgres.url(tmp_path)) as store, holdfast.open(_postgres.url(tmp_path)) as other:
+        session = store.create_session("work")
+        follower = Follower(other)
+        follower.await_count(2)
+        assert statistics.median(delays(follower, session, 5)) < 0.1
+        store._backend._hints.close()  # type: ignore[attr-defined]
+        time.sleep(0.1)
+        waits = delays(follower, session, 5, pause=0.07)
+        assert max(waits) < 0.9, waits
+        assert statistics.median(waits) > 0.1, "it was told after all"
+    assert follower.ended()
+
+
+def test_a_listener_that_went_deaf_does_not_wait_for_ever(tmp_path: Path) -> None:
+    server = _postgres.server()
+    with (
+        Proxy(server.host, server.port) as proxy,
+        holdfast.open(_postgres.url(tmp_path)),
+        holdfast.open(_postgres.url(tmp_path, port=proxy.port)) as store,
+    ):
+        listener: Any = store._backend.listen()
+        listener.wait(0.2)
+        proxy.half_close()
+        for _ in range(2):
+            began = time.monotonic()
+            listener.wait(0.2)
+            assert time.monotonic() - began < 1.0
+        listener.close()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("R9")
+def test_following_goes_on_after_a_crash_of_the_server(tmp_path: Path) -> None:
+    with _writers.own_server() as server:
+        place = _writers.url(server, tmp_path)
+        with holdfast.open(place) as store, holdfast.open(place) as other:
+            session = store.create_session("work")
+            follower = Follower(other)
+            follower.await_count(2)
+            for mode in ("immediate", "fast"):
+                server.stop(mode)
+                time.sleep(0.7)
+                server.start()
+                session.user(f"after {mode}")
+                follower.await_count(len(list(store.events())))
+            time.sleep(0.6)  # it listens again
+            assert statistics.median(delays(follower, session, 5)) < 0.1
+            assert [change.cursor for _, change in follower.seen] == [change.cursor for change in store.events()]
+        assert follower.ended()
+
+
+def test_a_follower_that_is_left_holds_no_connection(tmp_path: Path) -> None:
+    with holdfast.open(_postgres.url(tmp_path, application_name="leaver")) as store:
+        session = store.create_session("work")
+
+        def lines() -> int:
+            found = _postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leaver'")
+            return int(found[0][0])
+
+        for _ in range(5):
+            changes = store.follow()
+            next(changes)
+            session.user("wake")
+            next(changes)
+            changes.close()
+        deadline = time.monotonic() + 8
+        while lines() > 2:  # one of the pool, one for hints
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    assert no_thread("holdfast-follow")
+
+
+def test_many_writes_need_few_notices(tmp_path: Path) -> None:
+    """A notice is a transaction of its own; one for many writes is enough."""
+    with holdfast.open(_postgres.url(tmp_path)) as store:
+        session = store.create_session("work")
+        server = _postgres.server()
+        import psycopg
+
+        with psycopg.connect(server.dsn(_postgres.DATABASE), autocommit=True) as listener:
+            listener.execute(f'LISTEN "holdfast_{_postgres.schema_of(tmp_path)}"')  # type: ignore[arg-type]
+            began = time.monotonic()
+            for number in range(100):
+                session.user(f"{number}")
+            took = time.monotonic() - began
+            heard: list[Any] = list(listener.notifies(timeout=0.5))
+    assert 1 <= len(heard) <= took / 0.02 + 2
