@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
+import _postgres
 import holdfast
 from holdfast.testing import awaited
 from holdfast.testing.machine import SessionMachine
@@ -25,6 +26,16 @@ class AwaitedMachine(SessionMachine):
 class AwaitedMemoryMachine(MemoryMachine):
     def open_store(self) -> holdfast.Store:
         return awaited.open(":memory:")
+
+
+class PostgresMachine(SessionMachine):
+    def open_store(self) -> holdfast.Store:
+        return holdfast.open(_postgres.app_url(self._folder.name))
+
+
+class AwaitedPostgresMachine(SessionMachine):
+    def open_store(self) -> holdfast.Store:
+        return awaited.open(_postgres.url(self._folder.name))
 
 
 @pytest.mark.slow
@@ -49,3 +60,15 @@ class TestAwaitedMachine(AwaitedMachine.TestCase):
 @pytest.mark.feature("F7", "C3")
 class TestAwaitedMemoryMachine(AwaitedMemoryMachine.TestCase):
     settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F7", "C6", "E6")
+class TestPostgresMachine(PostgresMachine.TestCase):
+    settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F7", "C6", "E6")
+class TestAwaitedPostgresMachine(AwaitedPostgresMachine.TestCase):
+    settings = settings(max_examples=8, stateful_step_count=30, deadline=None)

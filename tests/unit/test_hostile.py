@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+import _postgres
 import holdfast
 from holdfast import Session, Store
+from holdfast.testing import awaited
 
 HOSTILE = [
     *["", " ", ".", "..", "../../etc/passwd", "/etc/passwd", "a/b", "a\\b", "C:\\x", "~", "~root", "$HOME", "`id`"],
@@ -75,10 +77,19 @@ CALLS: dict[str, Callable[[Store, Session, Any], Any]] = {
 }
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
+OPENERS: dict[str, Callable[[Path], Any]] = {
+    "file": lambda place: holdfast.open(place / "s.db", durability="relaxed"),
+    "awaited file": lambda place: awaited.open(place / "s.db", durability="relaxed"),
+    "memory": lambda place: holdfast.open(":memory:"),
+    "postgres": lambda place: holdfast.open(_postgres.app_url("hostile"), scope=str(place)),  # a scope is cheap to make
+    "awaited postgres": lambda place: awaited.open(_postgres.app_url("hostile"), scope=str(place)),
+}
+
+
+@pytest.fixture(params=OPENERS)
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     (tmp_path / "inside").mkdir()
-    with holdfast.open(tmp_path / "inside" / "s.db", durability="relaxed") as store:
+    with OPENERS[request.param](tmp_path / "inside") as store:
         yield store
 
 
@@ -98,6 +109,25 @@ def test_hostile_text_is_data_or_refused(store: Store, tmp_path: Path, call: str
     assert {p.name.removeprefix("s.db") for p in (tmp_path / "inside").iterdir()} <= {
         *["", "-wal", "-shm", "-open", "-lock", "-ballast"]
     }
+
+
+@pytest.mark.promise("R20")
+@pytest.mark.feature("C6", "E6")
+def test_every_backend_gives_the_same_answer_to_hostile_text(tmp_path: Path) -> None:
+    answers = []
+    for name in ("file", "postgres"):
+        with OPENERS[name](tmp_path) as store:
+            session = store.create_session("victim", agent="tester")
+            answers.append([(call, text, _answer(store, session, call, text)) for call in CALLS for text in HOSTILE])
+    assert answers[0] == answers[1]
+
+
+def _answer(store: Store, session: Session, call: str, text: str) -> Any:
+    try:
+        CALLS[call](store, session, text)
+    except holdfast.Error as error:
+        return type(error).__name__
+    return "done"
 
 
 @pytest.mark.promise("R20")

@@ -181,7 +181,7 @@ class PostgresTx:
         try:
             status = self._connection.info.transaction_status
             if status == psycopg.pq.TransactionStatus.INERROR:
-                self._connection.rollback()  # the driver forgets, too, what the server refused to prepare behind the error
+                self._connection.rollback()  # the driver, too, forgets what was not prepared behind the error
             elif status != psycopg.pq.TransactionStatus.IDLE:
                 self._connection.execute("ROLLBACK")
         except psycopg.Error:
@@ -397,6 +397,9 @@ class PostgresBackend:
                 if lost and tx.committing and begin is not None:
                     raise _InDoubt(error, number=tx.number, value=value) from error
                 raise self._judged(error, lost) from error
+            except (UnicodeError, OverflowError) as error:  # a value that the driver cannot write
+                tx.give_up()
+                raise translate(error) from error
             except BaseException as error:
                 if not isinstance(error, Exception):  # an interrupt may have struck between a statement and its answer
                     connection.close()
