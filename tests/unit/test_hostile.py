@@ -115,8 +115,8 @@ def test_hostile_text_is_data_or_refused(store: Store, tmp_path: Path, call: str
 @pytest.mark.feature("C6", "E6")
 def test_every_backend_gives_the_same_answer_to_hostile_text(tmp_path: Path) -> None:
     answers = []
-    for name in ("file", "postgres"):
-        with OPENERS[name](tmp_path) as store:
+    for url in (tmp_path / "s.db", _postgres.app_url(tmp_path)):
+        with holdfast.open(url) as store:
             session = store.create_session("victim", agent="tester")
             answers.append([(call, text, _answer(store, session, call, text)) for call in CALLS for text in HOSTILE])
     assert answers[0] == answers[1]
