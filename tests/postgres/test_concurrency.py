@@ -485,9 +485,7 @@ INSIDE: dict[str, Callable[[Store], Any]] = {
     "fork": lambda store: store.get_session("a").fork(as_session=True, name="fork"),
     "fork of the fork": lambda store: store.get_session("child").fork(as_session=True, name="fork"),
     "agent state": lambda store: store.get_agent("x").state.set("k", 1),
-    "update": lambda store: store.update_agent("x", name="n"),
     "return": lambda store: store.list_sessions(trash=True)[0].undo(),
-    "checkpoint": lambda store: store.get_session("a").checkpoint("cp"),
     "sub-agent": lambda store: store.create_session("sub", agent="x", parent=store.get_session("a")),
 }
 ACROSS: dict[str, Callable[[Store], Any]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from test_verify import _ACTIONS
 
+import _postgres
 import holdfast
 from holdfast import Copied, Store
 from holdfast.client.store import Store as Handle
@@ -23,6 +24,7 @@ Open = Callable[[Path], Store]
 OPENERS: dict[str, Open] = {
     "file": lambda path: holdfast.open(path, durability="relaxed"),
     "memory": lambda path: holdfast.open(":memory:"),
+    "postgres": lambda path: holdfast.open(_postgres.url(path)),
 }
 SCOPES = ("", "anna")
 

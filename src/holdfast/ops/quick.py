@@ -66,7 +66,7 @@ def _append(engine: Quick, asked: Append, drafts: Sequence[Draft], known: Sessio
 
 def _is_plain(draft: Draft) -> bool:
     more = draft.more
-    return draft.mid is None and draft.spill is None and (more is None or not (more.parent or more.blobs))
+    return draft.mid is None and draft.spill is None and (more is None or (more.parent is None and not more.blobs))
 
 
 def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft]) -> bool:
