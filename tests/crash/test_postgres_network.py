@@ -342,7 +342,7 @@ def test_interrupts_at_random_moments_use_up_no_connection(tmp_path: Path, seed:
             armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
-        threads = [threading.Thread(target=session.note, args=(f"after {n}",)) for n in range(4)]
+        threads = [threading.Thread(target=session.note, args=(f"after {n}",), daemon=True) for n in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

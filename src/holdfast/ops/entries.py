@@ -413,6 +413,8 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
 
 def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
     """Find an entry of the head's path by the id that its caller gave."""
+    if "\0" in message_id:
+        return None  # no id has one, and not every engine can look for it
     rows = tx.all(BY_MID, (session.scope, message_id, _FEW + 1))
     if len(rows) > _FEW:  # many sessions use this id: look on the path only
         return _find_on_path(tx, session, message_id)

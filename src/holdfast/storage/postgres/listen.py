@@ -37,7 +37,8 @@ class Hints:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool = pool
         self._channel = channel(schema)
-        self._wake = threading.Condition()
+        self._mutex = threading.Lock()
+        self._wake = threading.Condition(self._mutex)
         self._changed = False
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -46,7 +47,7 @@ class Hints:
         """Note that something was committed."""
         if self._changed:
             return
-        with self._wake:
+        with self._mutex:
             if not self._closed and (self._thread is None or not self._thread.is_alive()):
                 self._thread = start_thread("holdfast-hints", self._run)
             self._changed = self._thread is not None  # without a thread whoever follows looks by itself
@@ -69,7 +70,7 @@ class Hints:
 
     def _wait(self) -> bool:
         """Wait for the next change; after a quiet time, or when the store is closed, the thread ends."""
-        with self._wake:
+        with self._mutex:
             if not self._changed and not self._closed:
                 self._wake.wait(_QUIET)
             if not self._changed:
@@ -80,7 +81,7 @@ class Hints:
 
     def close(self) -> None:
         """Tell what is left to tell and end."""
-        with self._wake:
+        with self._mutex:
             self._closed = True
             self._wake.notify()
 

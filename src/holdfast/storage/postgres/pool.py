@@ -86,7 +86,8 @@ class Pool:
         self._connect = connect
         self._greet = greet
         self._size = size
-        self._free = threading.Condition()
+        self._mutex = threading.Lock()  # taken by itself: an interrupt may strike inside a condition's own "with"
+        self._free = threading.Condition(self._mutex)
         self._idle = list[Pooled]()
         self._places = weakref.WeakSet[_Place]()
         self._closed = False
@@ -94,7 +95,7 @@ class Pool:
 
     def take(self, deadline: float) -> Pooled:
         """Give a connection; none free or none to be had by the deadline is an error that says why."""
-        with self._free:
+        with self._mutex:
             while not self._idle and len(self._places) >= self._size and not self._closed:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -144,12 +145,12 @@ class Pool:
             self._forget(pooled.place)
             return
         pooled.used = time.monotonic()
-        with self._free:
+        with self._mutex:
             self._idle.append(pooled)
             self._free.notify()
 
     def _forget(self, place: _Place | None) -> None:
-        with self._free:
+        with self._mutex:
             if place is not None:
                 self._places.discard(place)
             self._free.notify()
@@ -181,7 +182,7 @@ class Pool:
 
     def close(self) -> None:
         """Close idle connections now and those in use as they come back."""
-        with self._free:
+        with self._mutex:
             self._closed = True
             idle, self._idle = self._idle, []
             self._free.notify_all()
