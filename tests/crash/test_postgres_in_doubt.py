@@ -88,7 +88,7 @@ def test_an_append_whose_answer_is_lost_is_stored_once_by_its_key(
     """Every call here loses its answer after the commit; the library calls again by itself."""
     session, expected, number = store.create_session("work"), list[str](), 0
     session.user("a title")
-    ends = counts(400, 30_000)
+    ends = counts(300, 30_000)
     while proxy.faults < ends:
         number += 1
         texts = [f"<{number}.{part}>" for part in range(1 if number % 3 else 3)]
@@ -119,10 +119,11 @@ def test_an_append_to_a_session_that_was_seen_needs_no_key(
     """It counts only while nobody has changed the session: made again, it is stored once."""
     session, expected = store.create_session("work"), ["a title"]
     session.user("a title")
-    for number in range(counts(200, 5_000)):
+    for number in range(counts(330, 5_000)):
         expected.append(f"<{number}>")
         proxy.drop_next_reply(expected[-1].encode())
         assert session.user(expected[-1]).seq == len(expected)
+    assert proxy.faults == len(expected) - 1
     assert said(direct.get_session(session.id)) == expected
     sound(direct)
     tally("R8 commits in doubt", proxy.faults)
@@ -286,7 +287,7 @@ def test_any_answer_may_be_lost(
     tally: Callable[..., int],
 ) -> None:
     """Three writers on connections of which none lives long, also while they are being made."""
-    rounds, failures = counts(4, 100), list[BaseException]()
+    rounds, failures = counts(3, 100), list[BaseException]()
 
     def work(store: holdfast.Store, name: str) -> None:
         try:
@@ -321,7 +322,7 @@ def test_a_backend_that_is_ended_around_its_commit_commits_once(
     direct: holdfast.Store, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:
     """The end of a connection may be told behind the word that the transaction was committed, or instead of it."""
-    ends, ended, done = counts(60, 2_000), 0, threading.Event()
+    ends, ended, done = counts(40, 2_000), 0, threading.Event()
     session, failures, texts = direct.create_session("work"), list[BaseException](), list[str]()
 
     def work() -> None:

@@ -199,8 +199,8 @@ def test_another_process_is_woken_within_a_tenth_of_a_second(tmp_path: Path) -> 
         try:
             assert [child.stdout.readline() for _ in range(2)] == ["agent\n", "session\n"]
             waits = []
-            for number in range(12):
-                time.sleep(0.15)
+            for number in range(9):
+                time.sleep(0.1)
                 session.user(f"{number}")
                 committed = time.monotonic()
                 assert child.stdout.readline() == "entries\n"
@@ -221,7 +221,7 @@ def test_changes_that_nobody_tells_of_are_found(tmp_path: Path) -> None:
         assert statistics.median(delays(follower, session, 5)) < 0.1
         store._backend._hints.close()  # type: ignore[attr-defined]
         time.sleep(0.1)
-        waits = delays(follower, session, 5, pause=0.07)
+        waits = delays(follower, session, 3, pause=0.07)
         assert max(waits) < 0.9, waits
         assert statistics.median(waits) > 0.1, "it was told after all"
     assert follower.ended()

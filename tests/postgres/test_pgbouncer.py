@@ -14,7 +14,6 @@ import pytest
 import _postgres
 import holdfast
 from holdfast.testing import pgbouncer
-from holdfast.testing.contract.agents import Agents
 from holdfast.testing.contract.messages import Messages
 from holdfast.testing.contract.races import Races
 from holdfast.testing.contract.work import Tools
@@ -46,7 +45,7 @@ def pooled(place: Path, **options: Any) -> str:
 
 
 @pytest.mark.feature("E6")
-class TestPooled(Messages, Races, Tools, Agents):
+class TestPooled(Messages, Races, Tools):
     """The parts of the contract that use every kind of statement; the whole of it takes two minutes and holds too."""
 
     def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:

@@ -93,7 +93,9 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     if parts.fragment:
         raise _unreadable("'#' begins nothing here")
     user, at, hosts = parts.netloc.rpartition("@")
-    pairs = (pair.partition("=") for pair in parts.query.split("&") if pair)
+    pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
+    if not all(equals for _, equals, _ in pairs):
+        raise _unreadable("an option is written name=value, with & between two of them")
     options = {unquote(name): unquote(value) for name, _, value in pairs}
     return f"postgresql://{user.replace('@', '%40')}{at}{hosts}{parts.path}", options
 

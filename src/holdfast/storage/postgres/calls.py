@@ -33,7 +33,8 @@ class Calls:
         known, plain = ([f"${number}" for number in range(1, count + 1)] for count in (_GIVEN, 13))
         known[6:6] = plain[6:6] = settings
         self._known = f"SELECT {schema}.append_known({', '.join(known)})"
-        self._stored = f"SELECT 1 FROM {schema}.entry WHERE key = $1 AND hash = $2"
+        self._stored = f"""SELECT s.updated, s.rank FROM {schema}.entry e LEFT JOIN {schema}.session s
+            ON s.sid = $3 AND s.head_hash = e.hash WHERE e.key = $1 AND e.hash = $2"""
         self._append = f"SELECT * FROM {schema}.append({', '.join(plain)})"
 
     def append_known(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
@@ -47,11 +48,14 @@ class Calls:
         return KnownAppended(wanted, -found, wanted.rank) if found < 0 else KnownAppended(wanted, found, found)
 
     def find(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
-        """Look whether an append whose answer was not heard was stored; where it is in the feed is not asked."""
+        """Look whether an append whose answer was not heard was stored; behind it the session may have gone on."""
         with connection.transaction():
             connection.execute("SELECT set_config('holdfast.scope', $1, true)", (f"s{wanted.scope}",))
-            found = connection.execute(self._stored, (wanted.row[0], wanted.row[23])).fetchone()
-        return None if found is None else KnownAppended(wanted, wanted.updated, wanted.rank)
+            found = connection.execute(self._stored, (wanted.row[0], wanted.row[23], wanted.sid)).fetchone()
+        if found is None:
+            return None
+        position, rank = found
+        return KnownAppended(wanted, *((wanted.updated, wanted.rank) if position is None else (position, rank)))
 
     def append(self, wanted: Append) -> tuple[str, Sequence[Any]]:
         """Write the call for entries that the server is to compute."""
