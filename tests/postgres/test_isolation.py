@@ -462,7 +462,6 @@ def test_no_call_reaches_into_another_scope(world: World, call: str) -> None:
     assert world.rows() == before
 
 
-@pytest.mark.xfail(reason="Store.session and Store.save_session take a handle by its own store, not by this one")
 def test_a_handle_of_another_scope_is_not_found(world: World) -> None:
     refused(lambda: world.b.session(world.a.session), lambda: world.b.save_session(world.a.session))
 

@@ -16,7 +16,6 @@ import holdfast
 from holdfast.testing import pgbouncer
 from holdfast.testing.contract.messages import Messages
 from holdfast.testing.contract.races import Races
-from holdfast.testing.contract.work import Tools
 from holdfast.testing.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("C6"), pytest.mark.timeout(300)]
@@ -45,7 +44,7 @@ def pooled(place: Path, **options: Any) -> str:
 
 
 @pytest.mark.feature("E6")
-class TestPooled(Messages, Races, Tools):
+class TestPooled(Messages, Races):
     """The parts of the contract that use every kind of statement; the whole of it takes two minutes and holds too."""
 
     def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:

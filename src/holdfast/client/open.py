@@ -90,7 +90,7 @@ def _is_server(place: str) -> bool:
 
 def _shown(place: str) -> str:
     """Give a URL as it may be shown: without a password."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", re.sub(r"([?&]password=)[^&]*", r"\1***", place))
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", re.sub(r"([?&]\w*password=)[^&]*", r"\1***", place))
 
 
 def _path(place: str) -> str:

@@ -93,7 +93,7 @@ class Speaking(Reading):
         drafts = self._drafts(check.many(messages, what="messages"))
         now_ms = self._store._clock.now_ms()
         self._spill(drafts)
-        done, operation = self._store._write(
+        done, operation, stored = self._store._write(
             lambda tx: moves.replace_tail(
                 tx,
                 self._store.scope,
@@ -107,7 +107,7 @@ class Speaking(Reading):
         )
         if operation is not None:
             self._store._made(operation)
-        return self._shown(done, drafts, now_ms)
+        return self._shown(done, stored, now_ms)
 
     def pop(self, *, idempotency_key: str | None = None) -> Message | None:
         """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
@@ -193,23 +193,24 @@ class Speaking(Reading):
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
 
-        def op(tx: Tx) -> entries.Appended:
-            if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
-                drafts[:] = calls.settled(tx, self._row(tx), drafts)  # running again gives the same
-            return quick.append(
+        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
+            tools = messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]
+            settled = calls.settled(tx, self._row(tx), drafts) if tools else drafts
+            done = quick.append(
                 tx,
                 store.scope,
                 self.id,
-                drafts,
+                settled,
                 now_ms=now_ms,
                 known=known,
                 expected_revision=expected_revision,
                 idempotency_key=key,
                 title=lambda: _title(drafts),
             )
+            return done, settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
-        return Write(op, lambda done: show(self._shown(done, drafts, now_ms)), prepare if large else None)
+        return Write(op, lambda done: show(self._shown(done[0], done[1], now_ms)), prepare if large else None)
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store

@@ -68,6 +68,7 @@ class StoreSessions(StoreAgents):
         The fields are for a new session; one that exists keeps its own.
         """
         if isinstance(name_or_session, Session):
+            self._read(lambda tx: sessions.get(tx, self.scope, name_or_session.id))  # of this store and scope?
             return name_or_session.refresh()
         made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
         if made.name is None:
@@ -116,6 +117,7 @@ class StoreSessions(StoreAgents):
         """
         if not isinstance(session, Session):
             raise Invalid(f"a session that this store gave is saved, not {type(session).__name__}")
+        self._read(lambda tx: sessions.get(tx, self.scope, session.id))  # of this store and scope?
         if session.refresh().deleted:
             raise Conflict("this session is in the trash; restore it first", found="trash")
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import Conflict, Error, Invalid
 from ..ids import new_id
 from ..model import message as messages_
+from ..model.entry import Draft
 from ..model.message import Message
 from ..model.tools import ToolCall
 from ..ops import calls, entries
@@ -152,13 +153,12 @@ class Calling(Speaking):
         key = check.optional_name(key, what="idempotency_key")
         self._spill(drafts)
 
-        def op(tx: Tx) -> entries.Appended:
+        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
             session = entries.writable(tx, self._store.scope, self.id)
             named = calls.settled(tx, session, drafts)
             if key is not None and (earlier := entries.repeat(tx, session, named, key)):
-                return earlier
+                return earlier, named
             calls.require_open(tx, session, call_id)
-            drafts[:] = named
-            return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key)
+            return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key), named
 
-        return self._shown(self._store._write(op), drafts, now_ms)[0]
+        return self._shown(*self._store._write(op), now_ms)[0]

@@ -227,14 +227,14 @@ def replace_tail(
     expected_revision: int,
     now_ms: int,
     key: str | None,
-) -> tuple[entries.Appended, Operation | None]:
+) -> tuple[entries.Appended, Operation | None, list[Draft]]:
     """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch.
 
-    The drafts are tied to the calls that stay; the list is changed to what was stored.
+    The drafts are tied to the calls that stay; what was stored is given too.
     """
     session, done = entries.writable(tx, scope, session_id), None
     if key is not None and (earlier := entries.repeat(tx, session, drafts, key)):
-        return earlier, None
+        return earlier, None, drafts
     entries.require_revision(session, expected_revision)
     if not 1 <= from_seq <= session.seq + 1:
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
@@ -242,9 +242,9 @@ def replace_tail(
         after: View = {"head": target(tx, session, Place(from_seq - 1))}
         session, done = on_session(tx, session, "replace", after, now_ms=now_ms)
     if not drafts:
-        return entries.Appended(session, session.uid, session.seq + 1, session.seq), done
-    drafts[:] = calls.settled(tx, session, drafts)
-    return entries.put(tx, session, drafts, now_ms=now_ms, idempotency_key=key), done
+        return entries.Appended(session, session.uid, session.seq + 1, session.seq), done, drafts
+    settled = calls.settled(tx, session, drafts)
+    return entries.put(tx, session, settled, now_ms=now_ms, idempotency_key=key), done, settled
 
 
 # ---------------------------------------------------------------------- what a move changes

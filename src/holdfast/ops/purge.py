@@ -135,7 +135,7 @@ def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
 
 def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
     """Let a branch end where it is still needed; one that is not needed at all starts nowhere."""
-    cut = branch._replace(name=f"purged {branch.bid}", hidden=1)
+    cut = branch._replace(name=branch.uid, hidden=1)
     row = tx.one(HASH_AT, (branch.scope, entries.key_of(branch.bid, need))) if need > branch.fork_seq else None
     if row is not None:
         cut = cut._replace(tip_seq=need, tip_hash=row[0])

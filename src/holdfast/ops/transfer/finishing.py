@@ -213,7 +213,7 @@ def erase(tx: Tx, ours: Moment, *, now_ms: int) -> None:
         need = max(branch.fork_seq, kept.get(branch.uid, 0), *read_by)
         if branch.tip_seq > need:
             hashes |= purge._hashes(tx, branch, need)
-        if branch.tip_seq > need or branch.name != f"purged {branch.bid}":
+        if branch.tip_seq > need or branch.name != branch.uid:
             purge._drop(tx, branch, need)
     purge._blank(tx, theirs.session, now_ms)
     _keep_fields(tx, ours, theirs.session.sid)

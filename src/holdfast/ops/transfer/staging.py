@@ -129,7 +129,7 @@ def _insert(tx: Tx, session: SessionRow, part: Part, fork: bytes, *, purged: boo
     made = theirs._replace(
         bid=bid,
         session=session.sid,
-        name=f"purged {bid}" if purged else theirs.name,
+        name=theirs.uid if purged else theirs.name,
         parent=parent.bid if parent else None,
         depth=depth,
         jump=jump,

@@ -273,7 +273,9 @@ class PostgresBackend:
                 )
             schemas.bring_up_to_date(connection, name)
             schemas.begin_epoch(connection, name)
-        self.quick = connection.info.server_version >= schemas.QUICK
+        functions = tuple(f"{self.words.schema}.{function}" for function in ("append", "append_known"))
+        found = connection.execute(schemas.APPENDS, functions).fetchone()
+        self.quick = bool(found and found[0])
         milliseconds = int((self._timeout + _END_AFTER) * 1000)
         self._end = _END.format(milliseconds) if connection.info.server_version >= _END_SINCE else "NULL"
         row = connection.execute(_MAY_SEE_ALL, (name,)).fetchone()

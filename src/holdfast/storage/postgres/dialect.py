@@ -26,6 +26,9 @@ ORDER BY epoch, xid, pos LIMIT ?"""
 
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 _LOCKED = re.compile(r"SELECT (?!1 |max|count|EXISTS)[^()]* FROM (session|agent) WHERE ")
+_CHANGE = re.compile(
+    r"(INSERT INTO feed \([^)]*)\)\s+VALUES \(([^)]*)\)"
+)  # its order follows from the change before it
 _LOCKS = {"session": " FOR NO KEY UPDATE", "agent": " FOR NO KEY UPDATE"}
 _TYPES = (
     (re.compile(r"\bINTEGER\b"), "BIGINT"),
@@ -77,6 +80,7 @@ class Words:
         return found
 
     def _translated(self, sql: str) -> str:
+        sql = _CHANGE.sub(rf"\1, xid) VALUES (\2, {self.schema}.not_before({self.schema}.last_change($4, $5)))", sql)
         sql = sql.replace(" NOT INDEXED", "").replace("instr(", "strpos(").replace(" +s.", " s.")
         sql = _TABLE.sub(rf"\1 {self.schema}.\2", sql)
         head, *parts = sql.split("?")

@@ -30,6 +30,7 @@ _USABLE = (
 _CONTROL = "SELECT system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
 _NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {schema}.epoch
 HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
+APPENDS = "SELECT to_regproc($1) IS NOT NULL AND to_regproc($2) IS NOT NULL"
 QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
@@ -49,9 +50,9 @@ def lock_key(text: str) -> int:
 def version(connection: Connection, schema: str) -> int:
     """Give the schema version, 0 where there is none yet."""
     where = dialect.quoted(schema)
-    (there,) = _one(connection, "SELECT to_regclass($1)::text", (f"{where}.migration",))
-    if there is None:
-        return 0
+    names = [f"{where}.{table}" for table in ("migration", "meta", "epoch")]
+    if None in _one(connection, "SELECT to_regclass($1), to_regclass($2), to_regclass($3)", tuple(names)):
+        return 0  # nothing there, or another program's
     (found,) = _one(connection, _VERSION.format(where))
     if found is None:
         raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
@@ -76,7 +77,7 @@ def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | Non
             " run holdfast.migrate(url) with a role that may",
             capability="migrate",
         ) from error
-    except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject) as error:
+    except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateFunction) as error:
         raise Invalid(
             f"the schema {schema!r} holds tables of another program ({error}); choose another schema"
         ) from error
@@ -98,7 +99,7 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
         if step.version == 1:
             identity = ("store", uuid.uuid4().bytes)
             connection.execute("INSERT INTO meta VALUES ($1, $2, $3)", (*identity, row_check(identity)))
-    if pending and connection.info.server_version >= QUICK:
+    if connection.info.server_version >= QUICK:  # always: they belong to this version, not to the tables
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:

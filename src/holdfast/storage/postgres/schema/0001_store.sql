@@ -30,6 +30,17 @@ ALTER TABLE feed
   ADD epoch BIGINT NOT NULL DEFAULT :schema.current_epoch(),
   ADD xid   BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
 CREATE INDEX feed_order ON feed (scope, epoch, xid, pos);
+CREATE INDEX feed_agent ON feed (branch, pos) WHERE session = 0;
+
+-- A transaction may get its number before it waits for a session, and then write to it behind one with a higher number.
+-- So that the changes of one session or agent are in their order, a change counts with the number of the one before it
+-- if that is higher: it was committed by then, so a reader that is shown the one is shown the other in the same look.
+CREATE FUNCTION not_before(p_position BIGINT) RETURNS BIGINT LANGUAGE sql AS $$
+  SELECT greatest(pg_current_xact_id()::text::bigint,
+    (SELECT xid FROM :schema.feed WHERE pos = p_position AND epoch = :schema.current_epoch())) $$;
+CREATE FUNCTION last_change(p_session BIGINT, p_agent BIGINT) RETURNS BIGINT LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_session > 0 THEN (SELECT updated FROM :schema.session WHERE sid = p_session)
+    ELSE (SELECT pos FROM :schema.feed WHERE session = 0 AND branch = p_agent ORDER BY pos DESC LIMIT 1) END $$;
 
 -- Scope: a transaction says whose data it is about: 's' and the scope. Without that it sees and writes nothing; the
 -- owner may say '*' to see everything. An 's' is asked for, since any other letter would stand for the default scope ''.

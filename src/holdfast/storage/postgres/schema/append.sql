@@ -135,9 +135,9 @@ BEGIN
   v_position := nextval(':schema.feed_number');
   v_check := crc32('\x97'::bytea || :schema.packed(v_position) || :schema.packed(p_scope)
     || '\xa7656e7472696573'::bytea || :schema.packed(s.sid, s.head_branch, v_first, s.head_seq));
-  INSERT INTO :schema.feed (pos, scope, kind, session, branch, first_seq, last_seq, chk, epoch) VALUES (
+  INSERT INTO :schema.feed (pos, scope, kind, session, branch, first_seq, last_seq, chk, epoch, xid) VALUES (
     v_position, p_scope, 'entries', s.sid, s.head_branch, v_first, s.head_seq, v_check,
-    (SELECT max(epoch) FROM :schema.epoch));
+    (SELECT max(epoch) FROM :schema.epoch), :schema.not_before(s.updated));
   IF p_key IS NOT NULL THEN
     v_check := crc32('\x97'::bytea || :schema.packed(p_scope) || :schema.packed(s.sid) || :schema.packed(p_key)
       || :schema.packed(s.head_branch, v_first, s.head_seq, 0));
