@@ -99,7 +99,8 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
         if step.version == 1:
             identity = ("store", uuid.uuid4().bytes)
             connection.execute("INSERT INTO meta VALUES ($1, $2, $3)", (*identity, row_check(identity)))
-    if connection.info.server_version >= QUICK:  # always: they belong to this version, not to the tables
+    (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
+    if connection.info.server_version >= QUICK and (pending or may):  # of this version, also where the tables are as old
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
