@@ -100,7 +100,7 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
             identity = ("store", uuid.uuid4().bytes)
             connection.execute("INSERT INTO meta VALUES ($1, $2, $3)", (*identity, row_check(identity)))
     (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
-    if connection.info.server_version >= QUICK and (pending or may):  # of this version, also where the tables are as old
+    if connection.info.server_version >= QUICK and (pending or may):  # they belong to this version, not to the tables
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
