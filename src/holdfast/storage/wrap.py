@@ -63,17 +63,11 @@ class ReadOnly(Wrapper):
         raise Unsupported("this store was opened read-only", capability="write")
 
 
-class _TracedTx:
-    def __init__(self, inner: Tx, sink: Callable[[str, float], None]) -> None:
-        self._inner = inner
-        self._sink = sink
+class _PassedTx:
+    """What the transactions of all wrappers pass on unchanged."""
 
-    def _timed(self, call: Callable[[str, Sequence[Value]], T], sql: str, args: Sequence[Value]) -> T:
-        started = time.perf_counter()
-        try:
-            return call(sql, args)
-        finally:
-            self._sink(sql, time.perf_counter() - started)
+    def __init__(self, inner: Tx) -> None:
+        self._inner = inner
 
     @property
     def dialect(self) -> Dialect:
@@ -94,6 +88,19 @@ class _TracedTx:
 
     def newest(self) -> tuple[int, int] | None:
         return self._inner.newest()
+
+
+class _TracedTx(_PassedTx):
+    def __init__(self, inner: Tx, sink: Callable[[str, float], None]) -> None:
+        super().__init__(inner)
+        self._sink = sink
+
+    def _timed(self, call: Callable[[str, Sequence[Value]], T], sql: str, args: Sequence[Value]) -> T:
+        started = time.perf_counter()
+        try:
+            return call(sql, args)
+        finally:
+            self._sink(sql, time.perf_counter() - started)
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._timed(self._inner.run, sql, args)
@@ -119,30 +126,10 @@ class Traced(Wrapper):
         return self.inner.write(lambda tx: op(_TracedTx(tx, self._sink)), frees_space=frees_space, alone=alone)
 
 
-class _FaultyTx:
+class _FaultyTx(_PassedTx):
     def __init__(self, inner: Tx, before: Callable[[str], None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._before = before
-
-    @property
-    def dialect(self) -> Dialect:
-        return self._inner.dialect
-
-    @property
-    def quick(self) -> Quick | None:
-        return None  # its statements would not be seen here
-
-    def lock(self, what: str) -> None:
-        self._inner.lock(what)
-
-    def next(self, table: str) -> int:
-        return self._inner.next(table)
-
-    def reached(self, position: int, session: int) -> None:
-        self._inner.reached(position, session)
-
-    def newest(self) -> tuple[int, int] | None:
-        return self._inner.newest()
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         self._before(sql)
