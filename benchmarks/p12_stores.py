@@ -19,6 +19,7 @@ import holdfast
 from holdfast.model.message import draft
 from holdfast.ops import quick
 from holdfast.storage.base import KnownAppend, KnownAppended, packed
+from holdfast.storage.postgres.calls import array, known_values
 
 from . import messages, stores
 from .messages import Message
@@ -71,6 +72,8 @@ def through_lowest(connection: psycopg.Connection[Any], sql: str) -> Run:
 def _binary(value: Any) -> bytes | None:
     if type(value) is int:
         return _NUMBER.pack(value)
+    if type(value) is tuple:
+        return array(value)
     return value.encode() if isinstance(value, str) else value
 
 
@@ -200,7 +203,7 @@ class Calls(ABC):
 class Known(Calls):
     """The entry is computed from the session's row as it was seen; what the last answer tells is put in late."""
 
-    sql = f"SELECT holdfast.append_known({', '.join(f'${number}' for number in range(1, 37))})"
+    sql = f"SELECT holdfast.append_known({', '.join(f'${number}' for number in range(1, 16))})"
 
     def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
@@ -213,9 +216,8 @@ class Known(Calls):
     def next(self) -> Sequence[Any]:
         if (wanted := self._next) is None:
             raise RuntimeError("no more was prepared")
-        self._last, row = wanted, wanted.row
-        entry = (row[0], row[1], row[2], row[5], row[6], row[8], *wanted.numbers, row[21], row[23], row[24])
-        return (*wanted[:6], None, "30000", *entry, *wanted[8:])
+        self._last = wanted
+        return [None, None, *known_values(wanted, 1)]
 
     def answered(self, row: Any) -> None:
         super().answered(row)

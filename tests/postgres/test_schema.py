@@ -619,7 +619,6 @@ def _until(store: Store, after: str | None, count: int) -> list[Any]:
     return found
 
 
-@pytest.mark.xfail(reason="only a store that is opened to write notices that the cluster is another one")
 def test_a_restored_store_that_is_only_read_shows_all_changes(tmp_path: Path) -> None:
     url = _postgres.app_url(tmp_path)
     with holdfast.open(url) as store:

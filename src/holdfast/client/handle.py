@@ -7,6 +7,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from ..model.checkpoint import Checkpoint
+from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
 from ..ops import checkpoints, moves, operations, sessions
@@ -66,6 +67,7 @@ class Handle:
         self._seen = seen
         self._doc = doc
         self._late = 0
+        self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls that were announced through it
 
     @property
     def id(self) -> str:

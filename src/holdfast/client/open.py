@@ -14,6 +14,8 @@ from ..storage.base import Backend
 from . import check
 from .store import Store
 
+_SERVER = re.compile(r"postgres(ql)?(\+\w+)?:", re.IGNORECASE)
+
 
 def open_store(
     url: str | os.PathLike[str] | None = None,
@@ -85,7 +87,7 @@ def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
 
 
 def _is_server(place: str) -> bool:
-    return urlsplit(place).scheme.partition("+")[0] in ("postgresql", "postgres")
+    return _SERVER.match(place) is not None
 
 
 def _shown(place: str) -> str:

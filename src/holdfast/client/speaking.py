@@ -7,6 +7,7 @@ message may be ours or in a provider's form: then its own JSON is kept verbatim 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -23,7 +24,7 @@ from ..model.work import Compaction
 from ..ops import calls, entries, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
-from ..storage.base import Tx
+from ..storage.base import Append, Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
 from .handle import Point, Write, place_of, request_of, writing
@@ -147,7 +148,9 @@ class Speaking(Reading):
         text = check.text(summary, what="summary")
 
         def decide(tx: Tx, session: Any) -> work.Change | work.Found:
-            return work.compact(find(tx, session).seq, text)(tx, session)
+            point, _ = moves.point_of(tx, session, find(tx, session))
+            entries.place_of(tx, session, point.seq, point.uid)  # it must be on the path
+            return work.compact(point.seq, text)(tx, session)
 
         found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
@@ -186,7 +189,9 @@ class Speaking(Reading):
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
         drafts = [] if late else self._drafts(items)
-        known = self._known()  # for all tries: what is made again must be the very same append
+        seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
+        asked = Append(store.scope, self.id, now_ms, expected_revision, key, False, ())
+        waiting = self._waiting[1] if self._waiting[0] is seen else {}
 
         def prepare() -> None:
             if late:
@@ -194,23 +199,17 @@ class Speaking(Reading):
             self._spill(drafts)
 
         def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
-            tools = messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]
-            settled = calls.settled(tx, self._row(tx), drafts) if tools else drafts
-            done = quick.append(
-                tx,
-                store.scope,
-                self.id,
-                settled,
-                now_ms=now_ms,
-                known=known,
-                expected_revision=expected_revision,
-                idempotency_key=key,
-                title=lambda: _title(drafts),
-            )
-            return done, settled
+            settled = drafts
+            if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
+                if tx.quick is not None and waiting and known is not None and len(drafts) == 1:
+                    result = calls.settled_at_once(drafts[0], waiting)
+                    if result is not None and (done := quick.append_result(tx, asked, result, known=known)):
+                        return done, [result]
+                settled = calls.settled(tx, self._row(tx), drafts)
+            return quick.append(tx, asked, settled, known=known, title=partial(_title, drafts)), settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
-        return Write(op, lambda done: show(self._shown(done[0], done[1], now_ms)), prepare if large else None)
+        return Write(op, lambda done: show(self._shown(done[0], done[1], now_ms, seen)), prepare if large else None)
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
@@ -223,8 +222,15 @@ class Speaking(Reading):
         self._late = max(0, self._late - 1)
         return None if self._late else self._seen
 
-    def _shown(self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int) -> list[Message]:
+    def _shown(
+        self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int, seen: SessionRow | None = None
+    ) -> list[Message]:
+        """Take in what an append did, and give its messages; ``seen`` is the session's row from before it."""
         self._seen = done.session
+        if self._waiting[1] or [draft for draft in drafts if draft.more]:
+            alone = self._waiting[0] is seen is not None and done.session.revision == seen.revision + 1
+            before = self._waiting[1] if alone else {}
+            self._waiting = done.session, {} if done.repeated else calls.still_waiting(before, drafts)
         if done.late:
             self._late = _LATE
         if done.repeated:

@@ -8,7 +8,7 @@ tool message a page. What a call is lies in the entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -123,27 +123,61 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
         if draft.more is not None and draft.kind == TOOL_MESSAGE and len(draft.body) <= _SMALL:
             draft = _settle(tx, session, draft, here)
         elif any(what == "call" for what, _ in (draft.more.calls if draft.more else ())):
-            message = Message("", 0, 0, 0, draft.body, draft.raw)
-            here.update({call.id: call.name for call in message.tool_calls})
+            here.update({call.id: call.name for call in _announced_by(draft)})
         found.append(draft)
     return found
 
 
+def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
+    """Tie a tool message to calls whose messages are at hand; None if one of them is not."""
+    results = _results(draft)
+    if not results or len(draft.body) > _SMALL or not waiting.keys() >= set(results):
+        return None
+    names = {call.id: call.name for result in results for call in _announced_by(waiting[result])}
+    tool = next((names[result] for result in results if names.get(result)), None)
+    return _tied(draft, tool, results, results)
+
+
+def still_waiting(waiting: Mapping[str, Draft], drafts: Sequence[Draft]) -> dict[str, Draft]:
+    """Give the calls without a result after some messages, each with the message that announces it."""
+    found = dict(waiting)
+    for draft in drafts:
+        for what, call_id in draft.more.calls if draft.more else ():
+            if what == "call":
+                found[call_id] = draft
+            elif what == "result":
+                found.pop(call_id, None)
+    return found
+
+
+def _announced_by(draft: Draft) -> Sequence[ToolCall]:
+    return Message("", 0, 0, 0, draft.body, draft.raw).tool_calls
+
+
+def _results(draft: Draft) -> list[str]:
+    return [name for what, name in draft.more.calls if what == "result"] if draft.more else []
+
+
 def _settle(tx: Tx, session: SessionRow, draft: Draft, here: dict[str, str]) -> Draft:
-    marks, tool, given = list[tuple[str, str]](), None, list[str]()
-    results = [name for what, name in draft.more.calls if what == "result"] if draft.more else []
+    marks, tool = list[tuple[str, str]](), None
+    results = _results(draft)
     for result in results:
         call_id, name = _answered(tx, session, result, here, marks)
         here.pop(call_id, None)
         tool = tool or name
         marks.append(("result", call_id))
-        given.append(call_id)
+    return _tied(draft, tool, results, [call_id for _, call_id in marks])
+
+
+def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) -> Draft:
+    """Write into a tool message which tool it is from, and which calls it answers if it does not say so itself."""
     body = codec.decode(draft.body)
     if tool and "tool_name" not in body:
         body = {**body, "tool_name": tool}
     if given != results:
         body = {**body, "answers": given}
-    return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=tuple(marks)))
+    calls = tuple(("result", call_id) for call_id in given)
+    return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=calls))
 
 
 def _answered(

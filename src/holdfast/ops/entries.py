@@ -131,6 +131,7 @@ def put(
 def keep_key(tx: Tx, scope: str, sid: int, key: str, place: tuple[int, int, int, int]) -> None:
     """Remember what a call with this idempotency key stored: branch, first and last number, digest."""
     row = (scope, sid, key, *place)
+    tx.keyed()
     tx.run(KEEP_KEY, (*row, row_check(row)))
 
 

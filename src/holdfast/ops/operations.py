@@ -302,7 +302,7 @@ def _apply(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
     if "session" in after:
         made = unless_purged(tx, session.scope, after["session"][0])
         if made is not None and made.hidden != after["session"][1]:
-            _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", session.updated_ms)
+            _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", now_ms)
     plain = {thing: value for thing, value in after.items() if thing in _COLUMNS}
     if plain:
         session = sessions.write_cold(tx, session, **plain)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ids import new_salt
-from ..model.entry import Draft
+from ..model.entry import Draft, More
 from ..storage.base import Append, KnownAppend, KnownAppended, NewEntry, Quick, Tx, packed, row_check
 from . import chain, entries
 from .entries import Appended
@@ -22,32 +22,35 @@ _HEAD_ARRAY = b"\xdc\x00\x19"  # MessagePack's beginning of an array of 25
 
 def append(
     tx: Tx,
-    scope: str,
-    session_id: str,
+    asked: Append,
     drafts: Sequence[Draft],
     *,
-    now_ms: int,
     known: SessionRow | None,
-    expected_revision: int | None = None,
-    idempotency_key: str | None = None,
     title: Callable[[], str | None],
 ) -> Appended:
     """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did."""
     if (engine := tx.quick) is not None and drafts and all(map(_is_plain, drafts)):
         titled = any(draft.adds.turns for draft in drafts)
-        asked = Append(scope, session_id, now_ms, expected_revision, idempotency_key, titled, ())
-        if done := _append(engine, asked, drafts, known):
+        if done := _append(engine, asked._replace(titled=titled), drafts, known):
             return done
     return entries.append(
         tx,
-        scope,
-        session_id,
+        asked.scope,
+        asked.session_id,
         drafts,
-        now_ms=now_ms,
-        expected_revision=expected_revision,
-        idempotency_key=idempotency_key,
+        now_ms=asked.now_ms,
+        expected_revision=asked.expected_revision,
+        idempotency_key=asked.idempotency_key,
         title=title,
     )
+
+
+def append_result(tx: Tx, asked: Append, draft: Draft, *, known: SessionRow) -> Appended | None:
+    """Add what a tool gave if the session still is as the caller saw it and the engine can do that at once."""
+    if (engine := tx.quick) is None or not _is_plain(draft) or not _fits(known, asked, (draft,)):
+        return None
+    done = engine.append_known(_known(known, draft, asked.now_ms, asked.idempotency_key))
+    return None if done is None else _after(known, done)
 
 
 def _append(engine: Quick, asked: Append, drafts: Sequence[Draft], known: SessionRow | None) -> Appended | None:
@@ -71,7 +74,7 @@ def _is_plain(draft: Draft) -> bool:
 
 def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft]) -> bool:
     """Say whether one entry can be computed from a row that was seen."""
-    plain = len(drafts) == 1 and drafts[0].more is None and known.attached == 1 and known.hidden == 0
+    plain = len(drafts) == 1 and known.attached == 1 and known.hidden == 0
     fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
     needs_title = asked.titled and known.title is None
     same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen
@@ -101,7 +104,13 @@ def _known(known: SessionRow, draft: Draft, now_ms: int, ikey: str | None) -> Kn
         between=packed((now_ms, message_ms))[1:],
         packed_rank=packed((known.rank,))[1:],
         change=packed((known.scope, "entries", known.sid, known.branch, seq, seq))[1:],
+        marks=() if draft.more is None else _marks(known.scope, key, draft.more),
     )
+
+
+def _marks(scope: str, key: int, more: More) -> tuple[tuple[str, str, int], ...]:
+    """Give what an entry does to tool calls, with the checks of those rows."""
+    return tuple((what, call, row_check((scope, key, what, call))) for what, call in dict.fromkeys(more.calls))
 
 
 def _after(known: SessionRow, done: KnownAppended) -> Appended:

@@ -70,6 +70,7 @@ class KnownAppend(NamedTuple):
     between: bytes
     packed_rank: bytes
     change: bytes
+    marks: tuple[tuple[str, str, int], ...] = ()  # of tool calls: what, id and check
 
 
 class KnownAppended(NamedTuple):
@@ -120,6 +121,9 @@ class Tx(Protocol):
 
     def lock(self, what: str) -> None:
         """Keep other writers that lock the same words away until the end of this transaction."""
+
+    def keyed(self) -> None:
+        """Say that an idempotency key is stored with the rest: run again, this transaction changes nothing more."""
 
     def next(self, table: str) -> int:
         """Give the next local number of a table of ``NEXT``; it is higher than any that was committed before."""

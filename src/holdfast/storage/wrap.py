@@ -80,6 +80,9 @@ class _PassedTx:
     def lock(self, what: str) -> None:
         self._inner.lock(what)
 
+    def keyed(self) -> None:
+        self._inner.keyed()
+
     def next(self, table: str) -> int:
         return self._inner.next(table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -14,6 +15,7 @@ from ...errors import Invalid, Unsupported
 
 _OURS = {"schema": "holdfast", "pool_size": "10", "call_timeout": "30"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_HEAR_MS = 1000  # a signal ends a wait at once; this is for where it does not
 _KEEP = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 
 ADAPTERS = AdaptersMap(psycopg.adapters)
@@ -21,9 +23,19 @@ ADAPTERS.register_dumper(int, Int8BinaryDumper)  # one type for all numbers, so 
 
 
 class Line(psycopg.Connection[Any]):
-    """A connection that remembers whether it has prepared the hottest statement."""
+    """A connection that remembers what it is good for."""
 
-    knows_append = False
+    knows_append = False  # it has prepared the hottest statement
+    epoch: int | None = None  # in which it lives, if it is with one session of the server all the time
+
+    _looks: select.poll | None = None
+
+    def wait_for(self, events: int) -> None:
+        """Wait until the socket can be read or written, or for so long that an interrupt can be heard."""
+        if self._looks is None:
+            self._looks = select.poll()
+        self._looks.register(self.pgconn.socket, events)
+        self._looks.poll(_HEAR_MS)
 
     def is_direct(self) -> bool:
         """Ask whether the server knows us by the number that we were given; a pooler gives numbers of its own.

@@ -96,6 +96,7 @@ class PostgresTx:
         self.number: tuple[str, str] | None = None
         self.finished = False
         self.committing = False
+        self.repeatable = False
 
     @property
     def dialect(self) -> Dialect:
@@ -147,6 +148,10 @@ class PostgresTx:
     def lock(self, what: str) -> None:
         """Take a lock by name; it is sent ahead like any statement that nobody waits for."""
         self.run("SELECT pg_advisory_xact_lock(?)", (schemas.lock_key(f"{self._store.words.schema}:{what}"),))
+
+    def keyed(self) -> None:
+        """Remember that it may be run again if nobody can say whether it was committed."""
+        self.repeatable = True
 
     def next(self, table: str) -> int:
         """Give the next local number of a table from its sequence."""
@@ -244,7 +249,7 @@ class PostgresBackend:
         self._hints = Hints(self._pool, address.schema)
         self._timeout = address.call_timeout
         try:
-            with self._pool.taken(time.monotonic() + address.call_timeout) as connection:
+            with self._pool.taken(time.monotonic() + address.call_timeout, reach=address.connect_timeout) as connection:
                 self._look_around(connection)
         except psycopg.Error as error:
             self._pool.close()
@@ -260,7 +265,14 @@ class PostgresBackend:
         if connection.is_direct():
             connection.prepare_threshold = _PREPARE_AFTER
         if not self._read_only and schemas.version(connection, self._address.schema):
-            schemas.begin_epoch(connection, self._address.schema)
+            self._begin_epoch(connection)
+
+    def _begin_epoch(self, connection: Line) -> None:
+        """Note the epoch; a connection that is ours all the time is told once what others are told every time."""
+        schemas.begin_epoch(connection, self._address.schema)
+        if connection.prepare_threshold is not None:
+            connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._milliseconds(),))
+            connection.epoch = schemas.epoch(connection, self._address.schema)
 
     def _look_around(self, connection: Line) -> None:
         """Make the tables if they are missing, and find out what this server and this role can do."""
@@ -272,7 +284,9 @@ class PostgresBackend:
                     f"there is no store in schema {name!r} of this database, or an older one; open it to write"
                 )
             schemas.bring_up_to_date(connection, name)
-            schemas.begin_epoch(connection, name)
+            self._begin_epoch(connection)
+        if self._read_only:
+            self.words.epochs_over = schemas.epochs_over(connection, name)
         functions = tuple(f"{self.words.schema}.{function}" for function in ("append", "append_known"))
         found = connection.execute(schemas.APPENDS, functions).fetchone()
         self.quick = bool(found and found[0])
@@ -384,7 +398,7 @@ class PostgresBackend:
         """Run one transaction, a read without ``begin``."""
         with self._pool.taken(deadline) as connection:
             if not self._prepare[0]:
-                connection.prepare_threshold = None
+                connection.prepare_threshold = connection.epoch = None
             tx, value = PostgresTx(connection, self, begin, unheard), None
             try:
                 value = op(tx)
@@ -397,7 +411,7 @@ class PostgresBackend:
                 if lost or error.sqlstate in STALE:
                     connection.close()
                 if lost and tx.committing and begin is not None:
-                    raise _InDoubt(error, number=tx.number, value=value) from error
+                    raise _InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
                 raise self._judged(error, lost) from error
             except (UnicodeError, OverflowError) as error:  # a value that the driver cannot write
                 tx.give_up()
@@ -416,8 +430,6 @@ class PostgresBackend:
 
     def _settle(self, doubt: _InDoubt, deadline: float) -> bool:
         """Find out whether a transaction was committed; False: it was not, or it is safe to run it again."""
-        if doubt.again and time.monotonic() < deadline:
-            return False
         while doubt.number is not None:
             try:
                 with self._pool.taken(deadline) as connection:
@@ -434,6 +446,8 @@ class PostgresBackend:
             if life != doubt.number[1] or status is None or time.monotonic() > deadline:
                 break
             time.sleep(0.05)
+        if doubt.again and time.monotonic() < deadline:
+            return False
         raise _in_doubt(doubt) from doubt.error
 
     # ------------------------------------------------------------------ the rest

@@ -7,12 +7,12 @@ written as text: the driver would write them element by element, and the server 
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any
 
 import psycopg
-from psycopg import generators
 from psycopg.errors import error_from_result
 
 from ..base import Append, KnownAppend, KnownAppended
@@ -21,8 +21,14 @@ from .address import Line
 _NUMBER = Struct(">q")
 _NAME = b"holdfast_append_known"
 _UNKNOWN = "26000"
-_GIVEN = 34
-_BINARY = [1] * _GIVEN
+_GIVEN = 13
+_BINARY = [1] * (_GIVEN - 1) + [0]
+_COUNT = 26
+_BIGINT = 20  # the type's number
+_HEADER = Struct(">iiIii")  # of an array: dimensions, whether nulls are in it, type, length, number of the first one
+_NUMBERS = Struct(_HEADER.format + "iq" * _COUNT)  # each behind its own length
+_FIELDS = [1, 0, _BIGINT, _COUNT, 1, *[8] * (2 * _COUNT)]
+_LENGTH, _NULL = b"\0\0\0\x08", b"\xff" * 4
 
 
 class Calls:
@@ -31,18 +37,19 @@ class Calls:
     def __init__(self, schema: str, sync: str | None, milliseconds: str) -> None:
         settings = ["NULL" if sync is None else f"'{sync}'", f"'{milliseconds}'"]
         known, plain = ([f"${number}" for number in range(1, count + 1)] for count in (_GIVEN, 13))
-        known[6:6] = plain[6:6] = settings
-        self._known = f"SELECT {schema}.append_known({', '.join(known)})"
+        plain[6:6] = settings
+        self._known = f"SELECT {schema}.append_known({settings[0]}, {{}}, {', '.join(known)})"
+        self._lock_ms = settings[1]
         self._stored = f"""SELECT s.updated, s.rank FROM {schema}.entry e LEFT JOIN {schema}.session s
             ON s.sid = $3 AND s.head_hash = e.hash WHERE e.key = $1 AND e.hash = $2"""
         self._append = f"SELECT * FROM {schema}.append({', '.join(plain)})"
 
     def append_known(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
         """Append an entry that was computed from a row that was seen; give its position and the session's rank."""
-        row, prepare = wanted.row, connection.prepare_threshold is not None
-        entry = (row[0], row[1], row[2], row[5], row[6], row[8], *wanted.numbers, row[21], row[23], row[24])
-        given = (*wanted[:6], *entry, *wanted[8:])
-        found = _prepared(connection, self._known, given) if prepare else _one(connection, self._known, given)
+        if connection.epoch is None:
+            found = _one(connection, self._known.format(self._lock_ms), written(known_values(wanted, None)))
+        else:  # a connection of our own, which waits for no lock longer than it was told in the beginning
+            found = _prepared(connection, self._known.format("NULL"), written(known_values(wanted, connection.epoch)))
         if found is None:
             return None
         return KnownAppended(wanted, -found, wanted.rank) if found < 0 else KnownAppended(wanted, found, found)
@@ -67,14 +74,54 @@ class Calls:
         return self._append, (*wanted[:6], kinds, *map(_bytes, columns), _listed(map(str, adds)), _texts(calls))
 
 
-def _one(connection: Line, sql: str, given: Sequence[Any]) -> int | None:
-    row = connection.execute(sql, given).fetchone()
-    return None if row is None else row[0]
+def known_values(wanted: KnownAppend, epoch: int | None) -> list[Any]:
+    """Give what append_known wants behind the settings."""
+    row = wanted.row
+    key, begun = row[0], (wanted.sid, wanted.updated, wanted.head_check, epoch, wanted.key_check, wanted.rank)
+    place = (wanted.revision, wanted.message_ms, key >> 32, key & 0xFFFFFFFF, key, row[2], row[8])
+    numbers = (*begun, *place, *wanted.numbers, row[24])
+    marks = _texts(str(part) for mark in wanted.marks for part in mark) if wanted.marks else None
+    return [
+        wanted.scope,
+        wanted.idempotency_key,
+        row[1],
+        row[5],
+        row[6],
+        row[21],
+        row[23],
+        *wanted[11:15],
+        numbers,
+        marks,
+    ]
 
 
-def _prepared(connection: Line, sql: str, given: Sequence[Any]) -> int | None:
+def written(values: list[Any]) -> list[bytes | None]:
+    """Write what append_known wants in PostgreSQL's binary form."""
+    scope, ikey, kind, *_, numbers, marks = values
+    values[:3] = scope.encode(), None if ikey is None else ikey.encode(), kind.encode()
+    values[-2:] = array(numbers), None if marks is None else marks.encode()
+    return values
+
+
+def array(numbers: Sequence[int | None]) -> bytes:
+    """Write numbers as PostgreSQL does an array of them in its binary form."""
+    if None in numbers:
+        parts = (_NULL if number is None else _LENGTH + _NUMBER.pack(number) for number in numbers)
+        return _HEADER.pack(1, 1, _BIGINT, _COUNT, 1) + b"".join(parts)
+    fields = _FIELDS[:]
+    fields[6::2] = numbers  # type: ignore[assignment]
+    return _NUMBERS.pack(*fields)
+
+
+def _one(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | None:
+    """Run the call behind a pooler, where nothing can be prepared."""
+    types = [0] * _GIVEN
+    connection.pgconn.send_query_params(sql.encode(), values, types, _BINARY, result_format=1)
+    return _number(_answer(connection))
+
+
+def _prepared(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | None:
     """Run the call as a statement that this connection prepared before, or prepares now."""
-    values = list(map(_binary, given))
     if connection.knows_append:
         try:
             return _executed(connection, values)
@@ -90,22 +137,29 @@ def _prepared(connection: Line, sql: str, given: Sequence[Any]) -> int | None:
 
 def _executed(connection: Line, values: Sequence[bytes | None]) -> int | None:
     connection.pgconn.send_query_prepared(_NAME, values, _BINARY, result_format=1)
-    value = _answer(connection).get_value(0, 0)
+    return _number(_answer(connection))
+
+
+def _number(result: psycopg.pq.abc.PGresult) -> int | None:
+    value = result.get_value(0, 0)
     return None if value is None else int(_NUMBER.unpack(value)[0])
 
 
 def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
-    """Wait for what the server says to a statement that was sent."""
-    result: psycopg.pq.abc.PGresult = connection.wait(generators.execute(connection.pgconn))[-1]
-    if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-        raise error_from_result(result)
+    """Wait for what the server says to a statement that was sent; an interrupt is heard meanwhile."""
+    pgconn = connection.pgconn
+    while pgconn.flush():  # more than the socket takes at once
+        connection.wait_for(select.POLLIN | select.POLLOUT)
+        pgconn.consume_input()
+    while pgconn.is_busy():
+        connection.wait_for(select.POLLIN)
+        pgconn.consume_input()
+    result = pgconn.get_result()
+    while result is not None and pgconn.get_result() is not None:
+        pass
+    if result is None or result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+        raise psycopg.OperationalError("the connection was lost") if result is None else error_from_result(result)
     return result
-
-
-def _binary(value: int | str | bytes | None) -> bytes | None:
-    if type(value) is int:
-        return _NUMBER.pack(value)
-    return value.encode() if isinstance(value, str) else value  # type: ignore[return-value]
 
 
 def _listed(values: Iterable[str]) -> str:

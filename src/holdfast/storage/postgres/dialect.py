@@ -21,7 +21,7 @@ NUMBERED = ("agent", "session", "branch", "checkpoint", "operation", "blob", "fe
 # What a transaction that is still under way could come before is left for later; an older epoch is over and done with.
 FEED = """SELECT epoch, xid, pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed
 WHERE scope = ? AND (epoch, xid, pos) > (?, ?, ?)
-AND (epoch < {schema}.current_epoch() OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
+AND (epoch <= {over} OR epoch < {schema}.current_epoch() OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 ORDER BY epoch, xid, pos LIMIT ?"""
 
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
@@ -55,13 +55,16 @@ class Words:
 
     def __init__(self, schema: str) -> None:
         self.schema = quoted(schema)
+        self.epochs_over = 0  # those up to this one are, whatever the table says
         self._reading = dict[str, str]()
         self._writing = dict[str, str]()
 
     @cached_property
     def dialect(self) -> Dialect:
         """What is different here beyond words."""
-        return Dialect("postgresql", gapless=False, feed_parts=3, feed=FEED.format(schema=self.schema))
+        return Dialect(
+            "postgresql", gapless=False, feed_parts=3, feed=FEED.format(schema=self.schema, over=self.epochs_over)
+        )
 
     def reading(self, sql: str) -> str:
         """Give a statement as a read runs it."""

@@ -30,6 +30,7 @@ _GRACE = 1.0  # the server ends by itself, and with better words, what takes too
 _RETRY_SECONDS = 0.1
 _LIFETIME = 1800.0
 _IDLE = 300.0
+_IDLE_STATUS = psycopg.pq.TransactionStatus.IDLE
 
 
 class _Place:
@@ -41,11 +42,12 @@ class _Place:
 class Pooled:
     """A connection with its age, and a hold on its socket by which another thread can end it."""
 
-    __slots__ = ("_socket", "connection", "made", "place", "used")
+    __slots__ = ("__weakref__", "_looks", "_socket", "connection", "cut_at", "made", "place", "used")
 
     def __init__(self, connection: Line, place: _Place | None = None) -> None:
         self.connection = connection
         self.place = place
+        self.cut_at: float | None = None  # while somebody waits for it
         self.made = self.used = time.monotonic()
         try:
             # A descriptor of our own: the driver may close its at any moment, and the number then means another file.
@@ -53,15 +55,14 @@ class Pooled:
         except BaseException:
             connection.close()
             raise
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        self._looks = poll.poll
 
     def is_fresh(self) -> bool:
         """Say whether the connection can be used: not old, and the server, whose last word is its end, is silent."""
         now = time.monotonic()
-        if self.connection.closed or now - self.made > _LIFETIME or now - self.used > _IDLE:
-            return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        return now - self.made < _LIFETIME and now - self.used < _IDLE and not self._looks(0)
 
     def cut(self) -> None:
         """End the connection under whoever waits for it."""
@@ -91,6 +92,7 @@ class Pool:
         self._idle = list[Pooled]()
         self._places = weakref.WeakSet[_Place]()
         self._closed = False
+        self._waiting = 0
         self._watch = Watch()
 
     def take(self, deadline: float) -> Pooled:
@@ -100,7 +102,11 @@ class Pool:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Busy(f"all {self._size} connections of this store are in use; call again, or raise pool_size")
-                self._free.wait(min(left, _LOOK_SECONDS))  # nobody tells of a place that was forgotten
+                self._waiting += 1
+                try:
+                    self._free.wait(min(left, _LOOK_SECONDS))  # nobody tells of a place that was forgotten
+                finally:
+                    self._waiting -= 1
             if self._closed:
                 raise Closed()
             pooled = self._idle.pop() if self._idle else None
@@ -109,6 +115,7 @@ class Pool:
                 self._places.add(place := _Place())
         if pooled is not None:
             if pooled.is_fresh():
+                self._watch.until(deadline, pooled)
                 return pooled
             pooled.close()
         try:
@@ -120,7 +127,8 @@ class Pool:
     def _connected(self, deadline: float, place: _Place) -> Pooled:
         while True:
             try:
-                return self._greeted(Pooled(self._connect(max(1.0, deadline - time.monotonic())), place), deadline)
+                pooled = Pooled(self._connect(max(1.0, deadline - time.monotonic())), place)
+                return self._greeted(self._watch.know(pooled), deadline)
             except (psycopg.Error, OSError) as error:
                 if time.monotonic() + _RETRY_SECONDS > deadline or not _may_pass(error):
                     if isinstance(error, psycopg.OperationalError | OSError):
@@ -130,8 +138,8 @@ class Pool:
 
     def _greeted(self, pooled: Pooled, deadline: float) -> Pooled:
         try:
-            with self._watch.until(deadline, pooled):
-                self._greet(pooled.connection)
+            self._watch.until(deadline, pooled)
+            self._greet(pooled.connection)
         except BaseException:
             pooled.close()
             raise
@@ -139,15 +147,16 @@ class Pool:
 
     def give(self, pooled: Pooled, *, broken: bool = False) -> None:
         """Take a connection back; one that is broken, or not idle, is closed."""
-        idle = psycopg.pq.TransactionStatus.IDLE
-        if broken or self._closed or pooled.connection.closed or pooled.connection.info.transaction_status != idle:
+        pooled.cut_at = None
+        if broken or self._closed or pooled.connection.pgconn.transaction_status != _IDLE_STATUS:
             pooled.close()
             self._forget(pooled.place)
             return
         pooled.used = time.monotonic()
         with self._mutex:
             self._idle.append(pooled)
-            self._free.notify()
+            if self._waiting:
+                self._free.notify()
 
     def _forget(self, place: _Place | None) -> None:
         with self._mutex:
@@ -156,12 +165,15 @@ class Pool:
             self._free.notify()
 
     @contextmanager
-    def taken(self, deadline: float) -> Iterator[Line]:
-        """Use a connection that is cut when the deadline passes; one that is not idle afterwards is closed."""
-        pooled, broken = self.take(deadline), False
+    def taken(self, deadline: float, *, reach: float | None = None) -> Iterator[Line]:
+        """Use a connection that is cut when the deadline passes; one that is not idle afterwards is closed.
+
+        A server that cannot be reached is tried for ``reach`` seconds, else until the deadline.
+        """
+        pooled, broken = self.take(deadline if reach is None else min(deadline, time.monotonic() + reach)), False
         try:
-            with self._watch.until(deadline, pooled):
-                yield pooled.connection
+            self._watch.until(deadline, pooled)
+            yield pooled.connection
         except Exception:
             raise
         except BaseException:  # an interrupt may have struck between a statement and its answer
@@ -172,13 +184,16 @@ class Pool:
 
     def apart(self, seconds: float) -> Pooled:
         """Make a connection beside the pool, for somebody who keeps it."""
-        return Pooled(self._connect(seconds))
+        return self._watch.know(Pooled(self._connect(seconds)))
 
     @contextmanager
     def within(self, seconds: float, pooled: Pooled) -> Iterator[Line]:
         """Use a connection that was made apart for no longer than that."""
-        with self._watch.until(time.monotonic() + seconds, pooled):
+        self._watch.until(time.monotonic() + seconds, pooled)
+        try:
             yield pooled.connection
+        finally:
+            pooled.cut_at = None
 
     def close(self) -> None:
         """Close idle connections now and those in use as they come back."""
@@ -192,40 +207,59 @@ class Pool:
 
 
 class Watch:
-    """Cuts connections whose deadline has passed; its thread ends when nothing was watched for a while."""
+    """Cuts connections whose deadline has passed; its thread ends when nothing was watched for a while.
+
+    A connection itself says until when it may be waited for, so that watching one takes no lock. A cut may come
+    a moment too late and meet the next one who uses the connection: for that one it breaks, as any connection may.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._watched = dict[int, tuple[float, Pooled]]()
+        self._known = weakref.WeakSet[Pooled]()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    @contextmanager
-    def until(self, deadline: float, pooled: Pooled) -> Iterator[None]:
-        """Watch a connection until this block ends."""
-        key = id(pooled)
+    def know(self, pooled: Pooled) -> Pooled:
+        """Take a new connection among those that are looked at."""
         with self._mutex:
-            self._watched[key] = deadline + _GRACE, pooled
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = start_thread("holdfast-watch", self._run)
-        try:
-            yield
-        finally:
+            self._known.add(pooled)
+        return pooled
+
+    def until(self, deadline: float, pooled: Pooled) -> None:
+        """Watch a connection until its ``cut_at`` is taken away."""
+        pooled.cut_at = deadline + _GRACE
+        if self._thread is None:
             with self._mutex:
-                self._watched.pop(key, None)
+                if self._thread is None:
+                    self._thread = start_thread("holdfast-watch", self._run)
 
     def _run(self) -> None:
         quiet = 0
         while True:
             time.sleep(_LOOK_SECONDS)
-            with self._mutex:
-                quiet = 0 if self._watched else quiet + 1
-                if quiet > (0 if self._closed else _QUIET_LOOKS):
-                    self._thread = None
+            quiet = 0 if self._look() else quiet + 1
+            if quiet > (0 if self._closed else _QUIET_LOOKS):
+                self._thread = None
+                if not self._look() or not self._took_over():  # whoever comes from here on starts a thread
                     return
-                now = time.monotonic()
-                for key in [key for key, (deadline, _) in self._watched.items() if deadline <= now]:
-                    self._watched.pop(key)[1].cut()
+
+    def _took_over(self) -> bool:
+        """Go on for somebody who still saw this thread, unless another one was started."""
+        with self._mutex:
+            if self._thread is None:
+                self._thread = threading.current_thread()
+            return self._thread is threading.current_thread()
+
+    def _look(self) -> bool:
+        """Cut what is late; say whether anything is waited for."""
+        with self._mutex:
+            waited = [(pooled, at) for pooled in self._known if (at := pooled.cut_at) is not None]
+        now = time.monotonic()
+        for pooled, at in waited:
+            if at <= now:
+                pooled.cut_at = None
+                pooled.cut()
+        return bool(waited)
 
     def close(self) -> None:
         """Let the thread end with the last call; what is under way is still watched."""

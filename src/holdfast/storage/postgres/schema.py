@@ -30,6 +30,8 @@ _USABLE = (
 _CONTROL = "SELECT system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
 _NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {schema}.epoch
 HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
+_EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
+ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
 APPENDS = "SELECT to_regproc($1) IS NOT NULL AND to_regproc($2) IS NOT NULL"
 QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
 
@@ -42,6 +44,21 @@ def begin_epoch(connection: Connection, schema: str) -> None:
     connection.execute(_NEXT_EPOCH.format(schema=dialect.quoted(schema)), (cluster,))
 
 
+def epoch(connection: Connection, schema: str) -> int:
+    """Give the epoch that this life of the cluster was given."""
+    return int(_one(connection, f"SELECT {dialect.quoted(schema)}.current_epoch()")[0])
+
+
+def epochs_over(connection: Connection, schema: str) -> int:
+    """Give the last epoch if this is another life of the cluster and nobody has written in it yet, else 0.
+
+    A standby follows the life of its primary, whatever its own records say.
+    """
+    (cluster,) = _one(connection, _CONTROL)
+    epoch, follows = _one(connection, _EPOCHS_OVER.format(schema=dialect.quoted(schema)), (cluster,))
+    return 0 if follows else int(epoch)
+
+
 def lock_key(text: str) -> int:
     """Give the number of an advisory lock, far from those that other programs choose."""
     return int.from_bytes(uuid.uuid5(uuid.NAMESPACE_OID, f"holdfast:{text}").bytes[:8], "big", signed=True)
@@ -51,9 +68,16 @@ def version(connection: Connection, schema: str) -> int:
     """Give the schema version, 0 where there is none yet."""
     where = dialect.quoted(schema)
     names = [f"{where}.{table}" for table in ("migration", "meta", "epoch")]
-    if None in _one(connection, "SELECT to_regclass($1), to_regclass($2), to_regclass($3)", tuple(names)):
-        return 0  # nothing there, or another program's
-    (found,) = _one(connection, _VERSION.format(where))
+    try:
+        if None in _one(connection, "SELECT to_regclass($1), to_regclass($2), to_regclass($3)", tuple(names)):
+            return 0  # nothing there, or another program's
+        (found,) = _one(connection, _VERSION.format(where))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Unsupported(
+            f"this role may not use the store in schema {schema!r} ({error}); let its owner run"
+            f" holdfast.migrate(url, grant_to={connection.info.user!r})",
+            capability="grant",
+        ) from error
     if found is None:
         raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
     return int(found)
@@ -77,6 +101,8 @@ def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | Non
             " run holdfast.migrate(url) with a role that may",
             capability="migrate",
         ) from error
+    except psycopg.errors.UndefinedObject as error:
+        raise Invalid(f"the store cannot be given to {grant_to!r}: {error}; create the role first") from error
     except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateFunction) as error:
         raise Invalid(
             f"the schema {schema!r} holds tables of another program ({error}); choose another schema"

@@ -166,29 +166,31 @@ END $$;
 -- The same for one entry of a session whose row the caller has seen: everything but the position in the feed was computed
 -- by the caller, and counts only if nobody changed the session since; else nothing is done and NULL is given. What
 -- depends on the position comes as the bytes around it. The position is given, negative if the rank stayed as it was.
+-- Numbers come as one array, since every argument is set up anew in every call, and so is every expression.
 CREATE OR REPLACE FUNCTION :schema.append_known(
-  p_scope TEXT, p_sid BIGINT, p_updated BIGINT, p_head_check BIGINT, p_ikey TEXT, p_ikey_check BIGINT, p_sync TEXT,
-  p_lock_ms TEXT, p_key BIGINT, p_kind TEXT, p_now BIGINT, p_body BYTEA, p_raw BYTEA, p_check BIGINT,
-  p_messages BIGINT, p_turns BIGINT, p_tool_calls BIGINT, p_tool_failures BIGINT, p_input BIGINT, p_output BIGINT,
-  p_cache_read BIGINT, p_cache_write BIGINT, p_reasoning BIGINT, p_cost BIGINT, p_active BIGINT, p_work BIGINT,
-  p_salt BYTEA, p_hash BYTEA, p_chain_check BIGINT, p_revision BIGINT, p_message_ms BIGINT, p_rank BIGINT,
-  p_before BYTEA, p_between BYTEA, p_packed_rank BYTEA, p_feed BYTEA
+  p_sync TEXT, p_lock_ms TEXT, p_scope TEXT, p_ikey TEXT, p_kind TEXT, p_body BYTEA, p_raw BYTEA, p_salt BYTEA,
+  p_hash BYTEA, p_before BYTEA, p_between BYTEA, p_packed_rank BYTEA, p_feed BYTEA, p BIGINT[], p_marks TEXT[]
 ) RETURNS BIGINT LANGUAGE plpgsql AS $$
+-- p: 1 sid, 2 updated, 3 head_chk, 4 epoch or null, 5 check of the key, 6 rank, 7 revision, 8 time of the last message or
+-- null, 9 branch, 10 seq, 11 key, 12 time, 13 chk, 14 messages, 15 turns, ... 25 work_seq, 26 chain_chk
+-- p_marks: of each tool call that it touches what, id and chk; null if there are none
 DECLARE
-  v_branch CONSTANT BIGINT := p_key >> 32;
-  v_seq CONSTANT BIGINT := p_key & 4294967295;
   v_position BIGINT;
   v_packed BYTEA;
-  v_rank BIGINT := p_rank;
+  v_rank BIGINT := p[6];
   v_check BIGINT;
+  v_set TEXT := set_config('holdfast.scope', 's' || p_scope, true);
 BEGIN
-  PERFORM set_config('holdfast.scope', 's' || p_scope, true), set_config('lock_timeout', p_lock_ms, true);
-  IF p_sync IS NOT NULL THEN
-    PERFORM set_config('synchronous_commit', p_sync, true);
+  IF p_lock_ms IS NOT NULL THEN
+    v_set := set_config('lock_timeout', p_lock_ms, true);
   END IF;
-  IF p_ikey IS NOT NULL AND EXISTS (
-      SELECT 1 FROM :schema.idempotency WHERE scope = p_scope AND session = p_sid AND ikey = p_ikey) THEN
-    RETURN NULL;
+  IF p_sync IS NOT NULL THEN
+    v_set := set_config('synchronous_commit', p_sync, true);
+  END IF;
+  IF p_ikey IS NOT NULL THEN
+    IF EXISTS (SELECT 1 FROM :schema.idempotency WHERE scope = p_scope AND session = p[1] AND ikey = p_ikey) THEN
+      RETURN NULL;
+    END IF;
   END IF;
   v_position := nextval(':schema.feed_number');
   IF v_position BETWEEN 65536 AND 4294967295 THEN
@@ -198,9 +200,8 @@ BEGIN
   END IF;
   -- Whoever changes last ranks highest. The newest session keeps its rank, so that the index over ranks is not written;
   -- it is still the newest if no position was given out since its own.
-  v_check := NULL;
-  IF v_position <> p_updated + 1 THEN
-    IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND hidden = 0 AND rank > p_rank) THEN
+  IF v_position <> p[2] + 1 THEN
+    IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND hidden = 0 AND rank > v_rank) THEN
       v_rank := v_position;
       v_check := crc32(p_before || v_packed || p_between || v_packed);
     END IF;
@@ -208,23 +209,30 @@ BEGIN
   IF v_check IS NULL THEN
     v_check := crc32(p_before || v_packed || p_between || p_packed_rank);
   END IF;
-  UPDATE :schema.session SET head_seq = v_seq, head_hash = p_hash, messages = p_messages, turns = p_turns,
-    tool_calls = p_tool_calls, tool_failures = p_tool_failures, input_tokens = p_input, output_tokens = p_output,
-    cache_read_tokens = p_cache_read, cache_write_tokens = p_cache_write, reasoning_tokens = p_reasoning,
-    cost_nano = p_cost, active_ms = p_active, work_seq = p_work, revision = p_revision, updated = v_position,
-    updated_ms = p_now, message_ms = p_message_ms, rank = v_rank, head_chk = v_check
-    WHERE sid = p_sid AND updated = p_updated AND head_chk = p_head_check;
+  UPDATE :schema.session SET head_seq = p[10], head_hash = p_hash, messages = p[14], turns = p[15], tool_calls = p[16],
+    tool_failures = p[17], input_tokens = p[18], output_tokens = p[19], cache_read_tokens = p[20],
+    cache_write_tokens = p[21], reasoning_tokens = p[22], cost_nano = p[23], active_ms = p[24], work_seq = p[25],
+    revision = p[7], updated = v_position, updated_ms = p[12], message_ms = p[8], rank = v_rank, head_chk = v_check
+    WHERE sid = p[1] AND updated = p[2] AND head_chk = p[3];
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  INSERT INTO :schema.entry VALUES (p_key, p_kind, p_now, p_turns, NULL, p_body, p_raw, NULL, p_check, p_scope,
-    p_messages, p_tool_calls, p_tool_failures, p_input, p_output, p_cache_read, p_cache_write, p_reasoning, p_cost,
-    p_active, p_work, p_salt, NULL, p_hash, p_chain_check);
-  v_check := crc32('\x97'::bytea || v_packed || p_feed);
-  INSERT INTO :schema.feed (pos, scope, kind, session, branch, first_seq, last_seq, chk, epoch) VALUES (
-    v_position, p_scope, 'entries', p_sid, v_branch, v_seq, v_seq, v_check, (SELECT max(epoch) FROM :schema.epoch));
-  IF p_ikey IS NOT NULL THEN
-    INSERT INTO :schema.idempotency VALUES (p_scope, p_sid, p_ikey, v_branch, v_seq, v_seq, 0, p_ikey_check);
+  INSERT INTO :schema.entry VALUES (p[11], p_kind, p[12], p[15], NULL, p_body, p_raw, NULL, p[13], p_scope, p[14],
+    p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p_salt, NULL, p_hash, p[26]);
+  IF p_marks IS NOT NULL THEN
+    FOR i IN 0 .. cardinality(p_marks) / 3 - 1 LOOP
+      INSERT INTO :schema.call VALUES (
+        p_scope, p[11], p_marks[3 * i + 1], p_marks[3 * i + 2], p_marks[3 * i + 3]::bigint);
+    END LOOP;
   END IF;
-  RETURN CASE WHEN v_rank = p_rank THEN -v_position ELSE v_position END;
+  v_check := crc32('\x97'::bytea || v_packed || p_feed);
+  IF p[4] IS NULL THEN
+    p[4] := :schema.current_epoch();
+  END IF;
+  INSERT INTO :schema.feed (pos, scope, kind, session, branch, first_seq, last_seq, chk, epoch) VALUES (
+    v_position, p_scope, 'entries', p[1], p[9], p[10], p[10], v_check, p[4]);
+  IF p_ikey IS NOT NULL THEN
+    INSERT INTO :schema.idempotency VALUES (p_scope, p[1], p_ikey, p[9], p[10], p[10], 0, p[5]);
+  END IF;
+  RETURN CASE WHEN v_rank = p[6] THEN -v_position ELSE v_position END;
 END $$;
