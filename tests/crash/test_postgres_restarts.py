@@ -17,6 +17,7 @@ import pytest
 
 import _postgres
 import holdfast
+from holdfast.ops.once import once
 from holdfast.storage.base import Tx
 
 from . import _harness, _writers
@@ -122,6 +123,30 @@ def test_a_number_that_a_crash_gave_to_another_transaction_proves_nothing(server
             store._write(op)
         assert len(tries) == 1
         assert not session.refresh().pinned
+
+
+def test_a_write_with_a_key_is_stored_once_though_its_number_proves_nothing(server: Any, tmp_path: Path) -> None:
+    with holdfast.open(url(server, tmp_path)) as store:
+        session, tries = store.create_session("work"), list[int]()
+        sid = session._seen.sid
+
+        def op(tx: Tx) -> str:
+            def do() -> tuple[str, int]:
+                tx.run("UPDATE session SET pinned = pinned + 1 WHERE id = ?", (session.id,))
+                tx.one("SELECT 1 FROM session WHERE id = ?", (session.id,))
+                return "made", 7
+
+            found = once(tx, "", sid, "key", ["pinned"], do=do, again=lambda number: f"again {number}")
+            tries.append(int(tx.number[0]))  # type: ignore[attr-defined]
+            if len(tries) == 1:
+                server.restart("immediate")
+                _use_numbers(server, tries[0])
+            return found
+
+        assert store._write(op) == "made"
+        assert len(tries) == 2
+        assert store._write(op) == "again 7"
+        assert execute(server, f'SELECT pinned FROM "{_postgres.schema_of(tmp_path)}".session') == [(1,)]
 
 
 def _use_numbers(server: Any, last: int) -> None:

@@ -121,6 +121,28 @@ def test_a_url_means_what_libpq_says(tmp_path: Path) -> None:
             assert [each.name for each in store.list_sessions()] == ["日本語 ü"]
 
 
+def test_a_server_that_is_not_there_is_said_soon(tmp_path: Path) -> None:
+    from holdfast.testing.proxy import free_port
+
+    began = time.monotonic()
+    with pytest.raises(holdfast.BackendError, match="cannot be reached"):
+        holdfast.open(f"postgresql://u@127.0.0.1:{free_port()}/db?connect_timeout=2")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:p@[::1/db", "postgres://["])
+def test_a_url_that_is_none_is_said_to_be_none(url: str) -> None:
+    for call in (holdfast.open, holdfast.migrate):
+        with pytest.raises(Invalid, match="cannot be read"):
+            call(url)
+
+
+def test_a_file_may_be_called_like_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with holdfast.open("postgresql") as store:
+        assert store.capabilities.name == "sqlite"
+
+
 # ---------------------------------------------------------------------- secrets
 
 
@@ -216,7 +238,7 @@ def test_a_role_with_an_odd_name_is_only_a_name(tmp_path: Path) -> None:
             assert store.session("x").user("y").seq == 1
     finally:
         _postgres.execute(f"DROP OWNED BY {quoted}; DROP ROLE {quoted}")
-    with pytest.raises(holdfast.Error):
+    with pytest.raises(Invalid, match="no such role"):
         holdfast.migrate(_postgres.url(tmp_path), grant_to="no such role")
 
 
@@ -227,7 +249,7 @@ def test_a_role_that_may_not_make_the_tables_is_told_to_migrate(tmp_path: Path) 
             call(app)
     assert relations(_postgres.schema_of(tmp_path)) == []
     holdfast.migrate(_postgres.url(tmp_path))  # without a word of who may use it
-    with pytest.raises(Unsupported):
+    with pytest.raises(Unsupported, match=rf"holdfast\.migrate\(url, grant_to='{_postgres.APP}'\)"):
         holdfast.open(app)
     holdfast.migrate(_postgres.url(tmp_path), grant_to=_postgres.APP)
     holdfast.open(app).close()
@@ -467,6 +489,11 @@ def _history(store: Store, clock: ManualClock) -> None:
         session.append({"role": "user", "content": text}, {"role": "assistant", "content": "", "tool_calls": [call]})
         if number % 4 == 0:
             session.append({"role": "tool", "content": "found", "tool_call_id": call["id"]})
+        if number % 3 == 0:
+            odd = [{**call, "id": f'{number} "\\{{}},NULL ü'}, {**call, "id": "NULL"}]
+            session.append({"role": "assistant", "content": "", "tool_calls": odd})
+            for each in odd:
+                session.append({"role": "tool", "content": "found", "tool_call_id": each["id"]})
         if number % 5 == 0:
             session.user("with an id", id=f"m{number}")
             session.set_plan(f"plan {number}")
@@ -500,6 +527,7 @@ def test_rows_are_the_same_however_they_were_appended(
         used = _count_uses(patch)
         tables["one statement"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "quick"), scope)
     assert min(used["append"], used["append_known"]) > 30
+    assert used["with marks"] > 20
     with monkeypatch.context() as patch:
         patch.setattr("holdfast.client.speaking.Speaking._known", lambda self: None)
         tables["one, computed by the server"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "server"), scope)
@@ -518,6 +546,7 @@ def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:
         def run(tx: PostgresTx, wanted: Any) -> Any:
             found = call(tx, wanted)
             used[name] += found is not None
+            used["with marks"] += bool(found and name == "append_known" and wanted.marks)
             return found
 
         return run

@@ -322,3 +322,48 @@ class Regressions(Contract):
         )
         message = session.messages()[0]
         assert (message.model, message.usage, len(session.pending_calls())) == ("m", holdfast.Usage(3), 1)
+
+    @pytest.mark.feature("A4")
+    def test_a_compaction_goes_up_to_a_point_of_this_path(self, store: Store) -> None:
+        """A message of another session once stood for its number."""
+        session, other = store.create_session("a"), store.create_session("b")
+        session.append(*({"role": "user", "content": text} for text in "abc"))
+        foreign = other.append(*({"role": "user", "content": text} for text in "xy"))[1]
+        with pytest.raises(NotFound):
+            session.compact(foreign, "of another session")
+        kept = session.checkpoint("early")
+        session.fork(name="side")
+        assert session.compact(kept, "on the path of both").upto == 3
+        session.rewind(2)
+        session.user("d")
+        with pytest.raises(NotFound):
+            session.compact(kept, "of another branch")
+
+    @pytest.mark.feature("A3")
+    def test_a_result_is_of_the_newest_call_of_its_id_whoever_announced_it(self, store: Store) -> None:
+        """What a handle remembers of its own calls counts only while nobody else has gone on."""
+
+        def call(name: str) -> dict[str, Any]:
+            function = {"name": name, "arguments": "{}"}
+            return {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+
+        result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+        session = store.create_session("work")
+        session.user("a title")
+        other = store.get_session(session.id)
+        session.append(call("first"), idempotency_key="k")
+        assert session.append(result)[0].tool_name == "first"
+        session.append(call("second"))
+        session.user("in between")
+        assert session.append(result)[0].tool_name == "second"
+        session.append(call("third"))
+        other.append(call("fourth"))
+        assert session.append(result)[0].tool_name == "fourth"
+        session.append(call("first"), idempotency_key="k")  # told again, not stored again
+        assert session.append(result)[0].tool_name == "fourth"
+        session.append(call("fifth"))
+        session.rewind(2)
+        assert session.append(result)[0].tool_name == "first"
+        assert [message.tool_name for message in session.messages() if message.role == "tool"] == ["first"]
+        assert not session.pending_calls()
+        assert not store.verify()
