@@ -72,7 +72,7 @@ def through_lowest(connection: psycopg.Connection[Any], sql: str) -> Run:
 def _binary(value: Any) -> bytes | None:
     if type(value) is int:
         return _NUMBER.pack(value)
-    if type(value) is tuple:
+    if type(value) is list:
         return array(value)
     return value.encode() if isinstance(value, str) else value
 

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -139,6 +140,48 @@ def test_connections_that_fail_under_writers_lose_nothing(
 
 
 # ---------------------------------------------------------------------- calls end in time
+
+
+class _Halving(Proxy):
+    """Keeps back the last words of the next answer, by which the server says that it is ready again."""
+
+    halves = False
+
+    def _take_reply(self, link: Any, data: bytes) -> None:
+        if self.halves and data.endswith(READY):
+            self.halves, data = False, data.removesuffix(READY)
+        super()._take_reply(link, data)
+
+
+READY = b"Z\0\0\0\x05I"
+
+
+def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: holdfast.Store) -> None:
+    """The driver waits for the end of an answer without letting other threads run, if one lets it."""
+    server, ticks, done = _postgres.server(), list[float](), threading.Event()
+
+    def tick() -> None:
+        while not done.wait(0.05):
+            ticks.append(time.monotonic())
+
+    with _Halving(server.host, server.port) as proxy:
+        place = _postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)
+        with holdfast.open(place) as store:
+            session = store.create_session("work")
+            session.user("a title")
+            session.user("prepared")
+            thread = threading.Thread(target=tick)
+            thread.start()
+            proxy.halves, began = True, time.monotonic()
+            try:
+                with pytest.raises(holdfast.BackendError, match="may have been stored"):
+                    session.user("half answered")
+            finally:
+                done.set()
+                thread.join()
+            assert time.monotonic() - began < CALL_TIMEOUT + 2
+            assert max(after - before for before, after in pairwise(ticks)) < 1
+            assert direct.get_session(session.id).message_count == 3
 
 
 @pytest.mark.parametrize("fault", ["stall", "half_close"])

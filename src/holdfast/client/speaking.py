@@ -198,14 +198,15 @@ class Speaking(Reading):
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
 
-        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
-            settled = drafts
+        def op(tx: Tx) -> tuple[entries.Appended, Sequence[Draft]]:
+            settled: Sequence[Draft] = drafts
             if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
-                if tx.quick is not None and waiting and known is not None and len(drafts) == 1:
-                    result = calls.settled_at_once(drafts[0], waiting)
-                    if result is not None and (done := quick.append_result(tx, asked, result, known=known)):
-                        return done, [result]
-                settled = calls.settled(tx, self._row(tx), drafts)
+                result = calls.settled_at_once(drafts[0], waiting) if waiting and len(drafts) == 1 else None
+                if result is not None and (done := quick.append_result(tx, asked, result, known=known)) is not None:
+                    return done, [result]
+                session = self._row(tx)
+                same = result is not None and session.hash == seen.hash  # what the handle remembers is still true
+                settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
             return quick.append(tx, asked, settled, known=known, title=partial(_title, drafts)), settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419

@@ -45,9 +45,10 @@ def append(
     )
 
 
-def append_result(tx: Tx, asked: Append, draft: Draft, *, known: SessionRow) -> Appended | None:
+def append_result(tx: Tx, asked: Append, draft: Draft, *, known: SessionRow | None) -> Appended | None:
     """Add what a tool gave if the session still is as the caller saw it and the engine can do that at once."""
-    if (engine := tx.quick) is None or not _is_plain(draft) or not _fits(known, asked, (draft,)):
+    engine = tx.quick
+    if engine is None or known is None or not _is_plain(draft) or not _fits(known, asked, (draft,)):
         return None
     done = engine.append_known(_known(known, draft, asked.now_ms, asked.idempotency_key))
     return None if done is None else _after(known, done)

@@ -79,7 +79,7 @@ def known_values(wanted: KnownAppend, epoch: int | None) -> list[Any]:
     row = wanted.row
     key, begun = row[0], (wanted.sid, wanted.updated, wanted.head_check, epoch, wanted.key_check, wanted.rank)
     place = (wanted.revision, wanted.message_ms, key >> 32, key & 0xFFFFFFFF, key, row[2], row[8])
-    numbers = (*begun, *place, *wanted.numbers, row[24])
+    numbers = [*begun, *place, *wanted.numbers, row[24]]
     marks = _texts(str(part) for mark in wanted.marks for part in mark) if wanted.marks else None
     return [
         wanted.scope,
@@ -151,15 +151,23 @@ def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
     while pgconn.flush():  # more than the socket takes at once
         connection.wait_for(select.POLLIN | select.POLLOUT)
         pgconn.consume_input()
+    result = None
+    while (found := _next_result(connection)) is not None:
+        result = found
+    if result is None:
+        raise psycopg.OperationalError("the connection was lost")
+    if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+        raise error_from_result(result)
+    return result
+
+
+def _next_result(connection: Line) -> psycopg.pq.abc.PGresult | None:
+    """Wait for the next part of an answer, None at its end: asking for it too soon would stop all threads."""
+    pgconn = connection.pgconn
     while pgconn.is_busy():
         connection.wait_for(select.POLLIN)
         pgconn.consume_input()
-    result = pgconn.get_result()
-    while result is not None and pgconn.get_result() is not None:
-        pass
-    if result is None or result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-        raise psycopg.OperationalError("the connection was lost") if result is None else error_from_result(result)
-    return result
+    return pgconn.get_result()
 
 
 def _listed(values: Iterable[str]) -> str:
