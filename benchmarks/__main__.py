@@ -28,6 +28,7 @@ GROUPS = {
     "p9": "p9_growth",
     "p11": "p11_memory",
     "p12": "p12_postgres",
+    "context": "context",
 }
 
 

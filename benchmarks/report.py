@@ -132,4 +132,7 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 
 <!-- generated: p12 -->
 <!-- end: p12 -->
+
+<!-- generated: context -->
+<!-- end: context -->
 """

@@ -53,6 +53,7 @@ NAMES: dict[str, str] = {
     "Resolved": ".client.refs",
     "Turn": ".client.reading",
     "Context": ".context",
+    "Count": ".context.tokens",
     "Branch": ".model.branch",
     "Checkpoint": ".model.checkpoint",
     "Entry": ".model.entry",

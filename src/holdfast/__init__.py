@@ -24,6 +24,7 @@ from .client.state import AgentState, SessionState
 from .client.store import Store
 from .client.tools import ToolRun
 from .context import Context
+from .context.tokens import offline_tokens
 from .errors import (
     Ambiguous,
     BackendError,
@@ -134,6 +135,7 @@ __all__ = [
     "aopen",
     "copy",
     "migrate",
+    "offline_tokens",
     "open",
     "salvage",
 ]

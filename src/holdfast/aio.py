@@ -27,6 +27,7 @@ from .client.store_sessions import NewSession
 from .client.tools import ToolRun
 from .clock import Clock
 from .context import Context
+from .context.tokens import Count
 from .model.branch import Branch
 from .model.checkpoint import Checkpoint
 from .model.entry import Entry
@@ -599,13 +600,36 @@ class AsyncSession:
         """Give the tool calls of the path that have no result, in the order they were announced."""
         return await self._portal.run(lambda: self._sync.pending_calls())
 
-    async def context(self, provider: str, *, model: str | None = None) -> Context:
+    async def context(
+        self,
+        provider: str,
+        *,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        at: Point | None = None,
+        count: Count | None = None,
+    ) -> Context:
         """Give the conversation in a provider's form, valid from wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses`` or ``gemini``. Messages that came from
         it go out as they were stored; ``repairs`` says what had to be changed. The same log gives the same bytes.
+        With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
+        ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
         """
-        return await self._portal.run(lambda: self._sync.context(provider, model=model))
+        return await self._portal.run(
+            lambda: self._sync.context(provider, model=model, max_tokens=max_tokens, at=at, count=count)
+        )
+
+    async def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
+        """Give the session in a few hundred words for the next prompt: tasks, files, plan, what was said last.
+
+        It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
+        """
+        return await self._portal.run(lambda: self._sync.summary(max_tokens, count=count))
+
+    async def render_walkthrough(self) -> str:
+        """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
+        return await self._portal.run(lambda: self._sync.render_walkthrough())
 
     async def checkpoint(
         self,
@@ -765,8 +789,19 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.clear(idempotency_key=idempotency_key))
 
     async def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
-        """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
+        """Let a summary stand for everything up to a point in contexts; the originals stay.
+
+        ``uncompact`` takes it back, and so does a rewind to before it.
+        """
         return await self._portal.run(lambda: self._sync.compact(upto, summary, idempotency_key=idempotency_key))
+
+    async def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
+        """Take the last compaction back: contexts show the originals again, or the compaction before it, if any."""
+        return await self._portal.run(lambda: self._sync.uncompact(idempotency_key=idempotency_key))
+
+    async def compaction(self) -> Compaction | None:
+        """Give the compaction that is in force, or None."""
+        return await self._portal.run(lambda: self._sync.compaction())
 
     def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.

@@ -13,10 +13,9 @@ from holdfast import codec
 from holdfast.context import build
 from holdfast.model import forms
 from holdfast.model.entry import Entry
-from holdfast.model.forms.given import normal_role
 from holdfast.model.message import Message, encode_raw
 
-from ._checks import ALL, dumped, require_valid
+from ._checks import ALL, dumped, kept, require_valid
 
 pytestmark = pytest.mark.feature("F3")
 TEXTS = st.sampled_from(["", " ", "Hi", "ä\ud83d", "end \n"])
@@ -115,15 +114,6 @@ def stored(seq: int, item: dict[str, Any]) -> Message | Entry:
     (found,) = recognised
     body = msgspec.json.encode({"role": found.role, "form": found.form})
     return Message("b", seq, 0, 0, body, encode_raw(found.value))
-
-
-def kept(seq: int, item: dict[str, Any], form: str) -> Message:
-    """Make a stored message of a form, also where a message alone would not tell its form."""
-    role = normal_role(item.get("role", "assistant"))
-    parts = [part for part in item.get("parts", item.get("content")) or () if isinstance(part, dict)]
-    if forms.results(form, item) and len(forms.results(form, item)) >= len(parts):
-        role = "tool"
-    return Message("b", seq, 0, 0, msgspec.json.encode({"role": role, "form": form}), encode_raw(item))
 
 
 KEPT = ("role", "content", "status", "tool_calls", "tool_results")

@@ -61,7 +61,9 @@ def chat_reply(turn: int, calls: bool) -> Any:
 
 
 def responses_reply(turn: int, calls: bool) -> Any:
-    output: list[dict[str, Any]] = [{"id": f"rs_{turn}", "summary": [], "type": "reasoning", "encrypted_content": "x"}]
+    output: list[dict[str, Any]] = [
+        {"id": f"rs_{turn}_{calls:d}", "summary": [], "type": "reasoning", "encrypted_content": "x"}
+    ]
     if calls:
         output += [
             {

@@ -138,6 +138,13 @@ ANTHROPIC: dict[str, Request] = {
             user("And where?"),
         ]
     },
+    "interleaved thinking": {
+        "messages": [
+            user("The weather in SF and NYC?"),
+            assistant(THOUGHT, tool_use("toolu_1"), THOUGHT, tool_use("toolu_2")),
+            user(tool_result("toolu_1"), tool_result("toolu_2")),
+        ]
+    },
     "thinking ahead": {
         "thinking": {"type": "adaptive"},
         "messages": [user("Count"), assistant(THOUGHT, text("One, two,"))],
@@ -172,6 +179,10 @@ def tool(name: str, content: Any = "15 degrees") -> Request:
 
 
 CHAT: dict[str, Request] = {
+    "reasoning of others": {
+        "model": "deepseek-chat",
+        "messages": [user("Hello!"), {**assistant("Hi."), "reasoning_content": "They greet."}, user("Well?")],
+    },
     "hello": {
         "model": "gpt-5.4",
         "messages": [{"role": "developer", "content": "You are helpful."}, user("Hello!")],
@@ -341,6 +352,13 @@ def response(name: str, **more: Any) -> Request:
 
 
 GEMINI: dict[str, Request] = {
+    "empty ids": {
+        "contents": [
+            content("user", {"text": "Twice."}),
+            content("model", *[{"functionCall": {"id": "", "name": "look", "args": {}}}] * 2),
+            content("user", *[{"functionResponse": {"name": "look", "response": {"output": "ok"}}}] * 2),
+        ]
+    },
     "hello": {"model": "gemini-2.5-flash", "contents": "Explain how AI works"},
     "turns": {
         "contents": [
@@ -569,6 +587,7 @@ REFUSED: dict[str, list[Row]] = {
         ("system inside", "messages 1 content", [THOUGHT], "'thinking' is not one of text"),
     ],
     "openai-chat": [
+        ("reasoning of others", "model", "gpt-5.4", "unknown field 'reasoning_content'"),
         ("hello", "messages", [], "messages: is an empty list"),
         ("hello", "messages", DROP, "messages: is not a list"),
         ("hello", "messages 0", "hi", "messages[0]: is not an object"),

@@ -127,6 +127,13 @@ SAYS = {
         "all +151,003 +16,280 +1.024",
         "fix-retry as it stands: 4 messages, .*46,600 tokens",
     ],
+    "within_the_window": [
+        r"362 messages in the log; the largest request had 3,\d\d\d tokens of 4,000",
+        r"9\d% of what was sent was in the cache; the beginning changed \d times",
+        "pinned: Never touch the generated files",
+        "left out: left out messages 2 to",
+        r"## Tasks \(1 of 2 completed\)",
+    ],
 }
 SAYS["quick_start_async"] = SAYS["quick_start"]
 

@@ -1,4 +1,4 @@
-"""Contexts: what a model would be sent now. Looking at one changes nothing."""
+"""Contexts, summaries, walkthroughs: a session as text for models and for people. Looking at one changes nothing."""
 
 from __future__ import annotations
 
@@ -7,55 +7,145 @@ from itertools import chain
 from typing import Any
 
 from .. import codec
-from ..context import Context, build, find_provider
-from ..model.entry import CALL, Entry
+from ..clock import to_datetime
+from ..context import Context, build, find_provider, walkthrough
+from ..context import summary as summaries
+from ..context.tokens import Count, estimate
+from ..errors import Invalid
+from ..model.entry import CALL, Entry, Numbers
 from ..model.message import MESSAGE_KINDS, Message
+from ..model.session import Stats
 from ..model.work import Compaction
-from ..ops import agents, work
+from ..ops import agents, checkpoints, sessions, work
 from ..ops import entries as log
 from ..ops.sessions import SessionRow
 from ..storage.base import Row, Tx
 from . import check
-from .reading import Make, Reading
+from .handle import FindPlace, Point, place_of
+from .reading import Make, Reading, make_messages, seen_from
 
 
 class Contexts(Reading):
-    """The part of a session that speaks to models."""
+    """The part of a session that speaks to models, and to people of what was said."""
 
-    def context(self, provider: str, *, model: str | None = None) -> Context:
+    def context(
+        self,
+        provider: str,
+        *,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        at: Point | None = None,
+        count: Count | None = None,
+    ) -> Context:
         """Give the conversation in a provider's form, valid from wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses`` or ``gemini``. Messages that came from
         it go out as they were stored; ``repairs`` says what had to be changed. The same log gives the same bytes.
+        With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
+        ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
         """
         find_provider(provider)
         model = check.optional_name(model, what="model")
-        session, prompt, compaction = self._store._read(lambda tx: _standing(tx, self._row(tx)))
+        most = None if max_tokens is None else check.whole(max_tokens, what="max_tokens", low=1)
+        find = None if at is None else place_of(at)
+        session, prompt, compaction = self._store._read(lambda tx: _standing(tx, self._row(tx), find))
         low = 0 if compaction is None else compaction.upto
         pages = self._pages_of(session, low, session.seq, _make_sources(self._store._attachment))
-        sources = chain.from_iterable(pages)
-        return build(provider, sources, model=model, prompt=prompt, compaction=compaction)
+        return build(
+            provider,
+            chain.from_iterable(pages),
+            model=model,
+            prompt=prompt,
+            compaction=compaction,
+            max_tokens=most,
+            count=_counter(count),
+        )
+
+    def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
+        """Give the session in a few hundred words for the next prompt: tasks, files, plan, what was said last.
+
+        It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
+        """
+        most = check.whole(max_tokens, what="max_tokens", low=1)
+
+        def look(tx: Tx) -> summaries.Work:
+            row = self._row(tx)
+            plan = work.text_at(tx, row, "plan")
+            return summaries.Work(
+                row.title, row.workspace or None, work.task_list(tx, row), work.file_list(tx, row), plan
+            )
+
+        found = self._store._read(look)
+        said = self.messages(limit=summaries.MESSAGES, tools=False)
+        return summaries.summarise(found, said, max_tokens=most, count=_counter(count))
+
+    def render_walkthrough(self) -> str:
+        """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
+
+        def look(tx: Tx) -> tuple[SessionRow, walkthrough.About]:
+            row = self._row(tx)
+            return row, _about(tx, row, sessions.decoded(sessions.detail(tx, row)))
+
+        row, about = self._store._read(look)
+        pages = self._pages_of(row, 0, row.seq, make_messages(True, self._store._attachment))
+        return walkthrough.render(about, chain.from_iterable(pages))
 
 
-def _standing(tx: Tx, session: SessionRow) -> tuple[SessionRow, str | None, Compaction | None]:
-    """Read what a context needs beside the messages, all as of one moment."""
+def _counter(count: Count | None) -> Count:
+    """Give what counts tokens; one of the caller's is held to give numbers."""
+    if count is None:
+        return estimate
+    if not callable(count):
+        raise Invalid(f"count is a function that gives the tokens of a text, not {type(count).__name__}")
+    given = count
+
+    def counted(text: str) -> int:
+        number = given(text)
+        if type(number) is not int or number < 0:
+            raise Invalid(f"count gives the number of tokens of a text, not {number!r}")
+        return number
+
+    return counted
+
+
+def _standing(tx: Tx, session: SessionRow, find: FindPlace | None) -> tuple[SessionRow, str | None, Compaction | None]:
+    """Read what a context needs beside the messages, all as of one moment, at a point if one is given."""
     agent = agents.find(tx, session.scope, session.agent)
     prompt = None if agent is None else codec.decode(agent.fields).get("system_prompt")
-    return session, prompt, work.compaction(tx, session)
+    there = session if find is None else seen_from(tx, session, find(tx, session))
+    return there, prompt, work.compaction(tx, there)
+
+
+def _about(tx: Tx, row: SessionRow, details: dict[str, Any]) -> walkthrough.About:
+    return walkthrough.About(
+        id=row.id,
+        title=row.title,
+        status="in the trash" if row.hidden else row.status,
+        created=to_datetime(row.created_ms),
+        model=details.get("model"),
+        provider=details.get("provider"),
+        workspace=row.workspace or None,
+        stats=Stats.from_numbers(Numbers._make(row.numbers), started_ms=row.created_ms),
+        tasks=work.task_list(tx, row),
+        files=work.file_list(tx, row),
+        notes=work.note_list(tx, row),
+        plan=work.text_at(tx, row, "plan"),
+        written=work.text_at(tx, row, "walkthrough"),
+        checkpoints=[checkpoints.as_value(tx, row, each) for each in checkpoints.of_session(tx, row)],
+    )
 
 
 def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Entry]:
     """Give a function that turns checked rows into messages and tool starts."""
+    messages, mask = MESSAGE_KINDS, log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[Row]) -> list[Message | Entry]:
-        found = list[Message | Entry]()
-        for row in rows:
-            entry = log.as_entry(uids[row[0] >> 32], row)
-            if entry.kind in MESSAGE_KINDS:
-                place = (entry.branch, entry.seq, entry.turn, entry.at_ms)
-                found.append(Message(*place, entry.body, entry.raw, None, reader))
-            elif entry.kind == CALL:
-                found.append(entry)
-        return found
+        return [
+            Message(uids[row[0] >> 32], row[0] & mask, row[3], row[2], row[5], row[6], None, reader)
+            if row[1] in messages
+            else log.as_entry(uids[row[0] >> 32], row)
+            for row in rows
+            if row[1] in messages or row[1] == CALL
+        ]
 
     return make

@@ -143,7 +143,10 @@ class Speaking(Reading):
         )
 
     def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
-        """Let a summary stand for everything up to a point in contexts; the originals stay; a rewind takes it back."""
+        """Let a summary stand for everything up to a point in contexts; the originals stay.
+
+        ``uncompact`` takes it back, and so does a rewind to before it.
+        """
         find = place_of(upto)
         text = check.text(summary, what="summary")
 
@@ -154,6 +157,15 @@ class Speaking(Reading):
 
         found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
+
+    def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
+        """Take the last compaction back: contexts show the originals again, or the compaction before it, if any."""
+        self._change("compaction", work.uncompact, ["uncompact"], idempotency_key)
+        return self.compaction()
+
+    def compaction(self) -> Compaction | None:
+        """Give the compaction that is in force, or None."""
+        return self._store._read(lambda tx: work.compaction(tx, self._row(tx)))
 
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
         """Add one entry to the state of work."""

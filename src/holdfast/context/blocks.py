@@ -8,6 +8,7 @@ raises on odd data: a block that is not understood is ``Opaque`` under its own n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from ..model.forms import gemini, openai_chat, openai_responses
@@ -16,6 +17,7 @@ from ..model.tools import ToolResult
 from .normal import Call, Media, Opaque, Part, Result, Text, as_json
 
 Read = Callable[[dict[str, Any], str | None], Part | None]
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
@@ -182,7 +184,7 @@ def of_chat(value: dict[str, Any]) -> Iterator[Part]:
 
 def _beside(value: dict[str, Any], form: str) -> Iterator[Part]:
     """Read the reasoning that some providers put beside the content."""
-    found = {key: value[key] for key in ("reasoning_content", "reasoning", "reasoning_details") if value.get(key)}
+    found = {key: value[key] for key in REASONING if value.get(key) is not None}
     if found:
         yield Opaque("thinking", form=form, raw=found)
 
@@ -223,7 +225,8 @@ def _gemini_part(part: dict[str, Any], kept: dict[str, Any]) -> Part:
     if part.get("thought") is True:
         return Opaque("thinking", **kept)
     if blob:
-        return media(word(either(blob, "mimeType")), data=word(blob.get("data")), **kept)
+        data = word(blob.get("data")).replace("-", "+").replace("_", "/")  # the SDK writes base64 as for URLs
+        return media(word(either(blob, "mimeType")), data=data, **kept)
     if file:
         return media(word(either(file, "mimeType")), url=word(either(file, "fileUri")), **kept)
     if isinstance(text, str) and text:
@@ -244,8 +247,12 @@ _SAYS = {"output", "result", "error"}
 
 def either(value: dict[str, Any], camel: str) -> Any:
     """Give a field of Gemini's in camelCase or in snake_case."""
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
-    return value[camel] if camel in value else value.get(snake)
+    return value[camel] if camel in value else value.get(_snake(camel))
+
+
+@cache
+def _snake(camel: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
 
 
 READERS: dict[str, Callable[[dict[str, Any]], Iterator[Part]]] = {

@@ -1,4 +1,4 @@
-"""From the log to a request: read, repair, write.
+"""From the log to a request: read, repair, choose what fits, write.
 
 Nothing is written to the store, and nothing but the log decides: the same session gives the same bytes, and a longer
 one gives the same bytes in front, so that the provider's cache is hit.
@@ -6,61 +6,106 @@ one gives the same bytes in front, so that the provider's cache is hit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 
+from msgspec.structs import replace
+
+from ..errors import Corrupt
 from ..model.entry import Entry
 from ..model.message import Message
 from ..model.work import Compaction
-from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, as_json, clean
+from . import budget
+from .normal import Item, Notes, clean
 from .providers import find_provider
 from .read import read
 from .repair import repair
+from .rules import Rules
+from .tokens import Count, estimate
 from .value import Context
 
-_MEDIA_TOKENS = 1600
+Source = Message | Entry
 
 
 def build(
     provider: str,
-    sources: Iterable[Message | Entry],
+    sources: Iterable[Source],
     *,
     model: str | None = None,
     prompt: str | None = None,
     compaction: Compaction | None = None,
+    max_tokens: int | None = None,
+    count: Count = estimate,
 ) -> Context:
     """Build the context of messages and tool starts; ``sources`` begin behind the compaction."""
     speaks, notes = find_provider(provider), Notes()
     summary, upto = (None, 0) if compaction is None else (compaction.summary, compaction.upto)
-    said = read(sources, notes, summary=summary, upto=upto)
-    items = repair(said.items, speaks.RULES, notes)
+    known = budget.Known(set() if summary is None else {upto}, {})
+    said = read(_watched(sources, provider, known), notes, summary=summary, upto=upto)
     system = "\n\n".join(text for text in (clean(prompt or ""), *said.system) if text.strip()) or None
+    room = budget.Budget(max_tokens, count(system or ""), count)
+    items, fitted, notes = _chosen(said.items, speaks.RULES, notes, room, known, model)
     return Context(
         provider=provider,
         model=model,
         system=system,
         messages=speaks.write(items, model),
         repairs=notes.sentences(),
-        omitted=(),
-        tokens=_estimated(system, items),
+        omitted=fitted.omitted,
+        tokens=fitted.tokens,
     )
 
 
-def _estimated(system: str | None, items: Iterable[Item]) -> int:
-    """Estimate tokens: four bytes each, a constant for what is no text."""
-    size = sum(_size(part) for item in items for part in item.parts) + len((system or "").encode())
-    return (size + 3) // 4
+def _chosen(
+    said: Sequence[Item], rules: Rules, notes: Notes, room: budget.Budget, known: budget.Known, model: str | None
+) -> tuple[list[Item], budget.Fitted, Notes]:
+    """Make a conversation valid, and as short as it must be: it is cut while its messages are still apart."""
+    if room.limit is not None:
+        tried = deepcopy(notes)
+        apart = repair(said, replace(rules, alternates=False, tidy=_apart), tried, model=model)
+        fitted = budget.fit(apart, room, known)
+        if fitted.omitted:
+            return _joined(fitted, apart, rules, tried, room, known, model)
+    items = repair(said, rules, notes, model=model)
+    return items, budget.fit(items, room._replace(limit=None), known), notes
 
 
-def _size(part: Part) -> int:
-    match part:
-        case Text():
-            return len(part.text.encode())
-        case Call():
-            return len(part.name) + len(as_json(part.arguments))
-        case Result():
-            return sum(map(_size, part.parts))
-        case Opaque():
-            return len(as_json(part.raw))
-        case Media():
-            return 4 * _MEDIA_TOKENS
-    return 0
+def _joined(
+    fitted: budget.Fitted,
+    apart: Sequence[Item],
+    rules: Rules,
+    notes: Notes,
+    room: budget.Budget,
+    known: budget.Known,
+    model: str | None,
+) -> tuple[list[Item], budget.Fitted, Notes]:
+    """Make what was chosen valid; where that took more words than there was room for, less is chosen."""
+    items, limit = repair(fitted.items, rules, notes, model=model), room.limit or 0
+    while (over := budget.tokens_of(items, room, fitted.factor) - (room.limit or 0)) > 0:
+        limit -= over
+        fitted = budget.fit(apart, room._replace(limit=limit), known)
+        items = repair(fitted.items, rules, notes, model=model)
+    return items, fitted._replace(tokens=budget.tokens_of(items, room, fitted.factor)), notes
+
+
+def _apart(items: Sequence[Item], *_: object) -> list[Item]:
+    return list(items)
+
+
+def _watched(sources: Iterable[Source], provider: str, known: budget.Known) -> Iterator[Source]:
+    """Note in passing which messages are pinned, and how many tokens the provider counted when it answered."""
+    for source in sources:
+        if isinstance(source, Message) and source.data is not None:
+            _watch(source, provider, known)
+        yield source
+
+
+def _watch(message: Message, provider: str, known: budget.Known) -> None:
+    try:
+        body = message.body
+    except Corrupt:
+        return  # it is skipped and noted where it is read
+    if body.metadata and body.metadata.get("pinned") is True:
+        known.pinned.add(message.seq)
+    if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
+        known.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens

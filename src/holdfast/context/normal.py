@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -67,13 +68,15 @@ class Result(Part, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One message of a context."""
+    """One message of a context; ``model`` is the one that said it, ``half`` that it was cut off while it spoke."""
 
     role: str
     parts: tuple[Part, ...]
     seq: int = 0
     form: str | None = None
     raw: Any = None
+    model: str | None = None
+    half: bool = False
 
 
 def with_parts(item: Item, parts: tuple[Part, ...]) -> Item:
@@ -157,12 +160,45 @@ def as_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else as_json({} if arguments is None else arguments)
 
 
+# What lies at Google's own storage is there for Gemini alone.
+_WEB = re.compile(r"https?://(?!generativelanguage\.googleapis\.com/)[^\s/]")
+
+
 def is_there(part: Media) -> bool:
     """Say whether a provider could get at media: it is at hand, or on the web."""
-    return part.data is not None or (part.url is not None and part.url.startswith(("https://", "http://")))
+    if part.data is not None:
+        return _is_base64(part.data)
+    return part.url is not None and _WEB.match(part.url) is not None
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except ValueError:
+        return False
 
 
 def is_image(part: Media) -> bool:
     """Say whether media is an image that Anthropic and OpenAI both take; on the web its type need not be known."""
     known = part.mime in ("image/jpeg", "image/png", "image/gif", "image/webp")
     return is_there(part) and (known or (part.mime == "image/*" and part.data is None))
+
+
+def honest(part: Media) -> Media:
+    """Give an image the type that its first bytes show, since every provider looks at them; others as they are."""
+    if part.kind != "image" or part.data is None:
+        return part
+    try:
+        head = base64.b64decode(part.data[:24])
+    except ValueError:
+        return part
+    shown = next((mime for magic, mime in _MAGIC if magic.match(head)), part.mime)
+    return part if shown == part.mime else msgspec.structs.replace(part, mime=shown, raw=None)
+
+
+_MAGIC = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)

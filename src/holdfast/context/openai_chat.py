@@ -10,29 +10,101 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .normal import Call, Item, Media, Opaque, Part, Result, Text, as_text, is_image, texts, verbatim
+from msgspec.structs import replace
+
+from ..model.forms.given import kind
+from .blocks import REASONING
+from .normal import (
+    Call,
+    Item,
+    Media,
+    Notes,
+    Opaque,
+    Part,
+    Result,
+    Text,
+    as_text,
+    is_image,
+    is_there,
+    texts,
+    verbatim,
+    with_parts,
+)
 from .rules import Rules
 
 FORM = "openai-chat"
+_PERSON = re.compile(r"[^\s<|\\/>]{1,64}")
+_OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
-def takes(part: Part, role: str) -> bool:
-    """Say whether media can be written: from the user only, since results are text here."""
-    if not isinstance(part, Media) or role != "user":
+def takes(part: Media, role: str) -> bool:
+    """Say whether media can be sent: from the user only, since results are text here."""
+    if role != "user":
         return False
     if part.kind == "image":
         return is_image(part)
-    return part.data is not None and (part.mime in _SOUNDS or part.mime == "application/pdf")
+    return part.data is not None and is_there(part) and (part.mime in _SOUNDS or part.mime == "application/pdf")
+
+
+def holds(part: Part, role: str) -> bool:
+    """Say whether a part may stand in a message of a role: what an assistant says is text, beside it is reasoning."""
+    name = kind(part.raw)
+    if role == "assistant":
+        return name in ("", "text", "refusal")
+    return name == "text" or (role == "user" and name != "refusal")
+
+
+def forgets(item: Item) -> Item:
+    """Leave out the reasoning that some servers put beside the content."""
+    return with_parts(item, tuple(part for part in item.parts if not isinstance(part, Opaque)))
+
+
+def _blind(model: str) -> bool:
+    """Say whether a model is OpenAI's own, which says nothing beside the content and refuses that from others."""
+    return _OPENAIS.match(model) is not None
+
+
+def _free(call: Call) -> bool:
+    return "custom" in call.raw
+
+
+def agrees(result: Result) -> bool:
+    """Say whether a stored result answers its call in the call's own way, the old one or the new."""
+    if result.to is None or result.call_id != result.to.id:
+        return False
+    is_old = "function_call" in (verbatim(result.to, FORM) or ())
+    return bool((result.raw.get("role") == "function") == is_old)
+
+
+def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
+    """Leave out answers of nothing but reasoning, and names of people that are refused."""
+    found = list[Item]()
+    for item in items:
+        if all(isinstance(part, Opaque) for part in item.parts) and item.role == "assistant":
+            notes.add("left out an answer of nothing but reasoning", item.seq)
+            continue
+        name = item.raw.get("name") if item.form == FORM and item.raw is not None else None
+        if name is not None and not (isinstance(name, str) and _PERSON.fullmatch(name)) and item.role != "tool":
+            notes.add("left out a name that is refused", item.seq)
+            item = replace(item, raw={key: value for key, value in item.raw.items() if key != "name"})
+        found.append(item)
+    return found
 
 
 RULES = Rules(
     form=FORM,
     takes=takes,
+    holds=holds,
+    forgets=forgets,
+    blind=_blind,
     per_message=True,
+    free=_free,
     id=re.compile(r"[^\x00-\x1f]+"),
     most=40,
     name=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    agrees=agrees,
+    tidy=tidy,
 )
 
 
@@ -56,7 +128,9 @@ def _messages(item: Item) -> Iterator[dict[str, Any]]:
 
 def _verbatim(raw: dict[str, Any]) -> dict[str, Any]:
     """Give a stored message as a request may hold it: no empty list of calls, of spoken words only their id."""
-    fresh = {key: value for key, value in raw.items() if key != "tool_calls" or value}
+    fresh = {key: value for key, value in raw.items() if value is not None or key not in REASONING}
+    if not fresh.get("tool_calls"):
+        fresh.pop("tool_calls", None)
     if isinstance(audio := raw.get("audio"), dict) and audio.keys() - {"id"}:
         fresh["audio"] = {"id": audio.get("id")}
     return raw if fresh == raw else fresh

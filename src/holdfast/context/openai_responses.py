@@ -10,18 +10,58 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..model.forms.given import kind
-from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, as_text, is_image, is_there, texts, verbatim
+from .normal import (
+    Call,
+    Item,
+    Media,
+    Notes,
+    Opaque,
+    Part,
+    Result,
+    Text,
+    as_text,
+    is_image,
+    is_there,
+    texts,
+    verbatim,
+    with_parts,
+)
 from .rules import Rules
 
 FORM = "openai-responses"
+_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+_OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by"})
+_NULLS = frozenset({"encrypted_content"})
 
 
-def takes(part: Part, role: str) -> bool:
-    """Say whether media can be written: images and PDF, from the user and from tools."""
-    if not isinstance(part, Media) or role == "assistant":
+def takes(part: Media, role: str) -> bool:
+    """Say whether media can be sent: images and PDF, from the user and from tools."""
+    if role == "assistant":
         return False
     return is_image(part) if part.kind == "image" else part.mime == "application/pdf" and is_there(part)
+
+
+def holds(part: Part, role: str) -> bool:
+    """Say whether a part may stand in a message of a role: there is another type of text for each side."""
+    name = kind(part.raw)
+    if name.startswith("input_"):
+        return role != "assistant"
+    return name not in ("output_text", "refusal") or role == "assistant"
+
+
+def _free(call: Call) -> bool:
+    return kind(call.raw) != "function_call"
+
+
+def agrees(result: Result) -> bool:
+    """Say whether a stored output names its call and is of the call's own type."""
+    if result.to is None or result.call_id != result.to.id:
+        return False
+    asked = verbatim(result.to, FORM)
+    return kind(result.raw) == _TYPES.get("function_call" if asked is None else kind(asked), kind(result.raw))
 
 
 def closes(call: Call) -> bool:
@@ -30,30 +70,124 @@ def closes(call: Call) -> bool:
     return raw is None or kind(raw) in _OUTPUTS
 
 
+# ---------------------------------------------------------------------- reasoning and ids
+
+
+def forgets(item: Item) -> Item:
+    """Leave out reasoning and what OpenAI's own tools did for it; the rest goes without the ids that belong to it."""
+    parts = tuple(part for part in item.parts if not (isinstance(part, Opaque) and _is_tied(part.raw)))
+    return nameless(with_parts(item, parts))
+
+
+def _is_tied(raw: dict[str, Any]) -> bool:
+    return not kind(raw).startswith("input_") and kind(raw) not in ("compaction", "additional_tools")
+
+
+def nameless(item: Item) -> Item:
+    """Take the id of OpenAI's server from an item, for it names the reasoning that it belongs to."""
+    if item.form != FORM:
+        return item
+    parts = tuple(
+        replace(part, raw=_without_id(part.raw)) if isinstance(part, Call) and _has_id(part.raw) else part
+        for part in item.parts
+    )
+    raw = _without_id(item.raw) if _has_id(item.raw) else item.raw
+    return item if raw is item.raw and all(map(_is, parts, item.parts)) else replace(item, parts=parts, raw=raw)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _has_id(raw: Any) -> bool:
+    return isinstance(raw, dict) and "id" in raw
+
+
+def _without_id(raw: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key != "id"}
+
+
 def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
-    """Leave out reasoning that leads to nothing; looked at from the end, since reasoning may follow reasoning."""
+    """Let reasoning be followed by what it led to, and let no id be there twice."""
+    return _reasoned(_identified(items, notes), notes)
+
+
+def _identified(items: Sequence[Item], notes: Notes) -> list[Item]:
+    """Take away ids that are refused, or that an item before has; what is nothing without its id is left out."""
+    found, seen = list[Item](), set[str]()
+    for item in items:
+        raw = _raw(item)
+        id, fits = raw.get("id"), re.compile(_PREFIXES.get(kind(raw), "") + r"[a-zA-Z0-9_-]{1,64}")
+        if id is None or kind(raw) == "local_shell_call_output":
+            found.append(item)
+        elif isinstance(id, str) and fits.fullmatch(id) and id not in seen:
+            seen.add(id)
+            found.append(item)
+        elif isinstance(only := item.parts[0], Opaque):
+            notes.add(f"left out {only.what} with an id that is refused or used before", item.seq)
+        else:
+            notes.add("sent an item without its id, which is refused or used before", item.seq)
+            found.append(nameless(item))
+    return found
+
+
+def _raw(item: Item) -> dict[str, Any]:
+    """Give the JSON that a stored item is; an item of other forms has none."""
+    own = (part.raw for part in item.parts if isinstance(part, Call | Opaque) and not _is_said(part))
+    raw = next(own, item.raw)
+    return raw if item.form == FORM and isinstance(raw, dict) else {}
+
+
+def _reasoned(items: Sequence[Item], notes: Notes) -> list[Item]:
+    """Leave out reasoning that leads to nothing, and the ids of what followed it; seen from the end."""
     found = list[Item]()
     for item in reversed(items):
-        if _is_reasoning(item) and not (found and found[-1].role == "assistant" and found[-1].raw is not None):
+        if _is_reasoning(item) and not _leads(item, found[-1] if found else None):
             notes.add("left out reasoning that nothing follows", item.seq)
+            _untie(found)
         else:
             found.append(item)
     return found[::-1]
 
 
 def _is_reasoning(item: Item) -> bool:
-    return any(isinstance(part, Opaque) and kind(part.raw) == "reasoning" for part in item.parts)
+    return kind(_raw(item)) == "reasoning"
+
+
+def _leads(item: Item, after: Item | None) -> bool:
+    """Say whether what comes after reasoning is its own: reasoning that lies at OpenAI knows that by the id."""
+    if after is None or after.role != "assistant":
+        return False
+    if _raw(item).get("encrypted_content") or not _raw(item).get("id"):
+        return True
+    return bool(_raw(after).get("id")) and (after.raw is not None or not _is_said(after.parts[0]))
+
+
+def _untie(found: list[Item]) -> None:
+    """Take the ids from the items at the end, which come first in the log, up to the next reasoning."""
+    for place in range(len(found) - 1, -1, -1):
+        if found[place].role != "assistant" or _is_reasoning(found[place]):
+            break
+        found[place] = nameless(found[place])
 
 
 RULES = Rules(
     form=FORM,
     takes=takes,
+    holds=holds,
+    forgets=forgets,
+    free=_free,
+    unique_ids=True,
     id=re.compile(r"[^\x00-\x1f]+"),
     most=64,
-    name=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    name=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
+    agrees=agrees,
     closes=closes,
     tidy=tidy,
 )
+
+
+# ---------------------------------------------------------------------- writing
 
 
 def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
@@ -63,22 +197,34 @@ def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
 
 def _items(item: Item) -> Iterator[dict[str, Any]]:
     if item.form == FORM and item.raw is not None:
-        yield item.raw
+        yield _sendable(item.raw)
         return
     yield from (_result(part) for part in item.parts if isinstance(part, Result))
-    said = tuple(part for part in item.parts if isinstance(part, Text | Media))
+    said = tuple(part for part in item.parts if _is_said(part))
     if said:
         role = "assistant" if item.role == "assistant" else "user"
         yield {"role": role, "content": texts(said) if role == "assistant" else _content(said)}
-    yield from (
-        _call(part) if isinstance(part, Call) else part.raw for part in item.parts if isinstance(part, Call | Opaque)
-    )
+    for part in item.parts:
+        if isinstance(part, Call):
+            yield _call(part)
+        elif isinstance(part, Opaque) and not _is_said(part):
+            yield _sendable(part.raw)
+
+
+def _is_said(part: Part) -> bool:
+    return isinstance(part, Text | Media) or (isinstance(part, Opaque) and kind(part.raw).startswith("input_"))
+
+
+def _sendable(raw: dict[str, Any]) -> dict[str, Any]:
+    """Give an item as a request may hold it: without what only the SDK adds, and without nulls."""
+    kept = {key: value for key, value in raw.items() if key not in _OF_SDK and (value is not None or key in _NULLS)}
+    return raw if len(kept) == len(raw) else kept
 
 
 def _call(part: Call) -> Any:
     raw = verbatim(part, FORM)
     if raw is not None:
-        return raw
+        return _sendable(raw)
     arguments = as_text(part.arguments)
     return {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments}
 
@@ -127,6 +273,7 @@ _OUTPUTS: dict[str, Callable[[Result], dict[str, Any]]] = {
     "shell_call": _shell,
     "apply_patch_call": _patch,
 }
+_TYPES = {name: f"{name}_output" for name in _OUTPUTS}
 
 
 def _content(parts: tuple[Part, ...]) -> Any:

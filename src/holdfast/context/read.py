@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from ..errors import Corrupt, NotFound
 from ..model.entry import Entry
 from ..model.forms.given import word
-from ..model.message import Message, decode_raw
+from ..model.message import Body, Message, decode_raw
 from ..model.tools import ToolResult
 from .blocks import READERS, blocks, media, result
 from .normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
+from .openai_responses import nameless
+from .sound import sound
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
@@ -38,28 +40,31 @@ def read(
     sources: Iterable[Message | Entry], notes: Notes, *, summary: str | None = None, upto: int = 0
 ) -> Conversation:
     """Read messages and tool starts in the order of the log, behind the summary of what came before them."""
-    found = Conversation([], [])
+    found, cuts = Conversation([], []), list[int]()
     if summary:
         found.items.append(Item("user", (Text(clean(SUMMARY + summary)),), upto))
+        cuts.append(1)
     for source in sources:
         item = _start(source, notes) if isinstance(source, Entry) else _item(source, notes)
         if item is not None and item.role == "system":
             _tell(found, item, notes)
         elif item is not None:
             found.items.append(item)
-    return found if summary is None else Conversation(found.system, _uncut(found.items, notes))
+        elif isinstance(source, Message):
+            cuts.append(len(found.items))
+    for cut in cuts:
+        _uncut(found.items, cut, notes)
+    return found
 
 
-def _uncut(items: list[Item], notes: Notes) -> list[Item]:
-    """Write anew what a compaction may have cut from its reasoning: OpenAI refuses such items by their own ids."""
-    found = list(items)
-    for index, item in enumerate(items[1:], 1):
+def _uncut(items: list[Item], start: int, notes: Notes) -> None:
+    """Take the ids from what lost its reasoning before ``start``: OpenAI refuses such items by their ids."""
+    for index, item in enumerate(items[start:], start):
         if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
             break
-        if item.form == "openai-responses":
-            notes.add("wrote an answer anew that a compaction cut from its reasoning", item.seq)
-            found[index] = Item(item.role, tuple(replace(part, form=None, raw=None) for part in item.parts), item.seq)
-    return found
+        if (kept := nameless(item)) is not item:
+            notes.add("sent an answer without the id that belongs to reasoning which is gone", item.seq)
+            items[index] = kept
 
 
 def _tell(found: Conversation, item: Item, notes: Notes) -> None:
@@ -92,7 +97,7 @@ def _item(message: Message, notes: Notes) -> Item | None:
         notes.add("skipped an erased message", message.seq)
         return None
     item = _ours(message, notes) if body.form is None else _given(message, body.form, notes)
-    return None if item is None else _marked(_settled(item, notes), body.status, notes)
+    return None if item is None else _marked(_settled(item, notes), body, notes)
 
 
 def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
@@ -110,13 +115,19 @@ def _settled(item: Item, notes: Notes) -> Item:
     return Item("user", item.parts, item.seq)
 
 
-def _marked(item: Item, status: str, notes: Notes) -> Item:
-    """Say of half an answer that it is one: before its calls, since nothing may follow those."""
-    if status not in _HALF or item.role != "assistant" or not item.parts:
+def _marked(item: Item, body: Body, notes: Notes) -> Item:
+    """Say which model spoke, and of half an answer that it is one: before its calls, since nothing may follow those."""
+    if item.role != "assistant":
         return item
-    notes.add(f"marked an answer as {status}", item.seq)
-    place = next((place for place, part in enumerate(item.parts) if isinstance(part, Call)), len(item.parts))
-    return Item("assistant", (*item.parts[:place], Text(f"[{status}]"), *item.parts[place:]), item.seq, item.form)
+    model = body.model or (word(item.raw.get("model")) if isinstance(item.raw, dict) else "") or None
+    if body.status not in _HALF or not item.parts:
+        return item if model is None else replace(item, model=model)
+    notes.add(f"marked an answer as {body.status}", item.seq)
+    # Thinking that nothing follows may be cut itself, and nobody could tell.
+    said = () if all(isinstance(part, Opaque) for part in item.parts) else item.parts
+    place = next((place for place, part in enumerate(said) if isinstance(part, Call)), len(said))
+    parts = (*said[:place], Text(f"[{body.status}]"), *said[place:])
+    return replace(item, parts=parts, raw=None, model=model, half=True)
 
 
 # ---------------------------------------------------------------------- in a provider's form
@@ -132,6 +143,7 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
         return None
     if form not in READERS:
         return Item(message.role, tuple(_plainly(message)), message.seq)
+    value = sound(form, value, lambda sentence: notes.add(sentence, message.seq))
     parts = tuple(READERS[form](value))
     # A call that got its id from its place says more than its JSON, so that cannot be sent as it is.
     whole = all(part.raw is not None for part in parts if isinstance(part, Call))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from .normal import Call, Item, Notes, Part, Result
+from .normal import Call, Item, Media, Notes, Part, Result
 
 
 def _named(result: Result) -> bool:
@@ -21,7 +21,15 @@ def _any(call: Call) -> bool:
     return True
 
 
-def _as_is(items: Sequence[Item], notes: Notes) -> list[Item]:
+def _own_id(call: Call) -> str | None:
+    return call.id
+
+
+def _no_model(model: str) -> bool:
+    return False
+
+
+def _as_is(items: Sequence[Item], model: str, notes: Notes) -> list[Item]:
     return list(items)
 
 
@@ -29,8 +37,14 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The demands of one provider."""
 
     form: str
-    takes: Callable[[Part, str], bool]
-    """Whether a part of another form can be written for a role (``tool``: inside a result)."""
+    takes: Callable[[Media, str], bool]
+    """Whether media can be sent for a role (``tool``: inside a result, ``failed``: inside that of a failure)."""
+    holds: Callable[[Part, str], bool]
+    """Whether the JSON of a part in this form may stand in a message of a role."""
+    forgets: Callable[[Item], Item]
+    """An item without what only the model that made it can read: thinking, signatures, the ids that reasoning needs."""
+    blind: Callable[[str], bool] = _no_model
+    """Whether a model is known to refuse all of that, whoever made it."""
     alternates: bool = False
     """Roles take turns and the user begins."""
     per_message: bool = False
@@ -39,13 +53,15 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Results lie in the order of their calls."""
     refuses_blank: bool = False
     """Text of nothing but white space is refused, not only empty text."""
-    objects: bool = False
-    """Arguments must be an object."""
+    free: Callable[[Call], bool]
+    """Whether the JSON of a call is of a kind that need not have an object as its arguments."""
     unique_ids: bool = False
     """No two calls of a request may have the same id; else no two of one step."""
-    id: re.Pattern[str] | None
-    """What ids look like; None where calls and results go by their order and need no id."""
-    most: int = 0
+    sent_id: Callable[[Call], str | None] = _own_id
+    """The id that a call is sent with; None where calls and results go by their order."""
+    id: re.Pattern[str]
+    """What ids look like."""
+    most: int
     """The longest id."""
     name: re.Pattern[str]
     """What the names of tools look like."""
@@ -53,5 +69,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the JSON of a result fits the call it was paired with."""
     closes: Callable[[Call], bool] = _any
     """Whether a result can be made up for a call."""
-    tidy: Callable[[Sequence[Item], Notes], list[Item]] = _as_is
+    tidy: Callable[[Sequence[Item], Notes], list[Item]]
     """What else this provider demands, once items are paired and joined."""
+    suits: Callable[[Sequence[Item], str, Notes], list[Item]] = _as_is
+    """What else the model that is asked demands."""

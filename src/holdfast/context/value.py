@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..model import words
 from .providers import find_provider
 
 
@@ -18,7 +19,7 @@ class Context(msgspec.Struct, frozen=True):
     messages: list[Any]
     repairs: tuple[str, ...]
     omitted: tuple[str, ...]
-    tokens: int | None
+    tokens: int
 
     def request(self) -> dict[str, Any]:
         """Give the keyword arguments of the SDK's call: ``client.messages.create(**context.request(), ...)``."""
@@ -26,7 +27,8 @@ class Context(msgspec.Struct, frozen=True):
         return {**named, **find_provider(self.provider).request(self.system, list(self.messages))}
 
     def __repr__(self) -> str:
-        repaired = f", {len(self.repairs)} repairs" if self.repairs else ""
+        repaired = f", {words.count(len(self.repairs), 'repair')}" if self.repairs else ""
+        repaired += f", {'; '.join(self.omitted)}" if self.omitted else ""
         system = ", system" if self.system else ""
         return (
             f"<Context {self.provider}{system}, {len(self.messages)} messages, about {self.tokens:,} tokens{repaired}>"

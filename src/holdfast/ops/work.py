@@ -312,10 +312,28 @@ def compact(upto: int, summary: str) -> Decide:
     return decide
 
 
+def uncompact(tx: Tx, session: SessionRow) -> Change:
+    """Take the compaction in force back: what was in force before it is so again."""
+    now = latest(tx, session, "compaction")
+    if now is None or now.body["upto"] == 0:
+        raise NotFound("no compaction is in force in this session; there is nothing to take back")
+    before = latest(tx, session, "compaction", _made_at(now) - 1)
+    if before is None or before.body["upto"] == 0:
+        return Change({"upto": 0, "summary": ""})
+    return Change({"upto": before.body["upto"], "summary": before.body["summary"], "of": _made_at(before)})
+
+
+def _made_at(found: Found) -> int:
+    """Give the entry that made a compaction; another one may have brought it back."""
+    return int(found.body.get("of", found.seq))
+
+
 def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction | None:
     """Give the compaction in force at a point of the path, or None."""
     found = latest(tx, session, "compaction", at)
-    return None if found is None else Compaction(found.seq, found.body["upto"], found.body["summary"])
+    if found is None or found.body["upto"] == 0:
+        return None
+    return Compaction(_made_at(found), found.body["upto"], found.body["summary"])
 
 
 # ---------------------------------------------------------------------- session state

@@ -44,10 +44,11 @@ def _is_response(value: dict[str, Any]) -> bool:
 
 
 def _has_block(value: dict[str, Any]) -> bool:
-    return any(_is_block(part) for part in dicts(value.get("content")))
+    return any(is_block(part) for part in dicts(value.get("content")))
 
 
-def _is_block(part: dict[str, Any]) -> bool:
+def is_block(part: dict[str, Any]) -> bool:
+    """Say whether a part is a block that only this form has."""
     name = kind(part)
     if name == "text":
         return not _TEXT_EXTRAS.isdisjoint(part)

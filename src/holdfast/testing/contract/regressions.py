@@ -323,7 +323,7 @@ class Regressions(Contract):
         message = session.messages()[0]
         assert (message.model, message.usage, len(session.pending_calls())) == ("m", holdfast.Usage(3), 1)
 
-    @pytest.mark.feature("A4")
+    @pytest.mark.feature("A2")
     def test_a_compaction_goes_up_to_a_point_of_this_path(self, store: Store) -> None:
         """A message of another session once stood for its number."""
         session, other = store.create_session("a"), store.create_session("b")
@@ -339,7 +339,7 @@ class Regressions(Contract):
         with pytest.raises(NotFound):
             session.compact(kept, "of another branch")
 
-    @pytest.mark.feature("A3")
+    @pytest.mark.feature("C2")
     def test_a_result_is_of_the_newest_call_of_its_id_whoever_announced_it(self, store: Store) -> None:
         """What a handle remembers of its own calls counts only while nobody else has gone on."""
 

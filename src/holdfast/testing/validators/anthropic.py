@@ -207,8 +207,11 @@ def _thinking(notes: Notes, messages: list[Object], thinking: Any) -> None:
         if types[-1] in blocks.THOUGHTS:
             notes.add(where, "the final block in an assistant message cannot be thinking")
         for index, kind in enumerate(types):
-            # Thinking opens a turn of the assistant, and goes on only where a server tool has answered.
-            if kind in blocks.THOUGHTS and index and types[index - 1] not in (*blocks.THOUGHTS, *blocks.RESULTS):
+            # "If an assistant message contains any thinking blocks, the first block must be `thinking` or
+            # `redacted_thinking`. Found `text`." (claude-code 20705). Behind that, thinking lies between other blocks
+            # as the model wrote it (inspect_ai 4922), and it may begin where a server tool has answered.
+            fits = types[0] in blocks.THOUGHTS or types[index - 1] in (*blocks.THOUGHTS, *blocks.RESULTS)
+            if kind in blocks.THOUGHTS and not fits:
                 notes.add(f"{where}.content[{index}]", f"thinking stands after {types[index - 1]}")
     answered = [n for n, message in enumerate(messages[:-1]) if any(_blocks(message, "tool_use"))]
     if isinstance(thinking, Mapping) and thinking.get("type") == "enabled" and answered[-1:] == [len(messages) - 2]:

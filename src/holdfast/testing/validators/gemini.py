@@ -229,7 +229,8 @@ def _turns(notes: Notes, contents: list[Object]) -> None:
 
 
 def _answered(notes: Notes, where: str, calls: list[Object], answers: list[Object]) -> None:
-    ids = [call["id"] for call in calls if isinstance(call.get("id"), str)]
+    # An empty id is none: the API's messages know no difference.
+    ids = [call["id"] for call in calls if isinstance(call.get("id"), str) and call["id"]]
     if len(set(ids)) != len(ids):
         notes.add(where, "two function calls have the same id")
     if len(calls) != len(answers):
@@ -247,7 +248,7 @@ def _answered(notes: Notes, where: str, calls: list[Object], answers: list[Objec
 
 def _fits(call: Object, answer: Object) -> bool:
     ids = (call.get("id"), answer.get("id"))
-    return call.get("name") == answer.get("name") and (None in ids or ids[0] == ids[1])
+    return call.get("name") == answer.get("name") and (not all(ids) or ids[0] == ids[1])
 
 
 def _signed(notes: Notes, contents: list[Object]) -> None:

@@ -6,6 +6,7 @@ images, files and audio, and the API's own errors, quoted at the rules.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import NoneType
 from typing import Any
@@ -72,6 +73,10 @@ _PART_TYPES: dict[str, type] = {
     "input_audio": Mapping,
     "file": Mapping,
 }
+# What other servers of this format put beside the content and want back (DeepSeek, OpenRouter); OpenAI's own models
+# say "Additional properties are not allowed ('reasoning_content' was unexpected)".
+_REASONING = {"reasoning_content": (str, NoneType), "reasoning": (str, NoneType), "reasoning_details": (list, NoneType)}
+_OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")
 _CALL_TYPES = {"function": "arguments", "custom": "input"}
 
 
@@ -88,19 +93,20 @@ def check(request: Mapping[str, Any]) -> list[str]:
     # "Invalid 'messages': empty array. Expected an array with minimum length 1"
     messages = a_list(notes, "messages", request.get("messages"))
     for index, message in enumerate(messages):
-        _message(notes, f"messages[{index}]", message)
+        _message(notes, f"messages[{index}]", message, reasons=not _OPENAIS.match(str(request.get("model"))))
     _pairs(notes, [message if isinstance(message, Mapping) else {} for message in messages])
     return notes.found
 
 
-def _message(notes: Notes, where: str, value: Any) -> None:
+def _message(notes: Notes, where: str, value: Any, *, reasons: bool) -> None:
     message = an_object(notes, where, value)
     if message is None or not one_of(notes, f"{where}.role", message.get("role"), _ROLES):
         return
     role = message["role"]
     # "Invalid value for 'content': expected a string, got null."
     fields = _ROLES[role]
-    an_object(notes, where, message, Fields({"role": str, **fields.required}, fields.optional))
+    beside = _REASONING if reasons and role == "assistant" else {}
+    an_object(notes, where, message, Fields({"role": str, **fields.required}, {**fields.optional, **beside}))
     # "Expected a string that matches the pattern '^[^\\s<|\\\\/>]+$'" for the names of participants
     spelled(notes, f"{where}.name", message.get("name"), r"[^\s<|\\/>]+", _LONGEST_NAME)
     _content(notes, where, role, message.get("content"))

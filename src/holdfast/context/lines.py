@@ -1,0 +1,36 @@
+"""Text of others in documents of ours: made one line, cut at characters, and unable to look like our own words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ..model.session import short_title
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+_JOINERS = "\u200c\u200d"  # between the letters of some scripts, and within emoji
+_LOOKED_AT = 8  # times the length that is wanted: the rest of a long text need not be read
+
+
+def one_line(text: str, limit: int) -> str:
+    """Give a text on one line, without what cannot be seen, at most ``limit`` characters of it."""
+    seen = "".join(letter for letter in text.lstrip()[: _LOOKED_AT * limit + 64] if _shows(letter))
+    more = len(text) > len(seen) and len(seen) >= limit
+    return short_title(seen + (" ..." if more else ""), limit, ellipsis=True) or ""
+
+
+def _shows(letter: str) -> bool:
+    """Say whether a letter is seen, or is space; direction marks and tags could make text read as something else."""
+    return letter.isspace() or letter in _JOINERS or unicodedata.category(letter) not in ("Cc", "Cf")
+
+
+def escaped(text: str, limit: int) -> str:
+    """Give a text on one line of a Markdown document, where it formats nothing."""
+    return _MARKDOWN.sub(r"\\\1", one_line(text, limit))
+
+
+def fenced(text: str) -> str:
+    """Give a text of many lines as a block of a Markdown document that it cannot end."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    lines = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd").splitlines()
+    return "\n".join((fence, *lines, fence))

@@ -1,0 +1,58 @@
+"""Which model said something, and whether the one that is asked now may be shown what only that one can read.
+
+Thinking, its signatures and encrypted reasoning are good for the model that made them; another one refuses the
+whole conversation for them. A model that nobody named might be the same one, so what is not known is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .normal import Item, Notes
+from .rules import Rules
+
+_HOST = re.compile(r"^(?:.*/)?(?:[a-z]{2,6}\.)?(?:anthropic\.|openai\.)?")
+_REVISION = re.compile(r"-v\d+(:\d+)?$")
+_VERSION = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest)$")
+
+
+def is_other(one: str | None, other: str | None) -> bool:
+    """Say whether these are known to be two models; a name without a date is any version of its model."""
+    if not one or not other:
+        return False
+    (name, version), (other_name, other_version) = _taken_apart(one), _taken_apart(other)
+    return name != other_name or (None not in (version, other_version) and version != other_version)
+
+
+def _taken_apart(model: str) -> tuple[str, str | None]:
+    """Give the name of a model, as every host writes it, and its version."""
+    name = _REVISION.sub("", _HOST.sub("", model.lower()))
+    found = _VERSION.search(name)
+    base = name if found is None else name[: found.start()]
+    version = None if found is None or found[1] == "latest" else found[1].replace("-", "")
+    return base.replace(".", "-"), version
+
+
+def forgotten(items: Sequence[Item], model: str | None, rules: Rules, notes: Notes) -> list[Item]:
+    """Take from the answers of other models what the model that is asked now cannot read."""
+    if model is None:
+        return list(items)
+    found = list[Item]()
+    for item, said_by in zip(items, _models(items), strict=True):
+        strange = is_other(said_by, model) or rules.blind(model)
+        kept = rules.forgets(item) if item.form == rules.form and item.role == "assistant" and strange else item
+        if kept is not item:
+            notes.add(f"left out what only {said_by or 'another model'} can read", item.seq)
+        if kept.parts or not item.parts:
+            found.append(kept)
+    return found
+
+
+def _models(items: Sequence[Item]) -> list[str | None]:
+    """Give the model of each item; of a response in many items only the last one names it."""
+    found, known = list[str | None](), None
+    for item in reversed(items):
+        known = item.model or (known if item.role == "assistant" and item.form == "openai-responses" else None)
+        found.append(known)
+    return found[::-1]

