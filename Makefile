@@ -10,7 +10,7 @@ demo: .venv/.ready
 	@$(RUN) examples/kill_and_reopen.py
 
 test: .venv/.ready
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 test-quick: .venv/.ready
 	$(RUN) -m pytest -m "not slow"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,18 @@ def tally(request: pytest.FixtureRequest) -> Callable[..., int]:
         return totals[what]
 
     return add
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what was tried to the process that sums it up, where tests run in several."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tried"] = dict(session.config.stash[_TALLY])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Add up what another process tried."""
+    node.config.stash[_TALLY].update(getattr(node, "workeroutput", {}).get("tried", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

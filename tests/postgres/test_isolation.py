@@ -315,7 +315,13 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
             lambda s: s.switch("main"),
             lambda x: [refused(lambda: x.s.switch(each)) for each in (x.a.branch, x.a.branch.id, "side")],  # noqa: B023
         ),
-        "context": foreign(lambda s: s.context("anthropic"), lambda x: _same(x.s.context("anthropic").messages, [])),
+        "context": points(lambda s, at: s.context("anthropic", at=at)),
+        "summary": foreign(lambda s: s.summary(), lambda x: _same(x.s.summary(), "# Untitled session\n")),
+        "render_walkthrough": foreign(
+            lambda s: s.render_walkthrough(), lambda x: _same("Nothing was said" in x.s.render_walkthrough(), True)
+        ),
+        "compaction": foreign(lambda s: s.compaction(), lambda x: _same(x.s.compaction(), None)),
+        "uncompact": foreign(lambda s: s.uncompact(), lambda x: refused(lambda: x.s.uncompact())),
         "message": foreign(
             lambda s: s.message("m1"), lambda x: refused(lambda: x.t.message("m1"), lambda: x.t.message(x.a.reply.id))
         ),
