@@ -77,7 +77,7 @@ def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
 
 def _without_thinking(item: Item, notes: Notes) -> Item:
     """Leave out thinking that is unsigned, that ends a message, or that neither begins it nor what a server gave."""
-    if item.role != "assistant":
+    if item.role != "assistant" or not any([isinstance(part, Opaque) for part in item.parts]):  # noqa: C419
         return item
     parts = list[Part]()
     for part in item.parts:
@@ -106,6 +106,8 @@ def _is_unsigned(part: Part) -> bool:
 def _without_halves(items: Sequence[Item], notes: Notes) -> list[Item]:
     """Leave out calls of a server's tools without a result, unless the turn goes on, and results without a call."""
     halves = _halves(items)
+    if not halves:
+        return list(items)
     found = list[Item]()
     for number, item in enumerate(items):
         parts = tuple(part for place, part in enumerate(item.parts) if (number, place) not in halves)
@@ -121,7 +123,9 @@ def _halves(items: Sequence[Item]) -> set[tuple[int, int]]:
     waiting, seen, halves = dict[str, tuple[int, int]](), set[str](), set[tuple[int, int]]()
     for number, item in enumerate(items):
         for place, part in enumerate(item.parts):
-            name = kind(part.raw) if isinstance(part, Opaque) else ""
+            if type(part) is not Opaque:
+                continue
+            name = kind(part.raw)
             if name in _SERVER_CALLS:
                 id = word(part.raw.get("id"))
                 if id in seen or not (name != "server_tool_use" or _SERVER_ID.fullmatch(id)):
@@ -166,7 +170,9 @@ def _marks_of(part: Part) -> int:
 
 
 def _marks(block: dict[str, Any]) -> int:
-    return (block.get("cache_control") is not None) + sum(map(_marks, dicts(block.get("content"))))
+    content = block.get("content")
+    inner = sum(map(_marks, dicts(content))) if type(content) is list else 0
+    return inner + (block.get("cache_control") is not None)
 
 
 def _unmarked(block: dict[str, Any]) -> dict[str, Any]:

@@ -24,15 +24,20 @@ _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 def blocks(content: Any, form: str | None) -> Iterator[Part]:
     """Read a text or a list of blocks; ids are given to calls that have none, by their place."""
     if isinstance(content, str):
-        content = [content]
+        if content:
+            yield Text(content)
+        return
     count = 0
     for block in content if isinstance(content, list) else ():
-        part = Text(block) if isinstance(block, str) else _block(block, form) if isinstance(block, dict) else None
-        if isinstance(part, Call):
-            part = part if part.id else Call(f"call-{count}", part.name, part.arguments)
-            count += 1
-        if part is not None and not (isinstance(block, str) and not block):
-            yield part
+        if isinstance(block, dict):
+            part = _block(block, form)
+            if type(part) is Call:
+                yield part if part.id else Call(f"call-{count}", part.name, part.arguments)
+                count += 1
+            elif part is not None:
+                yield part
+        elif isinstance(block, str) and block:
+            yield Text(block)
 
 
 def _block(block: dict[str, Any], form: str | None) -> Part | None:
@@ -53,11 +58,15 @@ def _kept(form: str | None, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(block: dict[str, Any], form: str | None) -> Part:
-    return Text(word(block.get("text")) or word(block.get("refusal")), **_kept(form, block))
+    text = block.get("text")
+    if type(text) is not str:
+        text = word(block.get("refusal"))
+    return Text(text, form=form, raw=block if form else None)
 
 
 def _tool_use(block: dict[str, Any], form: str | None) -> Part:
-    return Call(word(block.get("id")), word(block.get("name")), block.get("input"), **_kept(form, block))
+    raw = block if form else None
+    return Call(word(block.get("id")), word(block.get("name")), block.get("input"), form=form, raw=raw)
 
 
 def _tool_result(block: dict[str, Any], form: str | None) -> Part:

@@ -25,7 +25,6 @@ from .sound import sound
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
-_UNFIT = (b"\\u", b"NaN", b"Infinity")
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 
 
@@ -136,7 +135,7 @@ def _marked(item: Item, body: Body, notes: Notes) -> Item:
 def _given(message: Message, form: str, notes: Notes) -> Item | None:
     raw = message.raw or b""
     value = decode_raw(raw)
-    if any(sign in raw for sign in _UNFIT):  # looking at every value of every message would be half the work
+    if b"\\u" in raw or b"NaN" in raw or b"Infinity" in raw:  # looking at every value would be half the work
         value = _cleaned(value, notes, message.seq)
     if not isinstance(value, dict):
         notes.add("skipped a message that cannot be read", message.seq)
@@ -144,10 +143,10 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
     if form not in READERS:
         return Item(message.role, tuple(_plainly(message)), message.seq)
     value = sound(form, value, lambda sentence: notes.add(sentence, message.seq))
-    parts = tuple(READERS[form](value))
-    # A call that got its id from its place says more than its JSON, so that cannot be sent as it is.
-    whole = all(part.raw is not None for part in parts if isinstance(part, Call))
-    return Item(message.role, parts, message.seq, form, value if whole else None)
+    parts, whole = tuple(READERS[form](value)), True
+    for part in parts:  # a call that got its id from its place says more than its JSON, so that cannot be sent
+        whole = whole and (part.raw is not None or type(part) is not Call)
+    return Item(message.body.role, parts, message.seq, form, value if whole else None)
 
 
 def _plainly(message: Message) -> Iterator[Part]:
@@ -163,6 +162,9 @@ def _plainly(message: Message) -> Iterator[Part]:
 
 def _ours(message: Message, notes: Notes) -> Item | None:
     body, seq = message.body, message.seq
+    more = body.role == "tool" or body.tool_calls or body.tool_results or body.attachments
+    if type(body.content) is str and not more:  # what most messages are
+        return Item(body.role, (Text(_cleaned(body.content, notes, seq)),) if body.content else (), seq)
     if message.role == "tool" and not body.tool_results:
         notes.add("dropped a tool's message that names no call", seq)
         return None

@@ -12,6 +12,7 @@ whoever asks again adds the next user message to the session first, and Holdfast
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
@@ -22,6 +23,7 @@ from .naming import named
 from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
 from .pairing import INTERRUPTED, paired
 from .rules import Rules
+from .settled import Settled
 
 __all__ = ["BEGINNING", "GO_ON", "INTERRUPTED", "repair"]
 
@@ -31,11 +33,12 @@ GO_ON = "(The answer above was cut off. Go on from there.)"
 
 def repair(items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None) -> list[Item]:
     """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed."""
-    found = forgotten(items, model, rules, notes)
+    begun = Settled(items, rules, model)
+    found = forgotten(items[begun.count :], model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
     found = paired(_spoken(found, rules, notes), rules, notes)
     found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
-    found = _spoken(rules.tidy(found, notes), rules, notes)
+    found = _spoken(rules.tidy([*begun.items, *found], notes), rules, notes)
     found = _begun(_joined(found, rules, notes), rules, notes)
     return found if model is None else rules.suits(found, model, notes)
 
@@ -106,6 +109,9 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Remove empty texts, and items of which nothing is left."""
     found = []
     for item in items:
+        if item.parts and not any([_is_blank(part, rules) or isinstance(part, Result) for part in item.parts]):  # noqa: C419
+            found.append(item)
+            continue
         parts = tuple(_said(part, rules) for part in item.parts if not _is_blank(part, rules))
         if len(parts) < len(item.parts) or not all(map(_is, parts, item.parts)):
             notes.add("removed empty text", item.seq)
@@ -147,7 +153,8 @@ def _continued(items: Sequence[Item], notes: Notes) -> list[Item]:
 
 def _joined(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Make one of neighbours on the same side, where roles must take turns."""
-    if not rules.alternates:
+    sides = [item.role == "assistant" for item in items]
+    if not rules.alternates or all(map(operator.ne, sides, sides[1:])):
         return list(items)
     return [_one(list(run), rules, notes) for _, run in groupby(items, _side)]
 

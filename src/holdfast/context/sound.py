@@ -43,11 +43,20 @@ def _anthropic(value: dict[str, Any], note: Note) -> dict[str, Any]:
 def _with_blocks(holder: dict[str, Any], note: Note) -> dict[str, Any]:
     """Give a message or a result with the blocks that are known, each with the fields that are known."""
     content = holder.get("content")
-    if not isinstance(content, list):
+    if not isinstance(content, list) or all(map(_is_plain, content)):
         return holder
     kept = [_block(block, note) for block in content if _is_known(block, note)]
     same = len(kept) == len(content) and all(new is old for new, old in zip(kept, content, strict=True))
     return holder if same else {**holder, "content": kept}
+
+
+def _is_plain(block: Any) -> bool:
+    """Say whether a block is right at a glance, as nearly all are."""
+    if type(block) is not dict:
+        return False
+    name = block.get("type")
+    known = _FIELDS.get(name) if type(name) is str else None
+    return known is not None and block.keys() <= known and (name != "tool_result" or type(block.get("content")) is str)
 
 
 def _is_known(block: Any, note: Note) -> bool:
