@@ -215,8 +215,10 @@ def of_responses(value: dict[str, Any]) -> Iterator[Part]:
 
 def of_gemini(value: dict[str, Any]) -> Iterator[Part]:
     """Read a content of Gemini's."""
-    calls, results = iter(gemini.calls(value)), iter(gemini.results(value))
-    for part in dicts(value.get("parts")):
+    parts = list(dicts(value.get("parts")))
+    calls = iter(gemini.calls(value) if any(_has(part, "functionCall") for part in parts) else ())
+    results = iter(gemini.results(value) if any(_has(part, "functionResponse") for part in parts) else ())
+    for part in parts:
         kept: dict[str, Any] = {"form": "gemini", "raw": part}
         if isinstance(either(part, "functionCall"), dict):
             call = next(calls)
@@ -225,6 +227,10 @@ def of_gemini(value: dict[str, Any]) -> Iterator[Part]:
             yield _gemini_result(next(results), part)
         elif not isinstance(either(part, "functionCall"), dict) and part:
             yield _gemini_part(part, kept)
+
+
+def _has(part: dict[str, Any], camel: str) -> bool:
+    return isinstance(either(part, camel), dict)
 
 
 def _gemini_part(part: dict[str, Any], kept: dict[str, Any]) -> Part:
