@@ -538,6 +538,18 @@ def test_rows_are_the_same_however_they_were_appended(
             assert found[table] == rows, f"{table}, appended by {way}"
 
 
+def test_functions_of_another_version_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
+    body = "(p TEXT, q BIGINT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 1'"
+    as_owner(schema, *(f"CREATE FUNCTION {name}{body}" for name in ("append", "append_known")))
+    used = _count_uses(monkeypatch)
+    with holdfast.open(url) as store:
+        session = store.create_session("x")
+        for number in range(3):
+            session.user(str(number))
+    assert used["append_known"] == 2
+
+
 def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often an append was one statement."""
     used = Counter[str]()

@@ -29,11 +29,17 @@ _TRUSTED = (0.5, 2.0)  # a provider's count that is further off was of something
 
 
 class Budget(NamedTuple):
-    """What there is room for: all tokens, those of the system's words, and how to count."""
+    """What there is room for: all tokens, those of the system's words, how to count, and what to leave free."""
 
     limit: int | None
     system: int
     count: Count
+    margin: int = 0
+
+    @property
+    def room(self) -> int:
+        """What may be filled."""
+        return (self.limit or 0) - self.margin
 
 
 class Known(NamedTuple):
@@ -57,7 +63,7 @@ def fit(items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
     if budget.limit is None:
         return _whole(items, budget, known)
     walk = _Walk(items, budget, known)
-    start, factor = walk.begin(budget.limit)
+    start, factor = walk.begin(budget.room)
     front = walk.front(start)
     chosen, omitted = list(items), list[str]()
     if len(front) < start:
@@ -182,7 +188,8 @@ def _is_request(item: Item) -> bool:
 
 
 def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
-    left = [index for index in range(start) if index not in set(front)]
+    kept = set(front)
+    left = [index for index in range(start) if index not in kept]
     seqs = [items[index].seq for index in left if items[index].seq]
     tokens = ceil(sum(walk.sizes[index] for index in left) * factor)
     which = f"messages {seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else f"message {seqs[0]}" if seqs else "messages"
@@ -196,16 +203,15 @@ def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Wa
 def _short_enough(items: list[Item], omitted: list[str], budget: Budget, factor: float) -> Fitted:
     """Shorten results of tools until the rest fits; what cannot be made to fit is ``Invalid``."""
     tokens = tokens_of(items, budget, factor)
-    assert budget.limit is not None
-    if tokens <= budget.limit:
+    if tokens <= budget.room:
         return Fitted(items, tokens, tuple(omitted), factor)
     most = float(max(map(_longest, items), default=0))
     short, shortened = items, list[int]()
-    while tokens > budget.limit and most > _LEAST:
+    while tokens > budget.room and most > _LEAST:
         most = max(_LEAST, most * 0.7)
         short, shortened = _shorten(items, int(most))
         tokens = tokens_of(short, budget, factor)
-    if tokens > budget.limit:
+    if tokens > budget.room:
         raise Invalid(
             f"max_tokens is {budget.limit:,}, but the system prompt, what is pinned and the last step take about"
             f" {tokens:,}; allow more, or compact the session"

@@ -60,32 +60,19 @@ def _chosen(
     said: Sequence[Item], rules: Rules, notes: Notes, room: budget.Budget, known: budget.Known, model: str | None
 ) -> tuple[list[Item], budget.Fitted, Notes]:
     """Make a conversation valid, and as short as it must be: it is cut while its messages are still apart."""
-    if room.limit is not None:
-        tried = deepcopy(notes)
-        apart = repair(said, replace(rules, alternates=False, tidy=_apart), tried, model=model)
+    if room.limit is None:
+        items = repair(said, rules, notes, model=model)
+        return items, budget.fit(items, room, known), notes
+    tried = deepcopy(notes)
+    apart = repair(said, replace(rules, alternates=False, tidy=_apart), tried, model=model)
+    while True:
         fitted = budget.fit(apart, room, known)
-        if fitted.omitted:
-            return _joined(fitted, apart, rules, tried, room, known, model)
-    items = repair(said, rules, notes, model=model)
-    return items, budget.fit(items, room._replace(limit=None), known), notes
-
-
-def _joined(
-    fitted: budget.Fitted,
-    apart: Sequence[Item],
-    rules: Rules,
-    notes: Notes,
-    room: budget.Budget,
-    known: budget.Known,
-    model: str | None,
-) -> tuple[list[Item], budget.Fitted, Notes]:
-    """Make what was chosen valid; where that took more words than there was room for, less is chosen."""
-    items, limit = repair(fitted.items, rules, notes, model=model), room.limit or 0
-    while (over := budget.tokens_of(items, room, fitted.factor) - (room.limit or 0)) > 0:
-        limit -= over
-        fitted = budget.fit(apart, room._replace(limit=limit), known)
-        items = repair(fitted.items, rules, notes, model=model)
-    return items, fitted._replace(tokens=budget.tokens_of(items, room, fitted.factor)), notes
+        chosen, told = (fitted.items, deepcopy(tried)) if fitted.omitted else (said, deepcopy(notes))
+        items = repair(chosen, rules, told, model=model)
+        over = budget.tokens_of(items, room, fitted.factor) - (room.limit or 0)
+        if over <= 0:
+            return items, fitted._replace(tokens=over + (room.limit or 0)), told
+        room = room._replace(margin=room.margin + over)  # making it valid took more words than there was room for
 
 
 def _apart(items: Sequence[Item], *_: object) -> list[Item]:

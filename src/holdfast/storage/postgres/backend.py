@@ -26,7 +26,7 @@ from .. import guard, migrate
 from ..base import Append, Capabilities, Dialect, KnownAppend, KnownAppended, Op, Row, Value
 from . import schema as schemas
 from .address import Address, Line
-from .calls import Calls
+from .calls import FUNCTIONS, Calls
 from .dialect import Words
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
 from .listen import Hints, Listener
@@ -287,7 +287,7 @@ class PostgresBackend:
             self._begin_epoch(connection)
         if self._read_only:
             self.words.epochs_over = schemas.epochs_over(connection, name)
-        functions = tuple(f"{self.words.schema}.{function}" for function in ("append", "append_known"))
+        functions = tuple(f"{self.words.schema}.{function}" for function in FUNCTIONS)
         found = connection.execute(schemas.APPENDS, functions).fetchone()
         self.quick = bool(found and found[0])
         milliseconds = int((self._timeout + _END_AFTER) * 1000)

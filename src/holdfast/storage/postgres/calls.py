@@ -18,6 +18,11 @@ from psycopg.errors import error_from_result
 from ..base import Append, KnownAppend, KnownAppended
 from .address import Line
 
+# As this version calls them: another version's of the same names may be there beside them.
+FUNCTIONS = (
+    "append(text,text,bigint,bigint,text,boolean,text,text,text[],bytea[],bytea[],bytea[],bytea[],bigint[],text[])",
+    "append_known(text,text,text,text,text,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bigint[],text[])",
+)
 _NUMBER = Struct(">q")
 _NAME = b"holdfast_append_known"
 _UNKNOWN = "26000"

@@ -32,7 +32,7 @@ _NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {sche
 HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
 _EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
 ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
-APPENDS = "SELECT to_regproc($1) IS NOT NULL AND to_regproc($2) IS NOT NULL"
+APPENDS = "SELECT to_regprocedure($1) IS NOT NULL AND to_regprocedure($2) IS NOT NULL"
 QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
