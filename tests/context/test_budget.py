@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ def test_what_is_pinned_stays_with_its_calls_and_results(store: Store, provider:
     assert "understood" not in said
     assert EARLIER in said
     assert found.system == "the rules"
-    assert ", but for 2" in found.omitted[0]
+    assert "left out messages 3 to " in found.omitted[0]
+    assert ", but for 6" in found.omitted[0] or ", but for 5" in found.omitted[0]
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -180,8 +182,8 @@ def test_results_that_fill_the_room_are_shortened(store: Store, provider: str) -
     assert "first line" in said
     assert "last line" in said
     assert "characters are left out" in said
-    assert 1500 < found.tokens <= 3000
-    assert found.omitted == ("shortened what tools gave in messages 3",)
+    assert 600 < found.tokens <= 3000
+    assert found.omitted == ("shortened what tools gave in message 3",)
     assert len(session.messages()[-1].text) > 100_000  # the original is untouched
 
 
@@ -314,3 +316,150 @@ def test_a_compaction_is_taken_back(store: Store) -> None:
     assert session.compaction() == first
     assert [message.text for message in session.messages()] == ["one", "two", "three"]
     assert not store.verify()
+
+
+# ---------------------------------------------------------------------- what a hostile review broke once
+
+
+def _step(session: Session, number: int, size: int) -> None:
+    call = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+    session.append({"role": "assistant", "content": [call]})
+    result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": f"result {number} " + "R" * size}
+    session.append({"role": "user", "content": [result]})
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_a_compaction_hides_neither_pinned_messages_nor_the_system(store: Store, provider: str) -> None:
+    session = store.create_session()
+    session.system("SYSTEM RULE")
+    session.user("never push", metadata={"pinned": True})
+    call = {"id": "a", "name": "look", "arguments": {}}
+    session.append({"role": "assistant", "content": "", "tool_calls": [call], "metadata": {"pinned": True}})
+    session.tool_result("a", "deep water")
+    session.user("hidden")
+    session.assistant("hidden too")
+    session.compact(session.head.seq, "THE SUMMARY")
+    session.user("go on")
+    for options in ({}, {"max_tokens": 500}):
+        found = in_form(session, provider, **options)
+        said = dumped(found.messages)
+        assert found.system == "SYSTEM RULE"
+        assert all(words in said for words in ("never push", "deep water", "THE SUMMARY", "go on"))
+        assert "hidden" not in said
+
+
+def test_a_made_up_word_is_no_request(store: Store) -> None:
+    session = store.create_session()
+    session.user("REAL REQUEST")
+    session.append({"role": "assistant", "content": "I will", "status": "interrupted"})
+    for number in range(30):
+        _step(session, number, 600)
+    found = in_form(session, "anthropic", max_tokens=1500)
+    assert "REAL REQUEST" in dumped(found.messages)
+    assert " 0" not in found.omitted[0].partition(":")[0]
+
+
+def test_metadata_is_ours_in_any_form(store: Store) -> None:
+    session = store.create_session()
+    session.user("hi")
+    function = {"id": "t1", "type": "function", "function": {"name": "rd", "arguments": "{}"}}
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    said = {"role": "assistant", "content": None, "tool_calls": [function], "usage": usage}
+    session.append({**said, "metadata": {"pinned": True}})
+    assert session.messages()[-1].metadata == {"pinned": True}
+    assert session.messages()[-1].usage == holdfast.Usage(5, 1)
+    in_form(session, "openai-chat", model="m")
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_a_budget_holds_however_providers_count(store: Store, provider: str) -> None:
+    rng = random.Random(23)
+    for _ in range(40):
+        session = store.create_session()
+        for _ in range(rng.randrange(1, 12)):
+            session.user("w " * rng.randrange(1, 1500))
+            for _ in range(rng.randrange(1, 3)):
+                usage = {"input_tokens": rng.randrange(1, 4000), "output_tokens": rng.randrange(1, 300)}
+                session.append({"role": "assistant", "content": "x " * rng.randrange(1, 200), "usage": usage})
+        most = rng.randrange(1500, 4000)
+        try:
+            found = in_form(session, provider, max_tokens=most)
+        except Invalid:
+            continue
+        assert found.tokens <= most
+
+
+def test_one_large_result_does_not_wipe_out_the_rest(store: Store) -> None:
+    session = store.create_session()
+    for number in range(20):
+        session.user(f"early{number} " + "w " * 40)
+        session.assistant("fine " * 20)
+    session.user("the request")
+    _step(session, 1, 40_000)
+    first = in_form(session, "anthropic", max_tokens=4000)
+    _step(session, 2, 100)
+    second = in_form(session, "anthropic", max_tokens=4000)
+    for found in (first, second):
+        assert "early0 " in dumped(found.messages)
+        assert "result 1 " in dumped(found.messages)
+        assert found.omitted == ("shortened what tools gave in message 43",)
+    assert second.messages[: len(first.messages)] == first.messages  # and it stays as it is
+
+
+def test_large_pins_leave_room_to_be_used(store: Store) -> None:
+    session, sizes = store.create_session(), list[int]()
+    session.user("P " * 1200, metadata={"pinned": True})
+    for number in range(60):
+        session.user(f"q{number} " + "w " * 30)
+        session.assistant(f"a{number} " + "w " * 30)
+        sizes.append(len(in_form(session, "anthropic", max_tokens=1000).messages))
+    assert min(sizes[10:]) >= 6
+
+
+def test_only_what_is_inside_the_range_is_an_exception_to_it(store: Store) -> None:
+    session = store.create_session()
+    for number in range(200):
+        pinned = {"pinned": True} if number % 4 == 0 else None
+        session.user(f"q{number}", metadata=pinned)
+        session.assistant(f"a{number} " + "w " * 40)
+    found = in_form(session, "anthropic", max_tokens=3000)
+    assert re.search(r"left out messages 2 to \d+, but for 9, 17, 25, 33, 41 and \d+ more: about", found.omitted[0])
+
+
+def test_a_pinned_system_message_pins_nothing_else(store: Store) -> None:
+    session = store.create_session()
+    for number in range(80):
+        session.user(f"q{number} " + "w " * 30)
+        session.assistant(f"a{number} " + "w " * 30)
+        if number == 20:
+            session.append({"role": "system", "content": "RULE", "metadata": {"pinned": True}})
+    found = in_form(session, "anthropic", max_tokens=1500)
+    assert found.system == "RULE"
+    assert "a20 " not in dumped(found.messages)
+    assert "but for" not in found.omitted[0]
+
+
+def test_content_of_any_kind_is_said(store: Store) -> None:
+    session = store.create_session()
+    session.append({"role": "user", "content": {"question": "what is up"}})
+    assert "what is up" in dumped(in_form(session, "anthropic").messages)
+
+
+def test_a_tokenizer_takes_a_million_blanks() -> None:
+    assert holdfast.offline_tokens()(" " * 1_000_000 + "x") > 1000
+
+
+@pytest.mark.feature("A2")
+def test_a_compaction_at_the_point_of_a_fork(store: Store) -> None:
+    session = store.create_session()
+    for number in range(4):
+        session.user(f"q{number}")
+        session.assistant(f"a{number}")
+    other = session.fork(2, as_session=True)
+    assert other.compact(2, "up to here").upto == 2
+    session.fork(4, name="side")
+    session.switch("side")
+    assert session.compact(4, "here, too").upto == 4
+    for blank in ("", "  \n"):
+        with pytest.raises(Invalid, match="says something"):
+            session.compact(1, blank)

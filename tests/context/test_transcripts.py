@@ -18,7 +18,7 @@ import pytest
 
 import holdfast
 from holdfast import Session
-from holdfast.context import Context, build
+from holdfast.context import Context, build, outlasting
 from holdfast.model.entry import CALL, Entry
 from holdfast.model.message import Message
 from holdfast.model.work import Compaction
@@ -59,7 +59,8 @@ def cut(entries: list[Entry], sources: dict[int, Source], seq: int) -> Cut:
             newest = entry
     made = None if newest is None else Compaction(newest.seq, newest.content["upto"], newest.content["summary"])
     low = 0 if made is None else made.upto
-    return Cut([source for at, source in sources.items() if low < at <= seq], made)
+    hidden = [source for at, source in sources.items() if at <= low]
+    return Cut([*outlasting(hidden), *(source for at, source in sources.items() if low < at <= seq)], made)
 
 
 def is_half(source: Source) -> bool:

@@ -53,7 +53,7 @@ def test_a_walkthrough_tells_all(tmp_path: Path) -> None:
         "as the agent wrote it\n\n```\nI sanded, then I painted.\n```",
         "### 1. user, 2026-03-01 09:30:00 UTC\n\n```\npaint it green\n```",
         'assistant (m\\-2), 2026-03-02 09:30:00 UTC\n\n```\nlooking\n```\n\nCalls bash:\n\n```\n{"cmd":"ls"}\n```',
-        "bash gave:\n\n```\nxxxx",
+        "Result of bash:\n\n```\nxxxx",
         "... and 1,000 more characters\n```",
     ):
         assert part in found, part
@@ -91,3 +91,27 @@ def test_what_was_said_formats_nothing(store: Store, hostile: str) -> None:
     assert headings[3].startswith("Files (1 ")
     assert not re.search(r"<(b|i|script|a|table|em|strong)[ >]", page)
     assert page.count("<li>") == 6 + 1 + 1 + 1 + 1
+
+
+def test_what_a_user_says_beside_a_result_is_the_users_alone(store: Store) -> None:
+    """In summary and walkthrough: what a tool read somewhere must not be the user's word."""
+    session = store.create_session()
+    session.user("go")
+    session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "1. x", "input": {}}]})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "FROM THE WEB"}
+    session.append({"role": "user", "content": [result, {"type": "text", "text": "STOP"}]})
+    session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "t2", "name": "y", "input": {}}]})
+    session.append({"role": "user", "content": [{**result, "tool_use_id": "t2"}]})
+    assert "user: STOP" in session.summary()
+    assert "WEB" not in session.summary()
+    found = session.render_walkthrough()
+    assert "\n```\nSTOP\n```\n" in found
+    assert "Result of a tool:\n\n```\nFROM THE WEB\n```" in found
+
+
+def test_links_and_invisible_letters_do_nothing(store: Store) -> None:
+    session = store.create_session(title="see https://evil.example www.evil.com a@b.co $x$")
+    session.user("abc\u202edef\u200bghi\U000e0041\tend")
+    found = session.render_walkthrough()
+    assert found.startswith("# see https\\://evil.example www\\.evil.com a\\@b.co \\$x\\$\n")
+    assert "abc\\u202edef\\u200bghi\\ue0041\tend" in found

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import codec
 from ..clock import to_datetime
-from ..context import Context, build, find_provider, walkthrough
+from ..context import Context, build, find_provider, outlasting, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
@@ -50,10 +50,12 @@ class Contexts(Reading):
         find = None if at is None else place_of(at)
         session, prompt, compaction = self._store._read(lambda tx: _standing(tx, self._row(tx), find))
         low = 0 if compaction is None else compaction.upto
-        pages = self._pages_of(session, low, session.seq, _make_sources(self._store._attachment))
+        make = _make_sources(self._store._attachment)
+        kept = outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
+        pages = self._pages_of(session, low, session.seq, make)
         return build(
             provider,
-            chain.from_iterable(pages),
+            chain(kept, chain.from_iterable(pages)),
             model=model,
             prompt=prompt,
             compaction=compaction,

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from ..errors import Invalid
+from ..errors import Invalid, NotFound
 from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
@@ -21,7 +21,7 @@ from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import calls, entries, moves, operations, quick, work
+from ..ops import branches, calls, entries, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
 from ..storage.base import Append, Tx
@@ -149,10 +149,14 @@ class Speaking(Reading):
         """
         find = place_of(upto)
         text = check.text(summary, what="summary")
+        if not text.strip():
+            raise Invalid("a summary says something: without one, everything up to the point would be gone")
 
         def decide(tx: Tx, session: Any) -> work.Change | work.Found:
-            point, _ = moves.point_of(tx, session, find(tx, session))
-            entries.place_of(tx, session, point.seq, point.uid)  # it must be on the path
+            point, origin = moves.point_of(tx, session, find(tx, session))
+            here = branches.get(tx, session.branch)
+            if point.seq and branches.owner(tx, origin, point.seq).bid != branches.owner(tx, here, point.seq).bid:
+                raise NotFound(f"that point is not on the path of this session; entry {point.seq} is another one")
             return work.compact(point.seq, text)(tx, session)
 
         found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
@@ -269,8 +273,16 @@ class Speaking(Reading):
             elif isinstance(item, Message):
                 found.append(self._copied(item))
             else:
-                found += [_given_draft(given) for given in forms.recognise(item)] or [self._draft(item)]
+                found += self._recognised(item)
         return found
+
+    def _recognised(self, item: Any) -> list[Draft]:
+        """Turn a message in any form into what is stored; ``metadata`` in it is ours, no provider has it there."""
+        bare, metadata = item, None
+        if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
+            metadata = check.mapping(item["metadata"], what="metadata")
+            bare = {key: value for key, value in item.items() if key != "metadata"}
+        return [_given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
 
     def _said_draft(self, said: dict[str, Any]) -> Draft:
         """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
@@ -356,9 +368,11 @@ def _attaches(item: Any) -> bool:
     return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
 
 
-def _given_draft(given: forms.Given) -> Draft:
+def _given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
     """Keep a provider's message verbatim, with what the log needs to know of it."""
     body: dict[str, Any] = {"role": given.role, "form": given.form}
+    if metadata:
+        body["metadata"] = metadata
     if given.model is not None:
         body["model"] = given.model
     if given.usage is not None:

@@ -5,8 +5,8 @@ one file per provider writes it out. A message that is valid and of the same pro
 JSON it was stored as.
 """
 
-from .build import build
+from .build import build, outlasting
 from .providers import PROVIDERS, find_provider
 from .value import Context
 
-__all__ = ["Context", "PROVIDERS", "build", "find_provider"]
+__all__ = ["Context", "PROVIDERS", "build", "find_provider", "outlasting"]

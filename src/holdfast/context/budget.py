@@ -9,8 +9,8 @@ stay, and so does the request that the remaining work answers. Results of tools 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -23,8 +23,11 @@ from .tokens import Count, item_tokens
 EARLIER = "(Earlier messages of this conversation are left out here.)"
 SHORTENED = "\n[... {:,} characters are left out here ...]\n"
 _KEPT = 0.5  # of the room, after older messages left
+_EASED = 0.75  # of the room: if shorter results bring it down to that, nothing leaves
 _NEAR = 0.25  # of the room: so much more may leave for the sake of beginning with a request
 _LEAST = 400  # characters of a result that is shortened
+_RESULT = 0.25  # of the room, for one result of a tool, once the room was full
+_NAMED = 5  # messages, in a sentence
 _TRUSTED = (0.5, 2.0)  # a provider's count that is further off was of something else
 
 
@@ -64,12 +67,13 @@ def fit(items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
         return _whole(items, budget, known)
     walk = _Walk(items, budget, known)
     start, factor = walk.begin(budget.room)
-    front = walk.front(start)
-    chosen, omitted = list(items), list[str]()
+    front, sent = walk.front(start), walk.sent()
+    chosen, omitted = sent, list[str]()
     if len(front) < start:
-        chosen = [Item("user", (Text(EARLIER),)), *(items[index] for index in front), *items[start:]]
+        chosen = [Item("user", (Text(EARLIER),)), *(sent[index] for index in front), *sent[start:]]
         omitted = [_left_out(items, start, front, walk, factor)]
-    return _short_enough(chosen, omitted, budget, factor)
+    cut = [items[index].seq for index in (*front, *range(start, len(items))) if sent[index] is not items[index]]
+    return _short_enough(chosen, omitted, cut, budget, factor)
 
 
 def _whole(items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
@@ -97,8 +101,11 @@ class _Walk:
         self.pins = {where(seq) for seq in known.pinned}
         self.counted = {where(seq): tokens for seq, tokens in known.counted.items()}
         self.fixed = budget.system + item_tokens(Item("user", (Text(EARLIER),)), budget.count)
-        self.sizes = [item_tokens(item, budget.count) for item in items]
-        self.sums = list(accumulate(self.sizes, initial=0))
+        self.short = [_capped(item, budget) for item in items]
+        self.full = 0  # how far results are sent shortened: up to where the room was last full
+        self.whole = list(accumulate((item_tokens(item, budget.count) for item in items), initial=0))
+        self.capped = list(accumulate((item_tokens(item, budget.count) for item in self.short), initial=0))
+        self.sizes = [after - before for before, after in pairwise(self.whole)]
         self.places = _places(items)
         self.stays = self._staying()
         pinned = (size if stays else 0 for stays, size in zip(self.stays, self.sizes, strict=True))
@@ -113,24 +120,40 @@ class _Walk:
             if counted := self.counted.get(index):  # of what was kept, or of everything
                 factor = _corrected((counted / self._size(0, index), counted / size), factor)
             if size * factor > limit:
-                start = self._next(start, index, limit / factor)
+                self.full = index + 1
+                if self._size(start, index) * factor > limit * _EASED:
+                    start = self._next(start, index, limit / factor)
         return start, factor
+
+    def sent(self) -> list[Item]:
+        """Give the items as they are sent, large results shortened as far as the room was full."""
+        return [*self.short[: self.full], *self.items[self.full :]]
 
     def _size(self, start: int, end: int) -> int:
         """Give the tokens of what is sent if it begins at ``start``, up to and with ``end``."""
         asked = self.asked[start]
         front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
-        return self.fixed + front + self.sums[end + 1] - self.sums[start]
+        return self.fixed + front + self._sum(end + 1) - self._sum(start)
+
+    def _sum(self, end: int) -> int:
+        """Give the tokens of all items before one."""
+        full = min(self.full, end)
+        return self.capped[full] + self.whole[end] - self.whole[full]
+
+    def _left(self, start: int, end: int, limit: float) -> float:
+        """Give what part of the room is filled by that which may leave later."""
+        stays = self.fixed + self.pinned[start]
+        return (self._size(start, end) - stays) / max(1.0, limit - stays)
 
     def _next(self, start: int, end: int, limit: float) -> int:
         """Give the next place to begin: where half of the room is free, rather at a request than amid the work."""
         places = [at for at in range(start + 1, end + 1) if self.places[at]]
-        roomy = [at for at in places if self._size(at, end) <= limit * _KEPT]
+        roomy = [at for at in places if self._left(at, end, limit) <= _KEPT]
         if not roomy:
             return places[-1] if places else start
         requests = (at for at in roomy if _is_request(self.items[at]))
         request = next(requests, None)
-        near = request is not None and self.sums[request] - self.sums[roomy[0]] <= limit * _NEAR
+        near = request is not None and self._sum(request) - self._sum(roomy[0]) <= limit * _NEAR
         return request if near and request is not None else roomy[0]
 
     def front(self, start: int) -> list[int]:
@@ -184,7 +207,8 @@ def _has_results(item: Item) -> bool:
 
 
 def _is_request(item: Item) -> bool:
-    return item.role == "user" and not _has_results(item)
+    """Say whether somebody asks for something; what was made up to be valid has no place in the log."""
+    return item.role == "user" and item.seq > 0 and not _has_results(item)
 
 
 def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
@@ -193,18 +217,20 @@ def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Wa
     seqs = [items[index].seq for index in left if items[index].seq]
     tokens = ceil(sum(walk.sizes[index] for index in left) * factor)
     which = f"messages {seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else f"message {seqs[0]}" if seqs else "messages"
-    but = f", but for {', '.join(str(items[index].seq) for index in front)}" if front else ""
+    inside = [seq for index in front if seqs and seqs[0] < (seq := items[index].seq) < seqs[-1]]
+    more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
+    but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
     return f"left out {which}{but}: about {tokens:,} tokens"
 
 
 # ---------------------------------------------------------------------- when that is still too much
 
 
-def _short_enough(items: list[Item], omitted: list[str], budget: Budget, factor: float) -> Fitted:
+def _short_enough(items: list[Item], omitted: list[str], cut: list[int], budget: Budget, factor: float) -> Fitted:
     """Shorten results of tools until the rest fits; what cannot be made to fit is ``Invalid``."""
     tokens = tokens_of(items, budget, factor)
     if tokens <= budget.room:
-        return Fitted(items, tokens, tuple(omitted), factor)
+        return Fitted(items, tokens, (*omitted, *_shortened_in(cut)), factor)
     most = float(max(map(_longest, items), default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
@@ -216,8 +242,24 @@ def _short_enough(items: list[Item], omitted: list[str], budget: Budget, factor:
             f"max_tokens is {budget.limit:,}, but the system prompt, what is pinned and the last step take about"
             f" {tokens:,}; allow more, or compact the session"
         )
-    seqs = ", ".join(map(str, shortened))
-    return Fitted(short, tokens, (*omitted, f"shortened what tools gave in messages {seqs}"), factor)
+    return Fitted(short, tokens, (*omitted, *_shortened_in(sorted({*cut, *shortened}))), factor)
+
+
+def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
+    if seqs:
+        more = f" and {len(seqs) - _NAMED} more" if len(seqs) > _NAMED else ""
+        which = "message" if len(seqs) == 1 else "messages"
+        yield f"shortened what tools gave in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
+
+
+def _capped(item: Item, budget: Budget) -> Item:
+    """Shorten results that would take more than their share of the room."""
+    cap, count = int((budget.limit or 0) * _RESULT), budget.count
+    if _longest(item) <= max(_LEAST, cap):
+        return item  # a token is at least a letter
+    longest = max((_longest_text(part) for part in item.parts), key=len)
+    tokens = count(longest)
+    return item if tokens <= cap else _shorten([item], max(_LEAST, len(longest) * cap // tokens))[0][0]
 
 
 def tokens_of(items: Sequence[Item], budget: Budget, factor: float) -> int:
@@ -226,8 +268,13 @@ def tokens_of(items: Sequence[Item], budget: Budget, factor: float) -> int:
 
 
 def _longest(item: Item) -> int:
-    inner = (each for part in item.parts if isinstance(part, Result) for each in part.parts)
-    return max((len(each.text) for each in inner if isinstance(each, Text)), default=0)
+    return max((len(_longest_text(part)) for part in item.parts), default=0)
+
+
+def _longest_text(part: Part) -> str:
+    """Give the longest text in what a tool gave; nothing if it is something else."""
+    inner = part.parts if isinstance(part, Result) else ()
+    return max((each.text for each in inner if isinstance(each, Text)), key=len, default="")
 
 
 def _shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:

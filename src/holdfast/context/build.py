@@ -87,12 +87,39 @@ def _watched(sources: Iterable[Source], provider: str, known: budget.Known) -> I
         yield source
 
 
+def outlasting(sources: Iterable[Source]) -> list[Source]:
+    """Give what a compaction does not hide: what the system said, and what is pinned, with the results of its calls."""
+    found, calls = list[Source](), set[str]()
+    for source in sources:
+        if not isinstance(source, Message) or source.data is None:
+            continue
+        likely = b"system" in source.data or b"pinned" in source.data  # what is not has not to be decoded
+        if likely and _stays(source):
+            found.append(source)
+            calls |= {call.id for call in source.tool_calls}
+        elif calls and not calls.isdisjoint(result.call_id for result in source.tool_results):
+            found.append(source)
+    return found
+
+
+def _stays(message: Message) -> bool:
+    try:
+        return message.body.role == "system" or is_pinned(message)
+    except Corrupt:
+        return False
+
+
+def is_pinned(message: Message) -> bool:
+    """Say whether a message is to stay in contexts whatever leaves."""
+    return bool(message.body.metadata) and (message.body.metadata or {}).get("pinned") is True
+
+
 def _watch(message: Message, provider: str, known: budget.Known) -> None:
     try:
         body = message.body
     except Corrupt:
         return  # it is skipped and noted where it is read
-    if body.metadata and body.metadata.get("pinned") is True:
+    if is_pinned(message) and body.role != "system":
         known.pinned.add(message.seq)
     if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
         known.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens

@@ -7,7 +7,7 @@ import unicodedata
 
 from ..model.session import short_title
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~&:@$-]|(?<=www)\.)")
 _JOINERS = "\u200c\u200d"  # between the letters of some scripts, and within emoji
 _LOOKED_AT = 8  # times the length that is wanted: the rest of a long text need not be read
 
@@ -32,5 +32,10 @@ def escaped(text: str, limit: int) -> str:
 def fenced(text: str) -> str:
     """Give a text of many lines as a block of a Markdown document that it cannot end."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    lines = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd").splitlines()
-    return "\n".join((fence, *lines, fence))
+    lines = text.encode("utf-8", "replace").decode().splitlines()
+    return "\n".join((fence, *("".join(map(_visible, line)) for line in lines), fence))
+
+
+def _visible(letter: str) -> str:
+    """Give a letter as it is; what cannot be seen, as its number."""
+    return letter if letter == "\t" or _shows(letter) else f"\\u{ord(letter):04x}"

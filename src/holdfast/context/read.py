@@ -56,6 +56,13 @@ def read(
     return found
 
 
+def spoken(message: Message) -> str:
+    """Give what somebody said in a message, without what tools gave back in it."""
+    if not message.tool_results:
+        return message.text
+    return "\n".join(texts(item.parts) for item in read([message], Notes()).items)
+
+
 def _uncut(items: list[Item], start: int, notes: Notes) -> None:
     """Take the ids from what lost its reasoning before ``start``: OpenAI refuses such items by their ids."""
     for index, item in enumerate(items[start:], start):
@@ -170,7 +177,8 @@ def _ours(message: Message, notes: Notes) -> Item | None:
         return None
     parts = list[Part]()
     if not body.tool_results or (message.role != "tool" and all("content" in each for each in body.tool_results)):
-        parts += blocks(_cleaned(body.content, notes, seq), None)
+        content = _cleaned(body.content, notes, seq)
+        parts += blocks(content if content is None or isinstance(content, str | list) else message.text, None)
     known = {part.id for part in parts if isinstance(part, Call)}
     for call in message.tool_calls:
         if call.id not in known:

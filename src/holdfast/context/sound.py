@@ -14,6 +14,7 @@ from ..model.forms.given import fields, kind
 from .normal import as_text
 
 Note = Callable[[str], None]
+_NOT_CHAT = frozenset({"usage", "metadata", "model", "id"})  # of the answer as a whole, or of ours
 _MARK = frozenset({"type", "cache_control"})
 _FIELDS: dict[str, frozenset[str]] = {
     "text": _MARK | {"text", "citations"},
@@ -80,6 +81,9 @@ def _block(block: Any, note: Note) -> Any:
 
 
 def _chat(value: dict[str, Any], note: Note) -> dict[str, Any]:
+    if not _NOT_CHAT.isdisjoint(value):
+        note("left out fields that openai-chat does not know")
+        value = {key: each for key, each in value.items() if key not in _NOT_CHAT}
     calls = value.get("tool_calls")
     if not isinstance(calls, list):
         return value

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..model.message import Message
 from ..model.work import FileTouched, Task
 from .lines import one_line
+from .read import spoken
 from .tokens import Count
 
 MESSAGES = 6
@@ -86,7 +87,10 @@ def _sections(work: Work, messages: Sequence[Message]) -> list[_Section]:
 def _said(message: Message) -> str:
     """Give who said what; an answer without words says which tools it called."""
     called = ", ".join(call.name for call in message.tool_calls)
-    return f"{one_line(message.role, _ROLE)}: {one_line(message.text or (called and f'(called {called})'), _SAID)}"
+    said = (
+        spoken(message) or (called and f"(called {called})") or ("(results of tools)" if message.tool_results else "")
+    )
+    return f"{one_line(message.role, _ROLE)}: {one_line(said, _SAID)}"
 
 
 def _cut(text: str, most: int, count: Count) -> str:

