@@ -59,7 +59,7 @@ def _kept(form: str | None, block: dict[str, Any]) -> dict[str, Any]:
 
 def _text(block: dict[str, Any], form: str | None) -> Part:
     text = block.get("text")
-    if type(text) is not str:
+    if type(text) is not str or not text:
         text = word(block.get("refusal"))
     return Text(text, form=form, raw=block if form else None)
 

@@ -28,9 +28,10 @@ from . import schema as schemas
 from .address import Address, Line
 from .calls import FUNCTIONS, Calls
 from .dialect import Words
+from .doubt import Again, InDoubt, in_doubt
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
 from .listen import Hints, Listener
-from .pool import Pool, words
+from .pool import Pool
 
 T = TypeVar("T")
 
@@ -53,30 +54,6 @@ FROM pg_roles r, pg_namespace n WHERE r.rolname = current_user AND n.nspname = $
 _END_AFTER = 2.0
 _ATTEMPTS = 200  # of the same call; the deadline ends it sooner
 _PREPARE_AFTER = 5  # uses of a statement on one connection
-
-
-class _Again(Exception):
-    """Nothing was stored; the call may be run again."""
-
-    def __init__(self, error: Error) -> None:
-        self.error = error
-
-
-class _InDoubt(Exception):
-    """The connection broke while a transaction committed."""
-
-    def __init__(
-        self,
-        error: psycopg.Error,
-        *,
-        number: tuple[str, str] | None = None,
-        value: Any = None,
-        again: KnownAppend | bool = False,
-    ) -> None:
-        self.error = error
-        self.number = number
-        self.value = value
-        self.again = again  # whether to run it again stores it once: by its key, or this very append
 
 
 class PostgresTx:
@@ -224,7 +201,7 @@ class PostgresTx:
             found = call()
         except psycopg.Error as error:
             if is_lost(error, self._connection):
-                raise _InDoubt(error, again=again) from error
+                raise InDoubt(error, again=again) from error
             if error.sqlstate == "22003":
                 return None  # the operation itself says which number is too large
             raise
@@ -366,15 +343,15 @@ class PostgresBackend:
         for number in range(_ATTEMPTS):
             try:
                 return attempt(deadline, doubt.again if doubt and isinstance(doubt.again, KnownAppend) else None)
-            except _Again as again:
+            except Again as again:
                 late, last = time.monotonic() > deadline, number == _ATTEMPTS - 1
                 if (late or last) and doubt is not None:
-                    raise _in_doubt(doubt) from again
+                    raise in_doubt(doubt) from again
                 if late:
                     raise Busy(f"the server gave no answer within {self._timeout:g} s: {again.error}") from again
                 if last:
                     raise again.error from again.__cause__
-            except _InDoubt as found:
+            except InDoubt as found:
                 doubt = found
                 if self._settle(doubt, deadline):
                     return doubt.value  # type: ignore[no-any-return]
@@ -382,9 +359,9 @@ class PostgresBackend:
             except (Busy, BackendError) as error:
                 if doubt is None:
                     raise
-                raise _in_doubt(doubt) from error
+                raise in_doubt(doubt) from error
             except psycopg.Error as error:  # of a new connection
-                raise (translate(error) if doubt is None else _in_doubt(doubt)) from error
+                raise (translate(error) if doubt is None else in_doubt(doubt)) from error
             time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))
         raise AssertionError("unreachable")
 
@@ -411,7 +388,7 @@ class PostgresBackend:
                 if lost or error.sqlstate in STALE:
                     connection.close()
                 if lost and tx.committing and begin is not None:
-                    raise _InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
+                    raise InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
                 raise self._judged(error, lost) from error
             except (UnicodeError, OverflowError) as error:  # a value that the driver cannot write
                 tx.give_up()
@@ -426,9 +403,9 @@ class PostgresBackend:
         """Decide whether a transaction that failed before it could commit may run again."""
         if error.sqlstate in PREPARED:
             self._prepare[0] = False
-        return _Again(translate(error)) if lost or may_run_again(error) else translate(error)
+        return Again(translate(error)) if lost or may_run_again(error) else translate(error)
 
-    def _settle(self, doubt: _InDoubt, deadline: float) -> bool:
+    def _settle(self, doubt: InDoubt, deadline: float) -> bool:
         """Find out whether a transaction was committed; False: it was not, or it is safe to run it again."""
         while doubt.number is not None:
             try:
@@ -439,7 +416,7 @@ class PostgresBackend:
                     return False
                 row = (doubt.number[1], "not heard")
             except Error as error:
-                raise _in_doubt(doubt) from error
+                raise in_doubt(doubt) from error
             life, status = row or (None, None)
             if life == doubt.number[1] and status in ("committed", "aborted"):
                 return bool(status == "committed")
@@ -448,7 +425,7 @@ class PostgresBackend:
             time.sleep(0.05)
         if doubt.again and time.monotonic() < deadline:
             return False
-        raise _in_doubt(doubt) from doubt.error
+        raise in_doubt(doubt) from doubt.error
 
     # ------------------------------------------------------------------ the rest
 
@@ -482,14 +459,6 @@ class PostgresBackend:
     def _check_open(self) -> None:
         if self._closed[0] or guard.process_generation() != self._process:
             raise Closed()
-
-
-def _in_doubt(doubt: _InDoubt) -> BackendError:
-    """Give the error that says so."""
-    return BackendError(
-        f"the connection broke while this was being stored ({words(doubt.error)}); it may have been stored or not."
-        " Read, or call again with an idempotency key"
-    )
 
 
 def bring_up_to_date(url: str, *, grant_to: str | None) -> int:

@@ -172,7 +172,8 @@ class Pool:
         """
         pooled, broken = self.take(deadline if reach is None else min(deadline, time.monotonic() + reach)), False
         try:
-            self._watch.until(deadline, pooled)
+            if reach is not None:
+                self._watch.until(deadline, pooled)
             yield pooled.connection
         except Exception:
             raise
