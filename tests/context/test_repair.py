@@ -326,6 +326,49 @@ def test_an_unknown_role_is_the_users(session: Session, provider: str) -> None:
 # ---------------------------------------------------------------------- content
 
 
+@pytest.mark.parametrize("role", ["tool", "assistant"])
+def test_anthropics_results_go_out_as_the_users(session: Session, role: str) -> None:
+    """Programs of many providers store results under other roles."""
+    session.user("Look.")
+    session.append(anthropic_calling("c1"), {**anthropic_result("c1"), "role": role})
+    found = context_of(session, "anthropic")
+    assert found.messages[2] == anthropic_result("c1")
+    assert found.repairs == (() if role == "assistant" else (f"sent role {role!r} as user (message 3)",))
+
+
+@pytest.mark.parametrize(
+    ("provider", "given"),
+    [
+        ("anthropic", anthropic_calling("c1")),
+        (
+            "openai-chat",
+            {
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}],
+            },
+        ),
+        (
+            "openai-responses",
+            {"type": "message", "content": [{"type": "output_text", "text": "Hi", "annotations": []}]},
+        ),
+    ],
+)
+def test_an_answer_goes_out_as_the_assistants(session: Session, provider: str, given: dict[str, Any]) -> None:
+    session.user("Look.")
+    session.append({**given, "role": "model"})
+    found = context_of(session, provider)
+    assert found.messages[1] == {**given, "role": "assistant"}
+    assert found.repairs[0] == "sent role 'model' as assistant (message 2)"
+
+
+def test_a_message_of_responses_has_a_role_that_is_known(session: Session) -> None:
+    said = {"type": "message", "role": "tool", "content": [{"type": "input_text", "text": "It rains."}]}
+    session.append(said)
+    found = context_of(session, "openai-responses")
+    assert found.messages == [{**said, "role": "user"}]
+    assert found.repairs == ("sent role 'tool' as user (message 1)",)
+
+
 @pytest.mark.parametrize("provider", ALL)
 def test_empty_texts_and_messages_are_removed(session: Session, provider: str) -> None:
     session.user("")

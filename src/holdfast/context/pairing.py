@@ -174,7 +174,7 @@ def _answers(
                 for each, owner in zip(source.parts, owners, strict=True)
                 if owner
             )
-            kept = all(map(_same_raw, tied, source.parts))
+            kept = source.role != "assistant" and all(map(_same_raw, tied, source.parts))
             yield replace(source, role="tool", parts=tied, raw=source.raw if kept else None)
 
 

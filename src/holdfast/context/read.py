@@ -149,7 +149,7 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
         return None
     if form not in READERS:
         return Item(message.role, tuple(_plainly(message)), message.seq)
-    value = sound(form, value, lambda sentence: notes.add(sentence, message.seq))
+    value = sound(form, message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
     parts, whole = tuple(READERS[form](value)), True
     for part in parts:  # a call that got its id from its place says more than its JSON, so that cannot be sent
         whole = whole and (part.raw is not None or type(part) is not Call)

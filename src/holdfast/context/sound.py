@@ -26,10 +26,29 @@ _FIELDS: dict[str, frozenset[str]] = {
     "tool_result": _MARK | {"tool_use_id", "content", "is_error", "toolset_name"},
 }
 
+_SPEAKERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "anthropic": {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)},
+    "openai-chat": {"user": ("user",), "assistant": ("assistant",), "tool": ("tool", "function")},
+    "openai-responses": {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)},
+}
 
-def sound(form: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
-    """Give a message as its form allows it; one that is right already is the very same object."""
-    return _FORMS[form](value, note) if form in _FORMS else value
+
+def sound(form: str, role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Give a message as its form allows it; one that is right already is the very same object.
+
+    ``role`` is the one that it was understood as. Gemini's two roles are the writer's business.
+    """
+    return _FORMS[form](_with_role(form, role, value, note), note) if form in _FORMS else value
+
+
+def _with_role(form: str, role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Give a message that is sent a role that its form knows; what the system says is not sent as a message."""
+    given, known = value.get("role"), _SPEAKERS[form].get(role)
+    has_role = form != "openai-responses" or kind(value) in ("", "message")  # other items need none
+    if known is None or given is None or given in known or not has_role:
+        return value
+    note(f"sent role {given!r} as {known[0]}")
+    return {**value, "role": known[0]}
 
 
 # ---------------------------------------------------------------------- anthropic
