@@ -23,6 +23,7 @@ _MOST_MARKS = 2  # of the four that a request may have, one is left for the syst
 _THOUGHTS = ("thinking", "redacted_thinking")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
+_SENT = frozenset({"role", "content"})
 _USERS = ("image", "document", "search_result", "container_upload", "tool_reference")
 
 
@@ -209,12 +210,21 @@ def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
 
 def _message(item: Item) -> dict[str, Any]:
     if item.form == FORM and item.raw is not None:
-        extra = item.raw.keys() - {"role", "content"}
-        return {key: item.raw[key] for key in item.raw if key not in extra} if extra else item.raw
+        return sendable(item.raw)
     only = item.parts[0] if len(item.parts) == 1 else None
-    plain = isinstance(only, Text) and verbatim(only, FORM) is None
-    content = only.text if plain and isinstance(only, Text) else [_block(part) for part in item.parts]
+    is_plain = isinstance(only, Text) and verbatim(only, FORM) is None
+    content = only.text if is_plain and isinstance(only, Text) else [_block(part) for part in item.parts]
     return {"role": "assistant" if item.role == "assistant" else "user", "content": content}
+
+
+def sendable(raw: dict[str, Any]) -> dict[str, Any]:
+    """Give a stored message as a request may hold it: without what only a response has."""
+    return raw if raw.keys() <= _SENT else {key: value for key, value in raw.items() if key in _SENT}
+
+
+def plain(role: str, text: str) -> dict[str, Any]:
+    """Write a message of nothing but text."""
+    return {"role": role, "content": text}
 
 
 def _block(part: Part) -> Any:

@@ -251,13 +251,18 @@ def _gemini_part(part: dict[str, Any], kept: dict[str, Any]) -> Part:
 
 def _gemini_result(given: ToolResult, part: dict[str, Any]) -> Part:
     """Read a function response; one of a single text says that text."""
-    response = fields(given.content)
-    only = next(iter(response.values())) if len(response) == 1 and {*response} <= _SAYS else None
-    content = only if isinstance(only, str) else given.content
+    only = only_text(fields(given.content))
+    content = given.content if only is None else only
     return result(given.call_id, content, success=given.success, name=given.name, form="gemini", raw=part)
 
 
-_SAYS = {"output", "result", "error"}
+def only_text(response: dict[str, Any]) -> str | None:
+    """Give the text that a response of Gemini's is, if it is nothing else."""
+    only = next(iter(response.values())) if len(response) == 1 and not _SAYS.isdisjoint(response) else None
+    return only if isinstance(only, str) else None
+
+
+_SAYS = frozenset({"output", "result", "error"})
 
 
 def either(value: dict[str, Any], camel: str) -> Any:

@@ -8,17 +8,20 @@ stay, and so does the request that the remaining work answers. Results of tools 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..errors import Invalid
-from .normal import Call, Item, Part, Result, Text, with_parts
-from .tokens import Count, item_tokens
+from ..errors import Corrupt, Invalid
+from ..model.message import Body, Message
+from .normal import Item, Notes, Part, Result, Text, with_parts
+from .read import item_of
+from .steps import Step, Unsure, longest_text, step_of
+from .tokens import MESSAGE, Count, item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
 SHORTENED = "\n[... {:,} characters are left out here ...]\n"
@@ -51,39 +54,63 @@ class Known(NamedTuple):
     pinned: set[int]
     counted: dict[int, int]
 
+    def watch(self, message: Message, provider: str) -> None:
+        """Note whether a message is pinned, and how many tokens the provider counted when it answered."""
+        try:
+            body = message.body
+        except Corrupt:
+            return  # it is skipped and noted where it is read
+        if is_pinned(body) and body.role != "system":
+            self.pinned.add(message.seq)
+        if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
+            self.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens
+
+
+def is_pinned(body: Body) -> bool:
+    """Say whether a message is to stay in contexts whatever leaves."""
+    return bool(body.metadata) and (body.metadata or {}).get("pinned") is True
+
 
 class Fitted(NamedTuple):
-    """What is sent, about how many tokens that is, what was left out in words, and how the provider counts."""
+    """What is sent: items, behind which come all light steps from ``tail`` on; and how the provider counts.
+
+    ``omitted`` says in words what was left out or shortened.
+    """
 
     items: list[Item]
-    tokens: int
+    tail: int
     omitted: tuple[str, ...]
     factor: float
 
 
-def fit(items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
-    """Choose what is sent of a valid conversation; what is chosen may have to be joined to be valid again."""
-    if budget.limit is None:
-        return _whole(items, budget, known)
-    walk = _Walk(items, budget, known)
+def fit(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
+    """Choose what is sent of a valid conversation; what is chosen may have to be joined to be valid again.
+
+    It begins with ``light`` steps, which are sent as they are if that can be. What stays in front of them, and all
+    up to the next request, is given as items, since it is sent in another place.
+    """
+    walk = _Walk([*light, *(step_of(item, budget.count) for item in items)], budget, known)
     start, factor = walk.begin(budget.room)
-    front, sent = walk.front(start), walk.sent()
-    chosen, omitted = sent, list[str]()
+    front, tail, omitted, head = walk.front(start), 0, list[str](), list[Item]()
     if len(front) < start:
-        chosen = [Item("user", (Text(EARLIER),)), *(sent[index] for index in front), *sent[start:]]
-        omitted = [_left_out(items, start, front, walk, factor)]
-    cut = [items[index].seq for index in (*front, *range(start, len(items))) if sent[index] is not items[index]]
-    return _short_enough(chosen, omitted, cut, budget, factor)
+        tail = next((at for at in range(start + 1, len(light)) if light[at].is_request), len(light))
+        before = [*front, *range(start, tail)]
+        head = [Item("user", (Text(EARLIER),)), *map(walk.item, before)]
+        omitted = [_left_out(start, front, walk, factor)]
+    rest = [index for index in range(len(light), len(walk.steps)) if not omitted or index >= start]
+    chosen = [*head, *map(walk.item, rest)]
+    cut = [walk.steps[index].seq for index in sorted({*front, *rest}) if walk.is_cut(index)]
+    return _short_enough(Fitted(chosen, tail, (), factor), omitted, cut, light, budget)
 
 
-def _whole(items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
+def count_all(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Known) -> int:
     """Count a conversation that is sent as it is."""
     total, factor = budget.system, 1.0
-    for item in items:
-        total += item_tokens(item, budget.count)
-        if counted := known.counted.get(item.seq):
+    for step in (*light, *(step_of(item, budget.count) for item in items)):
+        total += step.tokens - MESSAGE * step.joined
+        if counted := known.counted.get(step.seq):
             factor = _corrected((counted / total,), factor)
-    return Fitted(list(items), ceil(total * factor), (), factor)
+    return ceil(total * factor)
 
 
 def _corrected(ratios: Sequence[float], factor: float) -> float:
@@ -95,45 +122,62 @@ def _corrected(ratios: Sequence[float], factor: float) -> float:
 class _Walk:
     """A conversation as it grew."""
 
-    def __init__(self, items: Sequence[Item], budget: Budget, known: Known) -> None:
-        self.items = items
-        where = _finder(items)
-        self.pins = {where(seq) for seq in known.pinned}
-        self.counted = {where(seq): tokens for seq, tokens in known.counted.items()}
+    def __init__(self, steps: Sequence[Step], budget: Budget, known: Known) -> None:
+        self.steps = steps
+        where = _finder(steps) if known.pinned or known.counted else None
+        self.pins = {where(seq) for seq in known.pinned} if where else set()
+        self.counted = {where(seq): tokens for seq, tokens in known.counted.items()} if where else {}
         self.fixed = budget.system + item_tokens(Item("user", (Text(EARLIER),)), budget.count)
-        self.short = [_capped(item, budget) for item in items]
+        self.short = _capped(steps, budget)
         self.full = 0  # how far results are sent shortened: up to where the room was last full
-        self.whole = list(accumulate((item_tokens(item, budget.count) for item in items), initial=0))
-        self.capped = list(accumulate((item_tokens(item, budget.count) for item in self.short), initial=0))
-        self.sizes = [after - before for before, after in pairwise(self.whole)]
-        self.places = _places(items)
+        self.sizes = [step.tokens for step in steps]
+        self.whole = list(accumulate(self.sizes, initial=0))
+        sizes = list(self.sizes)
+        for index, item in self.short.items():
+            sizes[index] = item_tokens(item, budget.count)
+        self.capped = list(accumulate(sizes, initial=0)) if self.short else self.whole
+        self.places, self.asked = self._places(), self._requests()
         self.stays = self._staying()
         pinned = (size if stays else 0 for stays, size in zip(self.stays, self.sizes, strict=True))
         self.pinned = list(accumulate(pinned, initial=0))
-        self.asked = self._requests()
 
     def begin(self, limit: int) -> tuple[int, float]:
         """Give where what is kept begins, and by how much the provider counts otherwise than we do."""
-        start, factor = 0, 1.0
-        for index in range(len(self.items)):
-            size = self._size(start, index)
-            if counted := self.counted.get(index):  # of what was kept, or of everything
+        start, factor, base = 0, 1.0, self._base(0)
+        for index, total in enumerate(self.whole[1:]):
+            size = base + total
+            if self.counted and (counted := self.counted.get(index)):  # of what was kept, or of everything
                 factor = _corrected((counted / self._size(0, index), counted / size), factor)
             if size * factor > limit:
                 self.full = index + 1
                 if self._size(start, index) * factor > limit * _EASED:
                     start = self._next(start, index, limit / factor)
+                base = self._base(start)
         return start, factor
 
-    def sent(self) -> list[Item]:
-        """Give the items as they are sent, large results shortened as far as the room was full."""
-        return [*self.short[: self.full], *self.items[self.full :]]
+    def item(self, index: int) -> Item:
+        """Give the item of a step as it is sent: large results shortened as far as the room was full."""
+        step = self.steps[index]
+        found = self.short[index] if self.is_cut(index) else step.item
+        if found is None and step.source is not None:
+            found = item_of(step.source, Notes())
+        if found is None:
+            raise Unsure
+        return found
+
+    def is_cut(self, index: int) -> bool:
+        """Say whether results of a step are sent shortened."""
+        return index in self.short and index < self.full
+
+    def _base(self, start: int) -> int:
+        """Give the size of what begins at ``start``, less that of everything before its end, wherever that is."""
+        asked = self.asked[start] if start < len(self.asked) else None
+        front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
+        return self.fixed + front + self.capped[self.full] - self.whole[self.full] - self._sum(start)
 
     def _size(self, start: int, end: int) -> int:
-        """Give the tokens of what is sent if it begins at ``start``, up to and with ``end``."""
-        asked = self.asked[start]
-        front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
-        return self.fixed + front + self._sum(end + 1) - self._sum(start)
+        """Give the tokens of what is sent if it begins at ``start``, up to and with ``end``: the newest, or later."""
+        return self._base(start) + self.whole[end + 1]
 
     def _sum(self, end: int) -> int:
         """Give the tokens of all items before one."""
@@ -147,14 +191,21 @@ class _Walk:
 
     def _next(self, start: int, end: int, limit: float) -> int:
         """Give the next place to begin: where half of the room is free, rather at a request than amid the work."""
-        places = [at for at in range(start + 1, end + 1) if self.places[at]]
-        roomy = [at for at in places if self._left(at, end, limit) <= _KEPT]
-        if not roomy:
-            return places[-1] if places else start
-        requests = (at for at in roomy if _is_request(self.items[at]))
-        request = next(requests, None)
-        near = request is not None and self._sum(request) - self._sum(roomy[0]) <= limit * _NEAR
-        return request if near and request is not None else roomy[0]
+        first = None
+        for at in range(max(start + 1, self._lowest(end, limit)), end + 1):
+            if first is not None and self._sum(at) - self._sum(first) > limit * _NEAR:
+                break
+            if self.places[at] and self._left(at, end, limit) <= _KEPT:
+                first = at if first is None else first
+                if self.steps[at].is_request:
+                    return at
+        if first is None:
+            return next((at for at in range(end, start, -1) if self.places[at]), start)
+        return first
+
+    def _lowest(self, end: int, limit: float) -> int:
+        """Give a place before which more is filled than half of the room: the places there need no look."""
+        return bisect_left(self.capped, self.capped[end + 1] - max(1.0, limit) * _KEPT - 1)
 
     def front(self, start: int) -> list[int]:
         """Give what is kept of that which came before: what is pinned, and the request of the work that goes on."""
@@ -165,24 +216,35 @@ class _Walk:
     def _requests(self) -> list[int | None]:
         """Give for each place the request that is worked on there, if it lies before it."""
         found, last = list[int | None](), None
-        for index, item in enumerate(self.items):
-            found.append(None if _is_request(item) else last)
-            last = index if _is_request(item) else last
+        for index, step in enumerate(self.steps):
+            if step.is_request:
+                found.append(None)
+                last = index
+            else:
+                found.append(last)
+        return found
+
+    def _places(self) -> list[bool]:
+        """Say where a conversation may begin: where no call waits for its result. Each has one if it is valid."""
+        found, waiting = list[bool](), 0
+        for step in self.steps:
+            found.append(not waiting and not step.results)
+            waiting += step.calls - step.results
         return found
 
     def _staying(self) -> list[bool]:
-        """Say of each item whether it is pinned, by itself or with the calls and results that it belongs to."""
-        found, first = [index in self.pins for index in range(len(self.items))], 0
-        for index in range(1, len(found) + 1):
+        """Say of each step whether it is pinned, by itself or with the calls and results that it belongs to."""
+        found, first = [index in self.pins for index in range(len(self.steps))], 0
+        for index in range(1, len(found) + 1) if self.pins else ():
             if index == len(found) or self.places[index]:
                 found[first:index] = [any(found[first:index])] * (index - first)
                 first = index
         return found
 
 
-def _finder(items: Sequence[Item]) -> Callable[[int], int | None]:
-    """Give a function that finds the item which holds a message; joined neighbours go by the first one."""
-    places = sorted((item.seq, index) for index, item in enumerate(items) if item.seq)
+def _finder(steps: Sequence[Step]) -> Callable[[int], int | None]:
+    """Give a function that finds the step which holds a message; joined neighbours go by the first one."""
+    places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
     seqs = [seq for seq, _ in places]
 
     def find(seq: int) -> int | None:
@@ -192,32 +254,13 @@ def _finder(items: Sequence[Item]) -> Callable[[int], int | None]:
     return find
 
 
-def _places(items: Sequence[Item]) -> list[bool]:
-    """Say where a conversation may begin: where no call waits for its result. Each has one in a valid conversation."""
-    found, waiting = list[bool](), 0
-    for item in items:
-        results = sum(isinstance(part, Result) for part in item.parts)
-        found.append(not waiting and not results)
-        waiting += sum(isinstance(part, Call) for part in item.parts) - results
-    return found
-
-
-def _has_results(item: Item) -> bool:
-    return any(isinstance(part, Result) for part in item.parts)
-
-
-def _is_request(item: Item) -> bool:
-    """Say whether somebody asks for something; what was made up to be valid has no place in the log."""
-    return item.role == "user" and item.seq > 0 and not _has_results(item)
-
-
-def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
-    kept = set(front)
+def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
+    kept, steps = set(front), walk.steps
     left = [index for index in range(start) if index not in kept]
-    seqs = [items[index].seq for index in left if items[index].seq]
+    seqs = [steps[index].seq for index in left if steps[index].seq]
     tokens = ceil(sum(walk.sizes[index] for index in left) * factor)
     which = f"messages {seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else f"message {seqs[0]}" if seqs else "messages"
-    inside = [seq for index in front if seqs and seqs[0] < (seq := items[index].seq) < seqs[-1]]
+    inside = [seq for index in front if seqs and seqs[0] < (seq := steps[index].seq) < seqs[-1]]
     more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
     but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
     return f"left out {which}{but}: about {tokens:,} tokens"
@@ -226,11 +269,15 @@ def _left_out(items: Sequence[Item], start: int, front: Sequence[int], walk: _Wa
 # ---------------------------------------------------------------------- when that is still too much
 
 
-def _short_enough(items: list[Item], omitted: list[str], cut: list[int], budget: Budget, factor: float) -> Fitted:
+def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[Step], budget: Budget) -> Fitted:
     """Shorten results of tools until the rest fits; what cannot be made to fit is ``Invalid``."""
-    tokens = tokens_of(items, budget, factor)
+    items, factor = chosen.items, chosen.factor
+    behind = sum(step.tokens for step in light[chosen.tail :])
+    tokens = tokens_of(items, budget, factor, behind)
     if tokens <= budget.room:
-        return Fitted(items, tokens, (*omitted, *_shortened_in(cut)), factor)
+        return chosen._replace(omitted=(*omitted, *_shortened_in(cut)))
+    if light:
+        raise Unsure
     most = float(max(map(_longest, items), default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
@@ -242,7 +289,7 @@ def _short_enough(items: list[Item], omitted: list[str], cut: list[int], budget:
             f"max_tokens is {budget.limit:,}, but the system prompt, what is pinned and the last step take about"
             f" {tokens:,}; allow more, or compact the session"
         )
-    return Fitted(short, tokens, (*omitted, *_shortened_in(sorted({*cut, *shortened}))), factor)
+    return chosen._replace(items=short, omitted=(*omitted, *_shortened_in(sorted({*cut, *shortened}))))
 
 
 def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
@@ -252,29 +299,28 @@ def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
         yield f"shortened what tools gave in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
 
 
-def _capped(item: Item, budget: Budget) -> Item:
-    """Shorten results that would take more than their share of the room."""
-    cap, count = int((budget.limit or 0) * _RESULT), budget.count
-    if _longest(item) <= max(_LEAST, cap):
-        return item  # a token is at least a letter
-    longest = max((_longest_text(part) for part in item.parts), key=len)
-    tokens = count(longest)
-    return item if tokens <= cap else _shorten([item], max(_LEAST, len(longest) * cap // tokens))[0][0]
+def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
+    """Give the items whose results would take more than their share of the room, with these shortened."""
+    cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
+    least = max(_LEAST, cap)  # a token is at least a letter
+    for index, step in enumerate(steps):
+        if step.longest <= least:
+            continue
+        if step.item is None:
+            raise Unsure
+        longest = max(map(longest_text, step.item.parts), key=len)
+        if (tokens := budget.count(longest)) > cap:
+            found[index] = _shorten([step.item], max(_LEAST, len(longest) * cap // tokens))[0][0]
+    return found
 
 
-def tokens_of(items: Sequence[Item], budget: Budget, factor: float) -> int:
-    """Give about as many tokens as messages and the system's words take."""
-    return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items)) * factor)
+def tokens_of(items: Sequence[Item], budget: Budget, factor: float, more: int = 0) -> int:
+    """Give about as many tokens as messages and the system's words take, with some more that were counted."""
+    return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items) + more) * factor)
 
 
 def _longest(item: Item) -> int:
-    return max((len(_longest_text(part)) for part in item.parts), default=0)
-
-
-def _longest_text(part: Part) -> str:
-    """Give the longest text in what a tool gave; nothing if it is something else."""
-    inner = part.parts if isinstance(part, Result) else ()
-    return max((each.text for each in inner if isinstance(each, Text)), key=len, default="")
+    return max((len(longest_text(part)) for part in item.parts), default=0)
 
 
 def _shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
+from itertools import islice
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,15 +18,28 @@ from ..model.entry import Entry
 from ..model.message import Message
 from ..model.work import Compaction
 from . import budget
-from .normal import Item, Notes, clean
-from .providers import find_provider
+from .beginning import Beginning, find_beginning
+from .normal import Call, Item, Notes, clean
+from .providers import Provider, find_provider
 from .read import read
 from .repair import repair
 from .rules import Rules
+from .steps import Unsure
 from .tokens import Count, estimate
 from .value import Context
 
 Source = Message | Entry
+
+
+class _Asked(NamedTuple):
+    """What is asked for."""
+
+    speaks: Provider
+    model: str | None
+    prompt: str | None
+    compaction: Compaction | None
+    max_tokens: int | None
+    count: Count
 
 
 def build(
@@ -38,41 +53,108 @@ def build(
     count: Count = estimate,
 ) -> Context:
     """Build the context of messages and tool starts; ``sources`` begin behind the compaction."""
-    speaks, notes = find_provider(provider), Notes()
-    summary, upto = (None, 0) if compaction is None else (compaction.summary, compaction.upto)
-    known = budget.Known(set() if summary is None else {upto}, {})
-    said = read(_watched(sources, provider, known), notes, summary=summary, upto=upto)
-    system = "\n\n".join(text for text in (clean(prompt or ""), *said.system) if text.strip()) or None
-    room = budget.Budget(max_tokens, count(system or ""), count)
-    items, fitted, notes = _chosen(said.items, speaks.RULES, notes, room, known, model)
+    asked = _Asked(find_provider(provider), model, prompt, compaction, max_tokens, count)
+    told = list(sources)
+    if compaction is None:  # what a summary cuts off may leave answers without their reasoning
+        known = budget.Known(set(), {})
+        try:
+            return _built(asked, told, find_beginning(told, asked.speaks, model, count, known), known)
+        except Unsure:
+            pass
+    known = budget.Known({compaction.upto} if compaction is not None and compaction.summary is not None else set(), {})
+    return _built(asked, told, Beginning(), known)
+
+
+def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: budget.Known) -> Context:
+    """Build a context of a beginning that is right, and of the rest of the sources."""
+    speaks, notes = asked.speaks, Notes()
+    summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
+    rest = _watched(islice(sources, begun.count, None), speaks.RULES.form, known)
+    said = read(rest, notes, summary=summary, upto=upto)
+    words = (clean(asked.prompt or ""), *begun.system, *said.system)
+    system = "\n\n".join(text for text in words if text.strip()) or None
+    room = budget.Budget(asked.max_tokens, asked.count(system or ""), asked.count)
+    choose = _whole if asked.max_tokens is None else _fitting
+    chosen = choose(begun, said.items, speaks.RULES, notes, room, known, asked.model)
     return Context(
-        provider=provider,
-        model=model,
+        provider=speaks.RULES.form,
+        model=asked.model,
         system=system,
-        messages=speaks.write(items, model),
-        repairs=notes.sentences(),
-        omitted=fitted.omitted,
-        tokens=fitted.tokens,
+        messages=_written(chosen, begun, speaks, asked.model),
+        repairs=chosen.notes.sentences(),
+        omitted=chosen.omitted,
+        tokens=chosen.tokens,
     )
 
 
-def _chosen(
-    said: Sequence[Item], rules: Rules, notes: Notes, room: budget.Budget, known: budget.Known, model: str | None
-) -> tuple[list[Item], budget.Fitted, Notes]:
+class _Chosen(NamedTuple):
+    """What is sent: valid items, with the steps of the beginning from ``tail`` on among them."""
+
+    items: list[Item]
+    tail: int
+    omitted: tuple[str, ...]
+    tokens: int
+    notes: Notes
+
+
+def _whole(
+    begun: Beginning,
+    said: Sequence[Item],
+    rules: Rules,
+    notes: Notes,
+    room: budget.Budget,
+    known: budget.Known,
+    model: str | None,
+) -> _Chosen:
+    """Make a conversation valid."""
+    items = repair(said, rules, notes, model=model)
+    _require_apart(begun, items, rules)
+    return _Chosen(items, 0, (), budget.count_all(begun.steps, items, room, known), notes)
+
+
+def _fitting(
+    begun: Beginning,
+    said: Sequence[Item],
+    rules: Rules,
+    notes: Notes,
+    room: budget.Budget,
+    known: budget.Known,
+    model: str | None,
+) -> _Chosen:
     """Make a conversation valid, and as short as it must be: it is cut while its messages are still apart."""
-    if room.limit is None:
-        items = repair(said, rules, notes, model=model)
-        return items, budget.fit(items, room, known), notes
-    tried = deepcopy(notes)
+    tried, limit = deepcopy(notes), room.limit or 0
     apart = repair(said, replace(rules, alternates=False, tidy=_apart), tried, model=model)
+    _require_apart(begun, apart, rules)
     while True:
-        fitted = budget.fit(apart, room, known)
+        fitted = budget.fit(begun.steps, apart, room, known)
         chosen, told = (fitted.items, deepcopy(tried)) if fitted.omitted else (said, deepcopy(notes))
         items = repair(chosen, rules, told, model=model)
-        over = budget.tokens_of(items, room, fitted.factor) - (room.limit or 0)
-        if over <= 0:
-            return items, fitted._replace(tokens=over + (room.limit or 0)), told
-        room = room._replace(margin=room.margin + over)  # making it valid took more words than there was room for
+        tokens = budget.tokens_of(items, room, fitted.factor, begun.tokens(fitted.tail))
+        if tokens <= limit:
+            return _Chosen(items, fitted.tail, fitted.omitted, tokens, told)
+        room = room._replace(margin=room.margin + tokens - limit)  # being valid took more words than there was room for
+
+
+def _require_apart(begun: Beginning, items: Sequence[Item], rules: Rules) -> None:
+    """Be sure that no id of the beginning comes again behind it, where that makes a difference."""
+    if not begun.ids:
+        return
+    for item in items:
+        id = rules.item_id(item)
+        ids = {rules.sent_id(part) for part in item.parts if type(part) is Call} if rules.unique_ids else set()
+        if not begun.ids.isdisjoint(ids) or (id is not None and f"item {id}" in begun.ids):
+            raise Unsure
+
+
+def _written(chosen: _Chosen, begun: Beginning, speaks: Provider, model: str | None) -> list[dict[str, Any]]:
+    """Write what was chosen; the beginning lies before the request that it ends at."""
+    behind = begun.from_step(chosen.tail)
+    if not behind:
+        return speaks.write(chosen.items, model)
+    place = next((place for place, item in enumerate(chosen.items) if item.seq == begun.seq), None)
+    if place is None:
+        raise Unsure
+    return [*speaks.write(chosen.items[:place], model), *behind, *speaks.write(chosen.items[place:], model)]
 
 
 def _apart(items: Sequence[Item], *_: object) -> list[Item]:
@@ -80,10 +162,10 @@ def _apart(items: Sequence[Item], *_: object) -> list[Item]:
 
 
 def _watched(sources: Iterable[Source], provider: str, known: budget.Known) -> Iterator[Source]:
-    """Note in passing which messages are pinned, and how many tokens the provider counted when it answered."""
+    """Note in passing what the log says beside the conversation."""
     for source in sources:
         if isinstance(source, Message) and source.data is not None:
-            _watch(source, provider, known)
+            known.watch(source, provider)
         yield source
 
 
@@ -104,22 +186,6 @@ def outlasting(sources: Iterable[Source]) -> list[Source]:
 
 def _stays(message: Message) -> bool:
     try:
-        return message.body.role == "system" or is_pinned(message)
+        return message.body.role == "system" or budget.is_pinned(message.body)
     except Corrupt:
         return False
-
-
-def is_pinned(message: Message) -> bool:
-    """Say whether a message is to stay in contexts whatever leaves."""
-    return bool(message.body.metadata) and (message.body.metadata or {}).get("pinned") is True
-
-
-def _watch(message: Message, provider: str, known: budget.Known) -> None:
-    try:
-        body = message.body
-    except Corrupt:
-        return  # it is skipped and noted where it is read
-    if is_pinned(message) and body.role != "system":
-        known.pinned.add(message.seq)
-    if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
-        known.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens

@@ -73,7 +73,12 @@ def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
 
 def suits(items: Sequence[Item], model: str, notes: Notes) -> list[Item]:
     """Sign calls for a model that wants that; without one they may go back to where nothing is signed."""
-    return [_signed(item, notes) for item in items] if _OLD.match(model) is None else list(items)
+    return [_signed(item, notes) for item in items] if signs(model) else list(items)
+
+
+def signs(model: str) -> bool:
+    """Say whether a model wants its calls signed."""
+    return _OLD.match(model) is None
 
 
 def _signed(item: Item, notes: Notes) -> Item:
@@ -89,8 +94,13 @@ def _signed(item: Item, notes: Notes) -> Item:
 
 def _is_readable(part: Part) -> bool:
     signature = either(part.raw, "thoughtSignature") if verbatim(part, FORM) is not None else None
+    return not signature or is_signature(signature)
+
+
+def is_signature(signature: Any) -> bool:
+    """Say whether a signature is base64, of either alphabet."""
     try:
-        return not signature or bool(base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True))
+        return bool(base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True))
     except (ValueError, AttributeError):
         return False
 
@@ -129,25 +139,32 @@ RULES = Rules(
     agrees=agrees,
     tidy=tidy,
     suits=suits,
+    signs=signs,
 )
 
 
 def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
     """Write contents for ``models.generate_content``."""
-    signs = model is None or _OLD.match(model) is None
-    return [_content(item, signs) for item in items]
+    signed = model is None or signs(model)
+    return [_content(item, signed) for item in items]
 
 
 def _content(item: Item, signs: bool) -> dict[str, Any]:
     role = "model" if item.role == "assistant" else "user"
     if item.form == FORM and item.raw is not None:
-        known = item.raw if item.raw.get("role") == role else {"role": role, **_without_role(item.raw)}
-        return known if known.keys() <= {"role", "parts"} else {key: known[key] for key in ("role", "parts")}
+        return sendable(item.raw, item.role)
     return {"role": role, "parts": list(_parts(item, signs))}
 
 
-def _without_role(raw: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if key != "role"}
+def sendable(raw: dict[str, Any], role: str) -> dict[str, Any]:
+    """Give a stored content as a request may hold it, with one of the two roles."""
+    name = "model" if role == "assistant" else "user"
+    return raw if len(raw) == 2 and raw.get("role") == name else {"role": name, "parts": raw["parts"]}
+
+
+def plain(role: str, text: str) -> dict[str, Any]:
+    """Write a content of nothing but text."""
+    return {"role": "model" if role == "assistant" else "user", "parts": [{"text": text}]}
 
 
 def _parts(item: Item, signs: bool) -> Iterator[Any]:

@@ -102,6 +102,9 @@ class Notes:
         known = self._found.setdefault(sentence, [])
         known.extend(seq for seq in seqs if seq and seq not in known[-2:])
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def sentences(self) -> tuple[str, ...]:
         """Give one sentence per kind of repair."""
         return tuple(_sentence(what, seqs) for what, seqs in self._found.items())

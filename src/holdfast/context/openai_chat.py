@@ -35,6 +35,7 @@ from .rules import Rules
 FORM = "openai-chat"
 _PERSON = re.compile(r"[^\s<|\\/>]{1,64}")
 _OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")
+_PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
@@ -115,7 +116,7 @@ def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
 
 def _messages(item: Item) -> Iterator[dict[str, Any]]:
     if item.form == FORM and item.raw is not None:
-        yield _verbatim(item.raw)
+        yield sendable(item.raw)
         return
     if item.role == "assistant":
         yield _assistant(item)
@@ -126,8 +127,15 @@ def _messages(item: Item) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": _content(said)}
 
 
-def _verbatim(raw: dict[str, Any]) -> dict[str, Any]:
+def plain(role: str, text: str) -> dict[str, Any]:
+    """Write a message of nothing but text."""
+    return {"role": role, "content": text}
+
+
+def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Give a stored message as a request may hold it: no empty list of calls, of spoken words only their id."""
+    if raw.keys() <= _PLAIN and raw.get("tool_calls", True):  # as nearly all are
+        return raw
     fresh = {key: value for key, value in raw.items() if value is not None or key not in REASONING}
     if not fresh.get("tool_calls"):
         fresh.pop("tool_calls", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..model.forms.given import kind
+from ..model.forms.given import kind, word
 from .normal import (
     Call,
     Item,
@@ -33,6 +33,7 @@ from .rules import Rules
 
 FORM = "openai-responses"
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by"})
 _NULLS = frozenset({"encrypted_content"})
 
@@ -117,10 +118,10 @@ def _identified(items: Sequence[Item], notes: Notes) -> list[Item]:
     found, seen = list[Item](), set[str]()
     for item in items:
         raw = _raw(item)
-        id, fits = raw.get("id"), re.compile(_PREFIXES.get(kind(raw), "") + r"[a-zA-Z0-9_-]{1,64}")
+        id = raw.get("id")
         if id is None or kind(raw) == "local_shell_call_output":
             found.append(item)
-        elif isinstance(id, str) and fits.fullmatch(id) and id not in seen:
+        elif has_right_id(raw) and id not in seen:
             seen.add(id)
             found.append(item)
         elif isinstance(only := item.parts[0], Opaque):
@@ -129,6 +130,17 @@ def _identified(items: Sequence[Item], notes: Notes) -> list[Item]:
             notes.add("sent an item without its id, which is refused or used before", item.seq)
             found.append(nameless(item))
     return found
+
+
+def has_right_id(raw: dict[str, Any]) -> bool:
+    """Say whether the id of an item is one that OpenAI gives to its kind."""
+    id, begins = raw.get("id"), _PREFIXES.get(kind(raw), "")
+    return isinstance(id, str) and id.startswith(begins) and _ID.fullmatch(id, len(begins)) is not None
+
+
+def item_id(item: Item) -> str | None:
+    """Give the id that a stored item has itself."""
+    return word(_raw(item).get("id")) or None
 
 
 def _raw(item: Item) -> dict[str, Any]:
@@ -158,9 +170,14 @@ def _leads(item: Item, after: Item | None) -> bool:
     """Say whether what comes after reasoning is its own: reasoning that lies at OpenAI knows that by the id."""
     if after is None or after.role != "assistant":
         return False
-    if _raw(item).get("encrypted_content") or not _raw(item).get("id"):
+    if stands_alone(_raw(item)):
         return True
     return bool(_raw(after).get("id")) and (after.raw is not None or not _is_said(after.parts[0]))
+
+
+def stands_alone(raw: dict[str, Any]) -> bool:
+    """Say whether reasoning holds all that it is, so that whatever follows may follow it."""
+    return bool(raw.get("encrypted_content") or not raw.get("id"))
 
 
 def _untie(found: list[Item]) -> None:
@@ -184,6 +201,7 @@ RULES = Rules(
     agrees=agrees,
     closes=closes,
     tidy=tidy,
+    item_id=item_id,
 )
 
 
@@ -197,7 +215,7 @@ def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
 
 def _items(item: Item) -> Iterator[dict[str, Any]]:
     if item.form == FORM and item.raw is not None:
-        yield _sendable(item.raw)
+        yield sendable(item.raw)
         return
     yield from (_result(part) for part in item.parts if isinstance(part, Result))
     said = tuple(part for part in item.parts if _is_said(part))
@@ -208,15 +226,22 @@ def _items(item: Item) -> Iterator[dict[str, Any]]:
         if isinstance(part, Call):
             yield _call(part)
         elif isinstance(part, Opaque) and not _is_said(part):
-            yield _sendable(part.raw)
+            yield sendable(part.raw)
 
 
 def _is_said(part: Part) -> bool:
     return isinstance(part, Text | Media) or (isinstance(part, Opaque) and kind(part.raw).startswith("input_"))
 
 
-def _sendable(raw: dict[str, Any]) -> dict[str, Any]:
+def plain(role: str, text: str) -> dict[str, Any]:
+    """Write a message of nothing but text."""
+    return {"role": role, "content": text}
+
+
+def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Give an item as a request may hold it: without what only the SDK adds, and without nulls."""
+    if None not in raw.values() and _OF_SDK.isdisjoint(raw):  # as nearly all are
+        return raw
     kept = {key: value for key, value in raw.items() if key not in _OF_SDK and (value is not None or key in _NULLS)}
     return raw if len(kept) == len(raw) else kept
 
@@ -224,7 +249,7 @@ def _sendable(raw: dict[str, Any]) -> dict[str, Any]:
 def _call(part: Call) -> Any:
     raw = verbatim(part, FORM)
     if raw is not None:
-        return _sendable(raw)
+        return sendable(raw)
     arguments = as_text(part.arguments)
     return {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments}
 

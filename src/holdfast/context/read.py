@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ def read(
         found.items.append(Item("user", (Text(clean(SUMMARY + summary)),), upto))
         cuts.append(1)
     for source in sources:
-        item = _start(source, notes) if isinstance(source, Entry) else _item(source, notes)
+        item = _start(source, notes) if isinstance(source, Entry) else item_of(source, notes)
         if item is not None and item.role == "system":
             _tell(found, item, notes)
         elif item is not None:
@@ -84,16 +84,22 @@ def _tell(found: Conversation, item: Item, notes: Notes) -> None:
         found.system.append(text)
 
 
+def is_new(body: object) -> TypeGuard[dict[str, Any]]:
+    """Say whether the start of a tool says something; one that a message announced does not."""
+    return isinstance(body, dict) and "arguments" in body
+
+
 def _start(entry: Entry, notes: Notes) -> Item | None:
-    """Read the start of a tool; one that a message announced says nothing new."""
+    """Read the start of a tool."""
     body = entry.content
-    if not isinstance(body, dict) or "arguments" not in body:
+    if not is_new(body):
         return None
     call = Call(word(body.get("call_id")), word(body.get("name")), _cleaned(body["arguments"], notes, entry.seq))
     return Item("assistant", (call,), entry.seq)
 
 
-def _item(message: Message, notes: Notes) -> Item | None:
+def item_of(message: Message, notes: Notes) -> Item | None:
+    """Read one message; nothing of one that cannot be read."""
     try:
         body = message.body
     except Corrupt:

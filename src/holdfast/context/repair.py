@@ -23,7 +23,6 @@ from .naming import named
 from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
 from .pairing import INTERRUPTED, paired
 from .rules import Rules
-from .settled import Settled
 
 __all__ = ["BEGINNING", "GO_ON", "INTERRUPTED", "repair"]
 
@@ -33,12 +32,11 @@ GO_ON = "(The answer above was cut off. Go on from there.)"
 
 def repair(items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None) -> list[Item]:
     """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed."""
-    begun = Settled(items, rules, model)
-    found = forgotten(items[begun.count :], model, rules, notes)
+    found = forgotten(items, model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
     found = paired(_spoken(found, rules, notes), rules, notes)
     found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
-    found = _spoken(rules.tidy([*begun.items, *found], notes), rules, notes)
+    found = _spoken(rules.tidy(found, notes), rules, notes)
     found = _begun(_joined(found, rules, notes), rules, notes)
     return found if model is None else rules.suits(found, model, notes)
 

