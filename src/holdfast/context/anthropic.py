@@ -23,7 +23,6 @@ _MOST_MARKS = 2  # of the four that a request may have, one is left for the syst
 _THOUGHTS = ("thinking", "redacted_thinking")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
-_SENT = frozenset({"role", "content"})
 _USERS = ("image", "document", "search_result", "container_upload", "tool_reference")
 
 
@@ -219,7 +218,9 @@ def _message(item: Item) -> dict[str, Any]:
 
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Give a stored message as a request may hold it: without what only a response has."""
-    return raw if raw.keys() <= _SENT else {key: value for key, value in raw.items() if key in _SENT}
+    if len(raw) == 2 and "role" in raw and "content" in raw:
+        return raw
+    return {key: value for key, value in raw.items() if key in ("role", "content")}
 
 
 def plain(role: str, text: str) -> dict[str, Any]:

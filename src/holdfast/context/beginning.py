@@ -17,12 +17,12 @@ from ..model.entry import Entry
 from ..model.forms.given import word
 from ..model.message import Body, Message
 from .budget import Known
-from .glances import GLANCES, Answer, Glance, of_item
+from .glances import GLANCES, decode, of_item
 from .models import is_other
 from .normal import Call, Item, Notes, Part, Text, clean, texts
 from .providers import Provider
 from .read import is_new, item_of
-from .steps import Step
+from .steps import Answer, Step
 from .tokens import MESSAGE, Count
 
 Source = Message | Entry
@@ -51,9 +51,7 @@ def find_beginning(
 ) -> Beginning:
     """Find the beginning that is right for a provider and a model; note what is pinned and counted in it."""
     look = _Look(speaks, model, count)
-    for index, source in enumerate(sources):
-        if not look.takes(source, index, known):
-            break
+    look.along(sources, known)
     return look.found()
 
 
@@ -64,6 +62,7 @@ class _Look:
         self._speaks, self._model, self._count = speaks, model, count
         self._rules = rules = speaks.RULES
         self._judge, self._is_strange = GLANCES[rules.form], _stranger(model)
+        self._alternates = rules.alternates
         self._apart = not rules.alternates and not rules.per_message  # one answer may be many items
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
@@ -80,28 +79,31 @@ class _Look:
         del found.steps[steps:], found.messages[messages:], found.system[system:]
         return found
 
-    def takes(self, source: Source, index: int, known: Known) -> bool:
-        """Take a message if it is right where it stands; a tool's start that says nothing new is nothing."""
-        if isinstance(source, Entry):
-            return not is_new(source.content)
-        try:
-            body = source.body
-        except Corrupt:
-            return False
-        if source.data is None or body.status != "complete":
-            return False
-        if body.usage is not None or body.metadata is not None:
-            known.watch(source, self._rules.form)
-            if body.usage is not None and body.role != "assistant":
-                return False
-        if body.role == "system":
-            return self._hears(source)
-        seen = self._glance(source, body)
-        if seen is None:
-            return False
-        if seen.role == "user":
-            return self._takes_request(seen, source, index)
-        return self._takes_results(seen, source) if seen.role == "tool" else self._takes_answer(seen, source)
+    def along(self, sources: Sequence[Source], known: Known) -> None:
+        """Go on to the first source that is not right where it stands; this runs for every message."""
+        take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
+        for index, source in enumerate(sources):
+            if type(source) is not Message:
+                if is_new(source.content):
+                    return
+                continue
+            try:
+                body = source.body
+            except Corrupt:
+                return
+            if body.status != "complete":
+                return
+            if body.usage is not None or body.metadata is not None:
+                known.watch(source, self._rules.form)
+                if body.usage is not None and body.role != "assistant":
+                    return
+            if body.role == "system":
+                if not self._hears(source):
+                    return
+                continue
+            seen = self._glance_at_ours(source, body) if body.form is None else self._glance(source, body)
+            if seen is None or seen.role not in take or not take[seen.role](seen, source, index):
+                return
 
     def _hears(self, source: Message) -> bool:
         """Keep what the system said apart, as reading does."""
@@ -115,13 +117,11 @@ class _Look:
 
     # ------------------------------------------------------------------ one message by itself
 
-    def _glance(self, source: Message, body: Body) -> Glance | None:
-        if body.form is None:
-            return self._glance_at_ours(source, body)
+    def _glance(self, source: Message, body: Body) -> Step | None:
         if body.form != self._rules.form or source.raw is None:
             return None
         try:
-            value = msgspec.json.decode(source.raw)  # what this reads holds nothing that would have to be cleaned
+            value = decode(source.raw)  # what this reads holds nothing that would have to be cleaned
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         seen = self._judge(value, body.role, self._count) if type(value) is dict else None
@@ -131,49 +131,48 @@ class _Look:
         other = (seen.tied or self._apart) and self._is_strange(body.model or word(value.get("model")))
         return None if other or (seen.tied and self._blind) or (seen.bare and self._signs) else seen
 
-    def _glance_at_ours(self, source: Message, body: Body) -> Glance | None:
+    def _glance_at_ours(self, source: Message, body: Body) -> Step | None:
         if self._apart and self._model is not None and self._is_strange(body.model or ""):
             return None
         text, more = body.content, body.tool_calls or body.tool_results or body.attachments
         if type(text) is str and not more and body.role in ("user", "assistant"):  # what most are
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:
                 return None
-            return Glance(body.role, MESSAGE + self._count(text), self._speaks.plain(body.role, text), True)
+            return Step(body.role, MESSAGE + self._count(text), self._speaks.plain(body.role, text), True)
         notes = Notes()
         item = item_of(source, notes)
         return None if item is None or notes else of_item(item, self._count, self._rules.refuses_blank)
 
     # ------------------------------------------------------------------ where it stands
 
-    def _takes_request(self, seen: Glance, source: Message, index: int) -> bool:
+    def _takes_request(self, seen: Step, source: Message, index: int) -> bool:
         found = self._seen
-        if self._waiting or self._leads or (self._last == "user" and self._rules.alternates):
-            return False
-        if not self._takes_id(seen):
+        if self._waiting or (self._alternates and self._last == "user") or (self._apart and not self._follows(seen)):
             return False
         found.ids |= self._fresh
-        self._fresh = set()
+        self._fresh.clear()
         self._kept = (len(found.steps), len(found.messages), len(found.system))
-        found.count, found.seq = index, source.seq
+        found.count, found.seq, seen.is_request, seen.place = index, source.seq, True, len(found.messages)
         self._last = "user"
         return self._add(seen, source)
 
-    def _takes_answer(self, seen: Glance, source: Message) -> bool:
-        rules = self._rules
-        if not self._apart and (self._waiting or self._last == "assistant"):
-            return False
-        if (self._waiting and seen.speaks) or (rules.alternates and not self._last) or not self._takes_id(seen):
-            return False
-        if self._leads == "id" and not seen.id:
+    def _takes_answer(self, seen: Step, source: Message, index: int) -> bool:
+        if self._apart:
+            if (self._waiting and seen.speaks) or not self._follows(seen):
+                return False
+        elif self._waiting or self._last == "assistant" or (self._alternates and not self._last):
             return False
         for call in seen.calls:
             if not self._takes_call(call):
                 return False
-        self._last, self._leads = "assistant", seen.leads
+        self._last = "assistant"
         return self._add(seen, source)
 
-    def _takes_id(self, seen: Glance) -> bool:
-        """Take the id of an item if no other has it; ids of calls may be the same as ids of items."""
+    def _follows(self, seen: Step) -> bool:
+        """Say whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
+        if self._leads and (seen.role != "assistant" or (self._leads == "id" and not seen.id)):
+            return False
+        self._leads = seen.leads
         if seen.id is None:
             return True
         name = f"item {seen.id}"
@@ -184,7 +183,7 @@ class _Look:
 
     def _takes_call(self, call: Call) -> bool:
         rules, sent, name = self._rules, self._rules.sent_id(call), call.name
-        if call.id in self._waiting or not isinstance(call.arguments, dict):
+        if call.id in self._waiting or type(call.arguments) is not dict:
             return False
         if name not in self._names:
             if not rules.name.fullmatch(name):
@@ -197,9 +196,9 @@ class _Look:
         self._waiting[call.id] = call, sent
         return True
 
-    def _takes_results(self, seen: Glance, source: Message) -> bool:
-        rules, tied = self._rules, list[Part]()
-        if self._leads or not self._takes_id(seen):
+    def _takes_results(self, seen: Step, source: Message, index: int) -> bool:
+        tied: list[Part] = []
+        if self._apart and not self._follows(seen):
             return False
         for answer in seen.answers:
             call = self._answered(answer)
@@ -207,53 +206,47 @@ class _Look:
                 return False
             if answer.result is not None:
                 tied.append(replace(answer.result, to=call, name=call.name))
-        if not rules.unique_ids and not self._waiting:
+        if not self._waiting and not self._rules.unique_ids:
             self._fresh.clear()  # ids must differ only among calls that are open together
-        self._last = "user" if rules.alternates else "tool"
-        if seen.item is None:
-            # Stored messages that would have to be made one are left to the repair.
-            is_alone = not rules.alternates or (not self._waiting and self._joining is None)
-            return is_alone and self._add(seen, source)
-        return self._writes(seen, replace(seen.item, parts=tuple(tied)), source)
+        self._last = "user" if self._alternates else "tool"
+        if seen.item is not None:
+            return self._writes(seen, replace(seen.item, parts=tuple(tied)), source)
+        # Stored messages that would have to be made one are left to the repair.
+        is_alone = not self._alternates or (not self._waiting and self._joining is None)
+        return is_alone and self._add(seen, source)
 
     def _answered(self, answer: Answer) -> Call | None:
         """Give the call that waits for a result, if the result is right as it is; without an id it is the next one."""
-        waiting = self._waiting
-        first = next(iter(waiting), None)
-        id = answer.id if answer.id is not None else first
-        if id is None or id not in waiting or (self._rules.ordered and id != first):
-            return None
-        call, sent = waiting[id]
-        if answer.result is None and (sent != answer.id or answer.name not in (None, call.name)):
-            return None
-        if answer.id is None and answer.name in waiting:
-            return None
-        del waiting[id]
-        return call
+        waiting, id = self._waiting, answer.id
+        if id is None or self._rules.ordered:
+            first = next(iter(waiting), None)
+            if id not in (None, first) or (id is None and answer.name in waiting):
+                return None
+            id = first
+        call, sent = waiting.pop(id, (None, None)) if id is not None else (None, None)
+        if call is None or answer.result is not None:
+            return call
+        return call if sent == answer.id and answer.name in (None, call.name) else None
 
-    def _writes(self, seen: Glance, item: Item, source: Message) -> bool:
+    def _writes(self, seen: Step, item: Item, source: Message) -> bool:
         """Write results in our own form, all of a step as one message where roles take turns."""
         before = self._joining
         whole = item if before is None else replace(before, parts=(*before.parts, *item.parts))
-        self._joining = whole if self._rules.alternates and self._waiting else None
-        self._add_step(seen, source, joined=before is not None)
-        if self._joining is None:
-            self._seen.messages += self._speaks.write([whole], self._model)
-        return True
+        self._joining = whole if self._alternates and self._waiting else None
+        seen.item, seen.joined = whole, before is not None
+        return self._add(seen, source, self._joining is None)
 
-    def _add(self, seen: Glance, source: Message) -> bool:
-        self._add_step(seen, source)
+    def _add(self, seen: Step, source: Message, is_whole: bool = True) -> bool:
+        found = self._seen
+        seen.seq, seen.source = source.seq, source
+        found.steps.append(seen)
         if seen.message is not None:
-            self._seen.messages.append(seen.message)
+            found.messages.append(seen.message)
         elif seen.item is not None:
-            self._seen.messages += self._speaks.write([seen.item], self._model)
+            if is_whole:
+                found.messages += self._speaks.write([seen.item], self._model)
+            seen.item = None  # it holds ties to calls, and perhaps results of others
         return True
-
-    def _add_step(self, seen: Glance, source: Message, joined: bool = False) -> None:
-        found, calls, results = self._seen, len(seen.calls), len(seen.answers)
-        is_request, place = seen.role == "user", len(found.messages)
-        step = Step(source.seq, seen.tokens, calls, results, is_request, seen.longest, None, source, place, joined)
-        found.steps.append(step)
 
 
 def _stranger(model: str | None) -> Callable[[str], bool]:

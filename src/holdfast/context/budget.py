@@ -136,17 +136,17 @@ class _Walk:
         for index, item in self.short.items():
             sizes[index] = item_tokens(item, budget.count)
         self.capped = list(accumulate(sizes, initial=0)) if self.short else self.whole
-        self.places, self.asked = self._places(), self._requests()
+        self.places, self.asked = _places(steps), _requests(steps)
         self.stays = self._staying()
         pinned = (size if stays else 0 for stays, size in zip(self.stays, self.sizes, strict=True))
-        self.pinned = list(accumulate(pinned, initial=0))
+        self.pinned = list(accumulate(pinned, initial=0)) if self.pins else [0] * len(self.whole)
 
     def begin(self, limit: int) -> tuple[int, float]:
         """Give where what is kept begins, and by how much the provider counts otherwise than we do."""
-        start, factor, base = 0, 1.0, self._base(0)
+        start, factor, base, counts = 0, 1.0, self._base(0), self.counted
         for index, total in enumerate(self.whole[1:]):
             size = base + total
-            if self.counted and (counted := self.counted.get(index)):  # of what was kept, or of everything
+            if counts and (counted := counts.get(index)):  # of what was kept, or of everything
                 factor = _corrected((counted / self._size(0, index), counted / size), factor)
             if size * factor > limit:
                 self.full = index + 1
@@ -213,33 +213,34 @@ class _Walk:
         asked = self.asked[start] if start else None
         return sorted(kept | ({asked} if asked is not None else set()))
 
-    def _requests(self) -> list[int | None]:
-        """Give for each place the request that is worked on there, if it lies before it."""
-        found, last = list[int | None](), None
-        for index, step in enumerate(self.steps):
-            if step.is_request:
-                found.append(None)
-                last = index
-            else:
-                found.append(last)
-        return found
-
-    def _places(self) -> list[bool]:
-        """Say where a conversation may begin: where no call waits for its result. Each has one if it is valid."""
-        found, waiting = list[bool](), 0
-        for step in self.steps:
-            found.append(not waiting and not step.results)
-            waiting += step.calls - step.results
-        return found
-
     def _staying(self) -> list[bool]:
         """Say of each step whether it is pinned, by itself or with the calls and results that it belongs to."""
+        if not self.pins:
+            return [False] * len(self.steps)
         found, first = [index in self.pins for index in range(len(self.steps))], 0
-        for index in range(1, len(found) + 1) if self.pins else ():
+        for index in range(1, len(found) + 1):
             if index == len(found) or self.places[index]:
                 found[first:index] = [any(found[first:index])] * (index - first)
                 first = index
         return found
+
+
+def _requests(steps: Sequence[Step]) -> list[int | None]:
+    """Give for each place the request that is worked on there, if it lies before it."""
+    found, last = list[int | None](), None
+    for index, step in enumerate(steps):
+        found.append(None if step.is_request else last)
+        last = index if step.is_request else last
+    return found
+
+
+def _places(steps: Sequence[Step]) -> list[bool]:
+    """Say where a conversation may begin: where no call waits for its result. Each has one in a valid conversation."""
+    found, waiting = list[bool](), 0
+    for step in steps:
+        found.append(not waiting and not step.answers)
+        waiting += len(step.calls) - len(step.answers)
+    return found
 
 
 def _finder(steps: Sequence[Step]) -> Callable[[int], int | None]:

@@ -14,65 +14,25 @@ import msgspec
 from . import anthropic, gemini, openai_chat, openai_responses
 from .blocks import REASONING, only_text
 from .normal import Call, Item, Result, Text, as_json
-from .tokens import MESSAGE, Count, item_tokens
+from .steps import Answer, Step, step_of
+from .tokens import MESSAGE, Count
+
+decode = msgspec.json.Decoder().decode  # quicker than the function of the module
+Judge: TypeAlias = Callable[[dict[str, Any], str, Count], Step | None]
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """A result: the id of its call or None, the name of the tool if it says that; itself if it is to be written."""
-
-    id: str | None
-    name: str | None = None
-    result: Result | None = None
-
-
-class Glance(msgspec.Struct, frozen=True, gc=False):
-    """A message that is right by itself; whether it is right where it stands has to be seen."""
-
-    role: str
-    tokens: int
-    message: Any = None
-    """As it is sent; None for one in our own form, which is written once its results are tied to their calls."""
-    speaks: bool = False
-    """Whether it holds text beside calls and results."""
-    calls: tuple[Call, ...] | list[Call] = ()
-    answers: tuple[Answer, ...] | list[Answer] = ()
-    longest: int = 0
-    """The characters of the longest text among its results."""
-    tied: bool = False
-    """Whether it holds what only the model that made it can read."""
-    bare: bool = False
-    """Whether its first call has no signature, in a form that has some."""
-    id: str | None = None
-    """The id that the item itself has."""
-    leads: str = ""
-    """What has to follow: ``any`` answer, or one with an ``id``."""
-    item: Item | None = None
-
-
-Judge: TypeAlias = Callable[[dict[str, Any], str, Count], Glance | None]
-
-
-def of_item(item: Item, count: Count, refuses_blank: bool) -> Glance | None:
+def of_item(item: Item, count: Count, refuses_blank: bool) -> Step | None:
     """Judge a message in our own form that was read: texts, then calls; or nothing but results that are text."""
-    calls, answers, speaks, longest = list[Call](), list[Answer](), False, 0
+    found = step_of(item, count)
+    kinds = [type(part) for part in item.parts]
+    said = kinds.count(Text)
     for part in item.parts:
-        if type(part) is Text and not calls and _is_said(part.text, refuses_blank):
-            speaks = True
-        elif type(part) is Call:
-            calls.append(part)
-        elif type(part) is Result:
-            for each in part.parts:
-                if type(each) is not Text or not _is_said(each.text, refuses_blank):
-                    return None
-                longest = max(longest, len(each.text))
-            answers.append(Answer(part.call_id, None, part))
-        else:
-            return None
-    if not item.parts or (item.role == "user" and calls) or (item.role == "tool") != bool(answers):
-        return None
-    if answers and (speaks or calls):
-        return None
-    return Glance(item.role, item_tokens(item, count), None, speaks, calls, answers, longest, item=item)
+        for each in part.parts if type(part) is Result else (part,) if type(part) is Text else ():
+            if type(each) is not Text or not _is_said(each.text, refuses_blank):
+                return None
+    found.speaks = said > 0
+    wanted = {"user": [Text] * said, "assistant": [Text] * said + [Call] * len(found.calls)}
+    return found if kinds and kinds == wanted.get(item.role, [Result] * len(kinds)) else None
 
 
 def _is_said(text: Any, refuses_blank: bool) -> TypeGuard[str]:
@@ -93,15 +53,18 @@ def _text(content: Any, kind: str, refuses_blank: bool = False) -> list[str] | N
     return [block["text"] for block in content]
 
 
-def _given(content: Any, kind: str, refuses_blank: bool = False) -> list[str] | None:
-    """Give the texts of what a tool gave; that may be nothing."""
-    return [] if content == "" else _text(content, kind, refuses_blank)
+def _given(content: Any, kind: str, refuses_blank: bool, count: Count) -> tuple[int, int] | None:
+    """Give the tokens of what a tool gave, and the characters of its longest text; it may have given nothing."""
+    if type(content) is str:
+        return None if refuses_blank and content.isspace() else (count(content) if content else 0, len(content))
+    found = _text(content, kind, refuses_blank)
+    return None if found is None else (sum(map(count, found)), max(map(len, found)))
 
 
 def _object(arguments: Any) -> Any:
     """Decode the arguments of OpenAI's calls; what is no object is unusual."""
     try:
-        found = msgspec.json.decode(arguments)
+        found = decode(arguments)
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
     return found if type(found) is dict else None
@@ -110,7 +73,7 @@ def _object(arguments: Any) -> Any:
 # ---------------------------------------------------------------------- anthropic
 
 
-def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Step | None:
     """Judge a message of Anthropic's: text, signed thinking before all else, calls behind it; or results."""
     content = value.get("content")
     if value.get("role") != ("assistant" if role == "assistant" else "user"):
@@ -120,8 +83,9 @@ def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Glance | Non
     if type(content) is not list:
         if not _is_said(content, True):
             return None
-        return Glance(role, MESSAGE + count(content), anthropic.sendable(value), True)
-    tokens, calls, speaks, thinks = MESSAGE, list[Call](), False, False
+        return Step(role, MESSAGE + count(content), anthropic.sendable(value), True)
+    tokens, speaks, thinks = MESSAGE, False, False
+    calls: list[Call] = []  # to make one by its type takes far longer, here and below
     for block in content:
         name = block.get("type") if type(block) is dict else None
         if name == "text" and not calls:
@@ -147,49 +111,50 @@ def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Glance | Non
             return None
     if not speaks and not calls:
         return None
-    return Glance(role, tokens, anthropic.sendable(value), speaks, calls, (), 0, thinks)
+    return Step(role, tokens, anthropic.sendable(value), speaks, calls, (), 0, thinks)
 
 
 _SIGNED = {"thinking": {"type", "thinking", "signature"}, "redacted_thinking": {"type", "data"}}
 
 
-def _anthropic_results(value: dict[str, Any], content: Any, count: Count) -> Glance | None:
-    tokens, longest, answers = MESSAGE, 0, list[Answer]()
+def _anthropic_results(value: dict[str, Any], content: Any, count: Count) -> Step | None:
+    answers: list[Answer] = []
+    tokens, longest = MESSAGE, 0
     for block in content if type(content) is list else ():
         if type(block) is not dict or block.get("type") != "tool_result":
             return None
         id, failed, size = block.get("tool_use_id"), block.get("is_error"), len(block)
-        texts = _given(block.get("content"), "text", True)
-        if texts is None or type(id) is not str or not (size == 3 or (size == 4 and type(failed) is bool)):
+        given = _given(block.get("content"), "text", True, count)
+        if given is None or type(id) is not str or not (size == 3 or (size == 4 and type(failed) is bool)):
             return None
-        if failed and not texts:
+        if failed and not given[1]:
             return None
         answers.append(Answer(id))
-        tokens += MESSAGE
-        for text in texts:
-            tokens += count(text)
-            longest = max(longest, len(text))
-    return Glance("tool", tokens, anthropic.sendable(value), False, (), answers, longest) if answers else None
+        tokens += MESSAGE + given[0]
+        longest = max(longest, given[1])
+    return Step("tool", tokens, anthropic.sendable(value), False, (), answers, longest) if answers else None
 
 
 # ---------------------------------------------------------------------- openai
 
 
-def of_chat(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def of_chat(value: dict[str, Any], role: str, count: Count) -> Step | None:
     """Judge a chat message: text, reasoning beside it, calls of functions; or a result."""
-    content, known = value.get("content"), _CHAT.get(role)
-    if known is None or value.get("role") != role or not value.keys() <= known:
+    if value.get("role") != role:
         return None
     if role == "tool":
-        return _chat_result(value, content, count)
-    said = [] if content in (None, "") and role == "assistant" else _text(content, "text")
-    asked = value.get("tool_calls") or []
-    if said is None or type(asked) is not list or any(value.get(key) is not None for key in _ABSENT):
+        return _chat_result(value, count)
+    content, asked, tokens, tied = value.get("content"), value.get("tool_calls") or [], MESSAGE, False
+    calls: list[Call] = []
+    if content is not None and content != "":
+        said = _text(content, "text")
+        if said is None:
+            return None
+        for text in said:
+            tokens += count(text)
+    elif not asked:
         return None
-    tokens, calls, speaks, tied = MESSAGE, list[Call](), bool(said), False
-    for text in said:
-        tokens += count(text)
-    for call in asked:
+    for call in asked if type(asked) is list else ({},):
         function = call.get("function") if type(call) is dict and len(call) == 3 else None
         if type(function) is not dict or len(function) != 2 or call.get("type") != "function":
             return None
@@ -198,36 +163,27 @@ def of_chat(value: dict[str, Any], role: str, count: Count) -> Glance | None:
             return None
         calls.append(Call(id, name, arguments, form="openai-chat", raw=call))
         tokens += count(name) + count(as_json(arguments))
-    if len(value) > 3 and (beside := {key: value[key] for key in REASONING if value.get(key) is not None}):
-        tied = True
-        tokens += count(as_json(beside))
-    if not speaks and not calls:
-        return None
-    return Glance(role, tokens, openai_chat.sendable(value), speaks, calls, (), 0, tied)
+    if len(value) != 1 + ("content" in value) + ("tool_calls" in value) or (role == "user" and len(value) > 2):
+        if role == "user" or not value.keys() <= _CHAT or any(value.get(key) is not None for key in _ABSENT):
+            return None
+        if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
+            tied = True
+            tokens += count(as_json(beside))
+    return Step(role, tokens, openai_chat.sendable(value), bool(content), calls, (), 0, tied)
 
 
 _ABSENT = ("refusal", "audio", "function_call")
-_CHAT = {
-    "user": {"role", "content"},
-    "assistant": {"role", "content", "tool_calls", "annotations", *_ABSENT, *REASONING},
-    "tool": {"role", "content", "tool_call_id", "name"},
-}
+_CHAT = {"role", "content", "tool_calls", "annotations", *_ABSENT, *REASONING}
 
 
-def _chat_result(value: dict[str, Any], content: Any, count: Count) -> Glance | None:
-    texts, id = _given(content, "text"), value.get("tool_call_id")
-    if texts is None or type(id) is not str or not id:
+def _chat_result(value: dict[str, Any], count: Count) -> Step | None:
+    given, id, size = _given(value.get("content"), "text", False, count), value.get("tool_call_id"), len(value)
+    if given is None or type(id) is not str or not id or size != 3 + ("name" in value):
         return None
-    tokens, longest = _counted(texts, count)
-    return Glance("tool", tokens, openai_chat.sendable(value), False, (), (Answer(id),), longest)
+    return Step("tool", 2 * MESSAGE + given[0], openai_chat.sendable(value), False, (), (Answer(id),), given[1])
 
 
-def _counted(texts: list[str], count: Count) -> tuple[int, int]:
-    """Count the message of one result; give its longest text too."""
-    return 2 * MESSAGE + sum(map(count, texts)), max(map(len, texts), default=0)
-
-
-def of_responses(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def of_responses(value: dict[str, Any], role: str, count: Count) -> Step | None:
     """Judge an item of Responses: a message, a call of a function, its output, or reasoning."""
     if value.get("id") is not None and not openai_responses.has_right_id(value):
         return None
@@ -236,7 +192,7 @@ def of_responses(value: dict[str, Any], role: str, count: Count) -> Glance | Non
     return None if judge is None else judge(value, role, count)
 
 
-def _said_item(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def _said_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
     if role not in ("user", "assistant") or value.get("role") != role:
         return None
     content, tokens, wanted = value.get("content"), MESSAGE, "output_text" if role == "assistant" else "input_text"
@@ -248,34 +204,33 @@ def _said_item(value: dict[str, Any], role: str, count: Count) -> Glance | None:
         tokens += count(text)
     if not content or not blocks or type(blocks) is not list:
         return None
-    return Glance(role, tokens, openai_responses.sendable(value), True, tied="id" in value, id=value.get("id"))
+    return Step(role, tokens, openai_responses.sendable(value), True, tied="id" in value, id=value.get("id"))
 
 
-def _call_item(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def _call_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
     id, name, asked = value.get("call_id"), value.get("name"), _object(value.get("arguments"))
     if role != "assistant" or type(id) is not str or not id or type(name) is not str or not name or asked is None:
         return None
     tokens = MESSAGE + count(name) + count(as_json(asked))
     call = Call(id, name, asked, form="openai-responses", raw=value)
     message = openai_responses.sendable(value)
-    return Glance(role, tokens, message, False, (call,), (), 0, "id" in value, False, value.get("id"))
+    return Step(role, tokens, message, False, (call,), (), 0, "id" in value, False, value.get("id"))
 
 
-def _output_item(value: dict[str, Any], role: str, count: Count) -> Glance | None:
-    texts, id = _given(value.get("output"), "input_text"), value.get("call_id")
-    if role != "tool" or texts is None or type(id) is not str or not id:
+def _output_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
+    given, id = _given(value.get("output"), "input_text", False, count), value.get("call_id")
+    if role != "tool" or given is None or type(id) is not str or not id:
         return None
-    tokens, longest = _counted(texts, count)
     message = openai_responses.sendable(value)
-    return Glance(role, tokens, message, False, (), (Answer(id),), longest, id=value.get("id"))
+    return Step(role, 2 * MESSAGE + given[0], message, False, (), (Answer(id),), given[1], id=value.get("id"))
 
 
-def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
     if role != "assistant":
         return None
     leads = "any" if openai_responses.stands_alone(value) else "id"
     message, tokens = openai_responses.sendable(value), MESSAGE + count(as_json(value))
-    return Glance(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
+    return Step(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
 
 
 _ITEMS: dict[Any, Judge] = {
@@ -289,12 +244,13 @@ _ITEMS: dict[Any, Judge] = {
 # ---------------------------------------------------------------------- gemini
 
 
-def of_gemini(value: dict[str, Any], role: str, count: Count) -> Glance | None:
+def of_gemini(value: dict[str, Any], role: str, count: Count) -> Step | None:
     """Judge a content of Gemini's: text and thoughts, calls behind them, signatures; or responses."""
     parts = value.get("parts")
     if role == "tool":
         return _gemini_results(value, parts, count)
-    tokens, calls, speaks, tied, bare = MESSAGE, list[Call](), False, False, False
+    calls: list[Call] = []
+    tokens, speaks, tied, bare = MESSAGE, False, False, False
     for part in parts if type(parts) is list else ():
         if type(part) is not dict:
             return None
@@ -328,23 +284,24 @@ def of_gemini(value: dict[str, Any], role: str, count: Count) -> Glance | None:
             return None
     if not speaks and not calls:
         return None
-    return Glance(role, tokens, gemini.sendable(value, role), speaks, calls, (), 0, tied, bare)
+    return Step(role, tokens, gemini.sendable(value, role), speaks, calls, (), 0, tied, bare)
 
 
 def _gemini_call(part: dict[str, Any], asked: dict[str, Any], number: int) -> Call | None:
     id, name, arguments = asked.get("id"), asked.get("name"), asked.get("args", {})
-    if not asked.keys() <= {"id", "name", "args"} or not (id is None or type(id) is str):
+    if len(asked) != 1 + ("id" in asked) + ("args" in asked) or not (id is None or type(id) is str):
         return None
     if type(name) is not str or type(arguments) is not dict:
         return None
     return Call(id or f"call-{number}", name, arguments, form="gemini", raw=part)
 
 
-def _gemini_results(value: dict[str, Any], parts: Any, count: Count) -> Glance | None:
-    tokens, longest, answers = MESSAGE, 0, list[Answer]()
+def _gemini_results(value: dict[str, Any], parts: Any, count: Count) -> Step | None:
+    answers: list[Answer] = []
+    tokens, longest = MESSAGE, 0
     for part in parts if type(parts) is list else ():
         answer = part.get("functionResponse") if type(part) is dict and len(part) == 1 else None
-        if type(answer) is not dict or not answer.keys() <= {"id", "name", "response"}:
+        if type(answer) is not dict or len(answer) != 2 + ("id" in answer):
             return None
         id, name, response = answer.get("id"), answer.get("name"), answer.get("response")
         if not (id is None or type(id) is str) or type(name) is not str or not name:
@@ -356,7 +313,7 @@ def _gemini_results(value: dict[str, Any], parts: Any, count: Count) -> Glance |
         answers.append(Answer(id or None, name))
         tokens += MESSAGE + (count(text) if text else 0)
         longest = max(longest, len(text))
-    return Glance("tool", tokens, gemini.sendable(value, "tool"), False, (), answers, longest) if answers else None
+    return Step("tool", tokens, gemini.sendable(value, "tool"), False, (), answers, longest) if answers else None
 
 
 GLANCES: dict[str, Judge] = {

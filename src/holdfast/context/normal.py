@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 _SHOWN = 8
+_encode = msgspec.json.Encoder().encode
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +151,7 @@ def _clean_text(text: str) -> str:
 
 def as_json(value: Any) -> str:
     """Write a value as JSON text; equal values in equal order give equal text."""
-    return msgspec.json.encode(value).decode()
+    return _encode(value).decode()
 
 
 def texts(parts: tuple[Part, ...]) -> str:

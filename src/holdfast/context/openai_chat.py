@@ -35,7 +35,6 @@ from .rules import Rules
 FORM = "openai-chat"
 _PERSON = re.compile(r"[^\s<|\\/>]{1,64}")
 _OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")
-_PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
@@ -134,8 +133,8 @@ def plain(role: str, text: str) -> dict[str, Any]:
 
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Give a stored message as a request may hold it: no empty list of calls, of spoken words only their id."""
-    if raw.keys() <= _PLAIN and raw.get("tool_calls", True):  # as nearly all are
-        return raw
+    if "content" in raw and len(raw) == 2 + bool(raw.get("tool_calls") or raw.get("tool_call_id")):
+        return raw  # as nearly all are
     fresh = {key: value for key, value in raw.items() if value is not None or key not in REASONING}
     if not fresh.get("tool_calls"):
         fresh.pop("tool_calls", None)
