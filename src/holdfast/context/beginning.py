@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ from ..model.entry import Entry
 from ..model.forms.given import word
 from ..model.message import Body, Message
 from .budget import Known
-from .glances import GLANCES, decode, of_item
+from .glance import decode, of_item
+from .glances import GLANCES
 from .models import is_other
 from .normal import Call, Item, Notes, Part, Text, clean, texts
 from .providers import Provider
@@ -26,6 +28,8 @@ from .steps import Answer, Step
 from .tokens import MESSAGE, Count
 
 Source = Message | Entry
+_UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NOBODY: tuple[Call | None, str | None] = (None, None)
 
 
 class Beginning:
@@ -62,14 +66,14 @@ class _Look:
         self._speaks, self._model, self._count = speaks, model, count
         self._rules = rules = speaks.RULES
         self._judge, self._is_strange = GLANCES[rules.form], _stranger(model)
-        self._alternates = rules.alternates
+        self._form, self._alternates = rules.form, rules.alternates
         self._apart = not rules.alternates and not rules.per_message  # one answer may be many items
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._seen, self._names = Beginning(), set[str]()
         self._kept = (0, 0, 0)  # steps, messages and system messages before the last request
         self._fresh = set[str]()  # ids since then
-        self._waiting = dict[str, tuple[Call, str | None]]()
+        self._waiting = dict[str, tuple[Call | None, str | None]]()
         self._joining: Item | None = None
         self._last = self._leads = ""
 
@@ -81,6 +85,13 @@ class _Look:
 
     def along(self, sources: Sequence[Source], known: Known) -> None:
         """Go on to the first source that is not right where it stands; this runs for every message."""
+        steps, messages, form, judge, count = (
+            self._seen.steps,
+            self._seen.messages,
+            self._form,
+            self._judge,
+            self._count,
+        )
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
             if type(source) is not Message:
@@ -89,21 +100,39 @@ class _Look:
                 continue
             try:
                 body = source.body
-            except Corrupt:
+                # What this decodes holds nothing that would have to be cleaned.
+                value = None if body.form is None else decode(source.raw or b"")
+            except _UNREADABLE:
                 return
             if body.status != "complete":
                 return
-            if body.usage is not None or body.metadata is not None:
-                known.watch(source, self._rules.form)
-                if body.usage is not None and body.role != "assistant":
-                    return
+            if (body.usage is not None or body.metadata is not None) and not self._knows(source, known):
+                return
             if body.role == "system":
                 if not self._hears(source):
                     return
                 continue
-            seen = self._glance_at_ours(source, body) if body.form is None else self._glance(source, body)
-            if seen is None or seen.role not in take or not take[seen.role](seen, source, index):
+            if body.form is None:
+                seen = self._glance_at_ours(source, body)
+            elif body.form == form and type(value) is dict:
+                seen = judge(value, body.role, count)
+            else:
                 return
+            if seen is None or seen.role not in take or (self._model is not None and self._differs(seen, body, value)):
+                return
+            if not take[seen.role](seen, index, source.seq):
+                return
+            seen.seq, seen.source = source.seq, source
+            steps.append(seen)
+            if seen.message is not None:
+                messages.append(seen.message)
+            else:
+                self._write(seen)
+
+    def _knows(self, source: Message, known: Known) -> bool:
+        """Note what the log says beside the conversation; counts of anything but answers are odd."""
+        known.watch(source, self._form)
+        return source.body.usage is None or source.body.role == "assistant"
 
     def _hears(self, source: Message) -> bool:
         """Keep what the system said apart, as reading does."""
@@ -117,46 +146,41 @@ class _Look:
 
     # ------------------------------------------------------------------ one message by itself
 
-    def _glance(self, source: Message, body: Body) -> Step | None:
-        if body.form != self._rules.form or source.raw is None:
-            return None
-        try:
-            value = decode(source.raw)  # what this reads holds nothing that would have to be cleaned
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        seen = self._judge(value, body.role, self._count) if type(value) is dict else None
-        if self._model is None or seen is None or seen.role != "assistant":
-            return seen
+    def _differs(self, seen: Step, body: Body, value: Any) -> bool:
+        """Say whether an answer holds what the model that is asked cannot read, or lacks what it wants."""
+        if seen.role != "assistant":
+            return False
+        if (seen.tied and self._blind) or (seen.bare and self._signs):
+            return True
         # Of an answer in many items only the last one names the model, so that one speaks for those before it.
-        other = (seen.tied or self._apart) and self._is_strange(body.model or word(value.get("model")))
-        return None if other or (seen.tied and self._blind) or (seen.bare and self._signs) else seen
+        name = body.model or (word(value.get("model")) if value is not None else "")
+        return (seen.tied or self._apart) and self._is_strange(name)
 
     def _glance_at_ours(self, source: Message, body: Body) -> Step | None:
-        if self._apart and self._model is not None and self._is_strange(body.model or ""):
-            return None
-        text, more = body.content, body.tool_calls or body.tool_results or body.attachments
-        if type(text) is str and not more and body.role in ("user", "assistant"):  # what most are
+        text, role = body.content, body.role
+        more = body.tool_calls or body.tool_results or body.attachments
+        if type(text) is str and not more and role in ("user", "assistant"):  # what most are
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:
                 return None
-            return Step(body.role, MESSAGE + self._count(text), self._speaks.plain(body.role, text), True)
+            return Step(role, MESSAGE + self._count(text), self._speaks.plain(role, text), True)
         notes = Notes()
         item = item_of(source, notes)
         return None if item is None or notes else of_item(item, self._count, self._rules.refuses_blank)
 
     # ------------------------------------------------------------------ where it stands
 
-    def _takes_request(self, seen: Step, source: Message, index: int) -> bool:
+    def _takes_request(self, seen: Step, index: int, seq: int) -> bool:
         found = self._seen
         if self._waiting or (self._alternates and self._last == "user") or (self._apart and not self._follows(seen)):
             return False
         found.ids |= self._fresh
         self._fresh.clear()
         self._kept = (len(found.steps), len(found.messages), len(found.system))
-        found.count, found.seq, seen.is_request, seen.place = index, source.seq, True, len(found.messages)
+        found.count, found.seq, seen.is_request, seen.place = index, seq, True, len(found.messages)
         self._last = "user"
-        return self._add(seen, source)
+        return True
 
-    def _takes_answer(self, seen: Step, source: Message, index: int) -> bool:
+    def _takes_answer(self, seen: Step, index: int, seq: int) -> bool:
         if self._apart:
             if (self._waiting and seen.speaks) or not self._follows(seen):
                 return False
@@ -166,7 +190,7 @@ class _Look:
             if not self._takes_call(call):
                 return False
         self._last = "assistant"
-        return self._add(seen, source)
+        return True
 
     def _follows(self, seen: Step) -> bool:
         """Say whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
@@ -196,10 +220,10 @@ class _Look:
         self._waiting[call.id] = call, sent
         return True
 
-    def _takes_results(self, seen: Step, source: Message, index: int) -> bool:
-        tied: list[Part] = []
+    def _takes_results(self, seen: Step, index: int, seq: int) -> bool:
         if self._apart and not self._follows(seen):
             return False
+        tied: list[Part] = []
         for answer in seen.answers:
             call = self._answered(answer)
             if call is None:
@@ -210,43 +234,35 @@ class _Look:
             self._fresh.clear()  # ids must differ only among calls that are open together
         self._last = "user" if self._alternates else "tool"
         if seen.item is not None:
-            return self._writes(seen, replace(seen.item, parts=tuple(tied)), source)
+            seen.item = replace(seen.item, parts=tuple(tied))
+            return True
         # Stored messages that would have to be made one are left to the repair.
-        is_alone = not self._alternates or (not self._waiting and self._joining is None)
-        return is_alone and self._add(seen, source)
+        return not self._alternates or (not self._waiting and self._joining is None)
 
     def _answered(self, answer: Answer) -> Call | None:
         """Give the call that waits for a result, if the result is right as it is; without an id it is the next one."""
         waiting, id = self._waiting, answer.id
         if id is None or self._rules.ordered:
             first = next(iter(waiting), None)
-            if id not in (None, first) or (id is None and answer.name in waiting):
+            if first is None or id not in (None, first) or (id is None and answer.name in waiting):
                 return None
             id = first
-        call, sent = waiting.pop(id, (None, None)) if id is not None else (None, None)
+        call, sent = waiting.pop(id, _NOBODY)
         if call is None or answer.result is not None:
             return call
         return call if sent == answer.id and answer.name in (None, call.name) else None
 
-    def _writes(self, seen: Step, item: Item, source: Message) -> bool:
-        """Write results in our own form, all of a step as one message where roles take turns."""
-        before = self._joining
-        whole = item if before is None else replace(before, parts=(*before.parts, *item.parts))
-        self._joining = whole if self._alternates and self._waiting else None
-        seen.item, seen.joined = whole, before is not None
-        return self._add(seen, source, self._joining is None)
-
-    def _add(self, seen: Step, source: Message, is_whole: bool = True) -> bool:
-        found = self._seen
-        seen.seq, seen.source = source.seq, source
-        found.steps.append(seen)
-        if seen.message is not None:
-            found.messages.append(seen.message)
-        elif seen.item is not None:
-            if is_whole:
-                found.messages += self._speaks.write([seen.item], self._model)
-            seen.item = None  # it holds ties to calls, and perhaps results of others
-        return True
+    def _write(self, seen: Step) -> None:
+        """Write a message in our own form; results of one step are one message where roles take turns."""
+        item, before = seen.item, self._joining
+        if item is None:
+            return
+        if before is not None:
+            item, seen.joined = replace(before, parts=(*before.parts, *item.parts)), True
+        self._joining = item if self._alternates and seen.role == "tool" and self._waiting else None
+        if self._joining is None:
+            self._seen.messages += self._speaks.write([item], self._model)
+        seen.item = None  # it holds ties to calls; whoever needs an item reads it from the source
 
 
 def _stranger(model: str | None) -> Callable[[str], bool]:

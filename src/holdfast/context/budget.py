@@ -14,17 +14,15 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from ..errors import Corrupt, Invalid
 from ..model.message import Body, Message
-from .normal import Item, Notes, Part, Result, Text, with_parts
+from .normal import Item, Notes, Text
 from .read import item_of
+from .shorten import longest, shorten
 from .steps import Step, Unsure, longest_text, step_of
 from .tokens import MESSAGE, Count, item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
-SHORTENED = "\n[... {:,} characters are left out here ...]\n"
 _KEPT = 0.5  # of the room, after older messages left
 _EASED = 0.75  # of the room: if shorter results bring it down to that, nothing leaves
 _NEAR = 0.25  # of the room: so much more may leave for the sake of beginning with a request
@@ -279,11 +277,11 @@ def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], light: Seq
         return chosen._replace(omitted=(*omitted, *_shortened_in(cut)))
     if light:
         raise Unsure
-    most = float(max(map(_longest, items), default=0))
+    most = float(max(map(longest, items), default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
         most = max(_LEAST, most * 0.7)
-        short, shortened = _shorten(items, int(most))
+        short, shortened = shorten(items, int(most))
         tokens = tokens_of(short, budget, factor)
     if tokens > budget.room:
         raise Invalid(
@@ -309,44 +307,12 @@ def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
             continue
         if step.item is None:
             raise Unsure
-        longest = max(map(longest_text, step.item.parts), key=len)
-        if (tokens := budget.count(longest)) > cap:
-            found[index] = _shorten([step.item], max(_LEAST, len(longest) * cap // tokens))[0][0]
+        text = max(map(longest_text, step.item.parts), key=len)
+        if (tokens := budget.count(text)) > cap:
+            found[index] = shorten([step.item], max(_LEAST, len(text) * cap // tokens))[0][0]
     return found
 
 
 def tokens_of(items: Sequence[Item], budget: Budget, factor: float, more: int = 0) -> int:
     """Give about as many tokens as messages and the system's words take, with some more that were counted."""
     return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items) + more) * factor)
-
-
-def _longest(item: Item) -> int:
-    return max((len(longest_text(part)) for part in item.parts), default=0)
-
-
-def _shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:
-    """Cut texts of results to so many characters; give the items, and the seqs of those that were cut."""
-    found, cut = list[Item](), list[int]()
-    for item in items:
-        if _longest(item) > most:
-            item = with_parts(item, tuple(_shortened(part, most) for part in item.parts))
-            cut.append(item.seq)
-        found.append(item)
-    return found, cut
-
-
-def _shortened(part: Part, most: int) -> Part:
-    if not isinstance(part, Result):
-        return part
-    inner = tuple(_cut(each, most) for each in part.parts)
-    return part if inner == part.parts else replace(part, parts=inner, value=None, raw=None)
-
-
-def _cut(part: Part, most: int) -> Part:
-    """Keep the beginning and the end of a text: what was asked for is often first, how it ended last."""
-    if not isinstance(part, Text) or len(part.text) <= most:
-        return part
-    head = most * 2 // 3
-    tail = most - head
-    said = SHORTENED.format(len(part.text) - most)
-    return Text(part.text[:head] + said + part.text[len(part.text) - tail :])

@@ -6,69 +6,15 @@ at all, and left to those who read and repair. What is judged must say what read
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any
 
-import msgspec
-
-from . import anthropic, gemini, openai_chat, openai_responses
-from .blocks import REASONING, only_text
-from .normal import Call, Item, Result, Text, as_json
-from .steps import Answer, Step, step_of
+from . import anthropic, gemini
+from .blocks import only_text
+from .glance import Judge, given_by_tool, is_said
+from .glances_openai import of_chat, of_responses
+from .normal import Call, as_json
+from .steps import Answer, Step
 from .tokens import MESSAGE, Count
-
-decode = msgspec.json.Decoder().decode  # quicker than the function of the module
-Judge: TypeAlias = Callable[[dict[str, Any], str, Count], Step | None]
-
-
-def of_item(item: Item, count: Count, refuses_blank: bool) -> Step | None:
-    """Judge a message in our own form that was read: texts, then calls; or nothing but results that are text."""
-    found = step_of(item, count)
-    kinds = [type(part) for part in item.parts]
-    said = kinds.count(Text)
-    for part in item.parts:
-        for each in part.parts if type(part) is Result else (part,) if type(part) is Text else ():
-            if type(each) is not Text or not _is_said(each.text, refuses_blank):
-                return None
-    found.speaks = said > 0
-    wanted = {"user": [Text] * said, "assistant": [Text] * said + [Call] * len(found.calls)}
-    return found if kinds and kinds == wanted.get(item.role, [Result] * len(kinds)) else None
-
-
-def _is_said(text: Any, refuses_blank: bool) -> TypeGuard[str]:
-    return type(text) is str and text != "" and not (refuses_blank and text.isspace())
-
-
-def _text(content: Any, kind: str, refuses_blank: bool = False) -> list[str] | None:
-    """Give the texts of content that is a text, or a list of blocks of one type with nothing but a text."""
-    if type(content) is str:
-        return [content] if _is_said(content, refuses_blank) else None
-    if type(content) is not list or not content:
-        return None
-    for block in content:
-        if type(block) is not dict or len(block) != 2 or block.get("type") != kind:
-            return None
-        if not _is_said(block.get("text"), refuses_blank):
-            return None
-    return [block["text"] for block in content]
-
-
-def _given(content: Any, kind: str, refuses_blank: bool, count: Count) -> tuple[int, int] | None:
-    """Give the tokens of what a tool gave, and the characters of its longest text; it may have given nothing."""
-    if type(content) is str:
-        return None if refuses_blank and content.isspace() else (count(content) if content else 0, len(content))
-    found = _text(content, kind, refuses_blank)
-    return None if found is None else (sum(map(count, found)), max(map(len, found)))
-
-
-def _object(arguments: Any) -> Any:
-    """Decode the arguments of OpenAI's calls; what is no object is unusual."""
-    try:
-        found = decode(arguments)
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
-        return None
-    return found if type(found) is dict else None
-
 
 # ---------------------------------------------------------------------- anthropic
 
@@ -81,7 +27,7 @@ def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Step | None:
     if role == "tool":
         return _anthropic_results(value, content, count)
     if type(content) is not list:
-        if not _is_said(content, True):
+        if not is_said(content, True):
             return None
         return Step(role, MESSAGE + count(content), anthropic.sendable(value), True)
     tokens, speaks, thinks = MESSAGE, False, False
@@ -90,7 +36,7 @@ def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Step | None:
         name = block.get("type") if type(block) is dict else None
         if name == "text" and not calls:
             text, size = block.get("text"), len(block)
-            if not _is_said(text, True) or not (size == 2 or (size == 3 and block.get("citations", "") is None)):
+            if not is_said(text, True) or not (size == 2 or (size == 3 and block.get("citations", "") is None)):
                 return None
             speaks = True
             tokens += count(text)
@@ -103,7 +49,7 @@ def of_anthropic(value: dict[str, Any], role: str, count: Count) -> Step | None:
             calls.append(Call(id, tool, asked, form="anthropic", raw=block))
             tokens += count(tool) + count(as_json(asked))
         elif type(name) is str and name in _SIGNED and not speaks and not calls and role == "assistant":
-            if block.keys() != _SIGNED[name] or not _is_said(block.get("signature") or block.get("data"), False):
+            if block.keys() != _SIGNED[name] or not is_said(block.get("signature") or block.get("data"), False):
                 return None
             thinks = True
             tokens += count(as_json(block))
@@ -124,7 +70,7 @@ def _anthropic_results(value: dict[str, Any], content: Any, count: Count) -> Ste
         if type(block) is not dict or block.get("type") != "tool_result":
             return None
         id, failed, size = block.get("tool_use_id"), block.get("is_error"), len(block)
-        given = _given(block.get("content"), "text", True, count)
+        given = given_by_tool(block.get("content"), "text", True, count)
         if given is None or type(id) is not str or not (size == 3 or (size == 4 and type(failed) is bool)):
             return None
         if failed and not given[1]:
@@ -133,112 +79,6 @@ def _anthropic_results(value: dict[str, Any], content: Any, count: Count) -> Ste
         tokens += MESSAGE + given[0]
         longest = max(longest, given[1])
     return Step("tool", tokens, anthropic.sendable(value), False, (), answers, longest) if answers else None
-
-
-# ---------------------------------------------------------------------- openai
-
-
-def of_chat(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    """Judge a chat message: text, reasoning beside it, calls of functions; or a result."""
-    if value.get("role") != role:
-        return None
-    if role == "tool":
-        return _chat_result(value, count)
-    content, asked, tokens, tied = value.get("content"), value.get("tool_calls") or [], MESSAGE, False
-    calls: list[Call] = []
-    if content is not None and content != "":
-        said = _text(content, "text")
-        if said is None:
-            return None
-        for text in said:
-            tokens += count(text)
-    elif not asked:
-        return None
-    for call in asked if type(asked) is list else ({},):
-        function = call.get("function") if type(call) is dict and len(call) == 3 else None
-        if type(function) is not dict or len(function) != 2 or call.get("type") != "function":
-            return None
-        id, name, arguments = call.get("id"), function.get("name"), _object(function.get("arguments"))
-        if type(id) is not str or not id or type(name) is not str or arguments is None:
-            return None
-        calls.append(Call(id, name, arguments, form="openai-chat", raw=call))
-        tokens += count(name) + count(as_json(arguments))
-    if len(value) != 1 + ("content" in value) + ("tool_calls" in value) or (role == "user" and len(value) > 2):
-        if role == "user" or not value.keys() <= _CHAT or any(value.get(key) is not None for key in _ABSENT):
-            return None
-        if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
-            tied = True
-            tokens += count(as_json(beside))
-    return Step(role, tokens, openai_chat.sendable(value), bool(content), calls, (), 0, tied)
-
-
-_ABSENT = ("refusal", "audio", "function_call")
-_CHAT = {"role", "content", "tool_calls", "annotations", *_ABSENT, *REASONING}
-
-
-def _chat_result(value: dict[str, Any], count: Count) -> Step | None:
-    given, id, size = _given(value.get("content"), "text", False, count), value.get("tool_call_id"), len(value)
-    if given is None or type(id) is not str or not id or size != 3 + ("name" in value):
-        return None
-    return Step("tool", 2 * MESSAGE + given[0], openai_chat.sendable(value), False, (), (Answer(id),), given[1])
-
-
-def of_responses(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    """Judge an item of Responses: a message, a call of a function, its output, or reasoning."""
-    if value.get("id") is not None and not openai_responses.has_right_id(value):
-        return None
-    name = value.get("type") or "message"
-    judge = _ITEMS.get(name) if type(name) is str else None
-    return None if judge is None else judge(value, role, count)
-
-
-def _said_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    if role not in ("user", "assistant") or value.get("role") != role:
-        return None
-    content, tokens, wanted = value.get("content"), MESSAGE, "output_text" if role == "assistant" else "input_text"
-    blocks = [{"type": wanted, "text": content}] if type(content) is str else content
-    for block in blocks if type(blocks) is list else ():
-        text = block.get("text") if type(block) is dict and block.get("type") == wanted else None
-        if not _is_said(text, False):
-            return None
-        tokens += count(text)
-    if not content or not blocks or type(blocks) is not list:
-        return None
-    return Step(role, tokens, openai_responses.sendable(value), True, tied="id" in value, id=value.get("id"))
-
-
-def _call_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    id, name, asked = value.get("call_id"), value.get("name"), _object(value.get("arguments"))
-    if role != "assistant" or type(id) is not str or not id or type(name) is not str or not name or asked is None:
-        return None
-    tokens = MESSAGE + count(name) + count(as_json(asked))
-    call = Call(id, name, asked, form="openai-responses", raw=value)
-    message = openai_responses.sendable(value)
-    return Step(role, tokens, message, False, (call,), (), 0, "id" in value, False, value.get("id"))
-
-
-def _output_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    given, id = _given(value.get("output"), "input_text", False, count), value.get("call_id")
-    if role != "tool" or given is None or type(id) is not str or not id:
-        return None
-    message = openai_responses.sendable(value)
-    return Step(role, 2 * MESSAGE + given[0], message, False, (), (Answer(id),), given[1], id=value.get("id"))
-
-
-def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
-    if role != "assistant":
-        return None
-    leads = "any" if openai_responses.stands_alone(value) else "id"
-    message, tokens = openai_responses.sendable(value), MESSAGE + count(as_json(value))
-    return Step(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
-
-
-_ITEMS: dict[Any, Judge] = {
-    "message": _said_item,
-    "function_call": _call_item,
-    "function_call_output": _output_item,
-    "reasoning": _reasoning_item,
-}
 
 
 # ---------------------------------------------------------------------- gemini

@@ -1,0 +1,45 @@
+"""Results of tools cut to a length: the beginning and the end stay, and what is left out between is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from .normal import Item, Part, Result, Text, with_parts
+from .steps import longest_text
+
+SHORTENED = "\n[... {:,} characters are left out here ...]\n"
+
+
+def longest(item: Item) -> int:
+    """Give the characters of the longest text that tools gave in a message."""
+    return max((len(longest_text(part)) for part in item.parts), default=0)
+
+
+def shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:
+    """Cut texts of results to so many characters; give the items, and the seqs of those that were cut."""
+    found, cut = list[Item](), list[int]()
+    for item in items:
+        if longest(item) > most:
+            item = with_parts(item, tuple(_shortened(part, most) for part in item.parts))
+            cut.append(item.seq)
+        found.append(item)
+    return found, cut
+
+
+def _shortened(part: Part, most: int) -> Part:
+    if not isinstance(part, Result):
+        return part
+    inner = tuple(_cut(each, most) for each in part.parts)
+    return part if inner == part.parts else replace(part, parts=inner, value=None, raw=None)
+
+
+def _cut(part: Part, most: int) -> Part:
+    """Keep the beginning and the end of a text: what was asked for is often first, how it ended last."""
+    if not isinstance(part, Text) or len(part.text) <= most:
+        return part
+    head = most * 2 // 3
+    tail = most - head
+    said = SHORTENED.format(len(part.text) - most)
+    return Text(part.text[:head] + said + part.text[len(part.text) - tail :])
