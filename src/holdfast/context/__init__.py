@@ -2,7 +2,7 @@
 
 ``read`` turns stored messages into one normal form, ``repair`` makes that valid under a provider's ``rules``, and
 one file per provider writes it out. A message that is valid and of the same provider goes through all three as the
-JSON it was stored as.
+JSON it was stored as. Most of a long log is plainly right; ``beginning`` finds that at a glance, and it skips all this.
 """
 
 from .build import build, outlasting

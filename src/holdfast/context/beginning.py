@@ -85,13 +85,7 @@ class _Look:
 
     def along(self, sources: Sequence[Source], known: Known) -> None:
         """Go on to the first source that is not right where it stands; this runs for every message."""
-        steps, messages, form, judge, count = (
-            self._seen.steps,
-            self._seen.messages,
-            self._form,
-            self._judge,
-            self._count,
-        )
+        steps, messages, judge = self._seen.steps, self._seen.messages, self._judge
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
             if type(source) is not Message:
@@ -114,15 +108,18 @@ class _Look:
                 continue
             if body.form is None:
                 seen = self._glance_at_ours(source, body)
-            elif body.form == form and type(value) is dict:
-                seen = judge(value, body.role, count)
+            elif body.form == self._form and type(value) is dict:
+                seen = judge(value, body.role, self._count)
             else:
                 return
-            if seen is None or seen.role not in take or (self._model is not None and self._differs(seen, body, value)):
+            if seen is None or (self._model is not None and self._differs(seen, body, value)):
                 return
-            if not take[seen.role](seen, index, source.seq):
+            takes = take.get(role := seen.role)
+            if takes is None or not takes(seen):
                 return
             seen.seq, seen.source = source.seq, source
+            if role == "user":
+                self._ends_before(seen, index)
             steps.append(seen)
             if seen.message is not None:
                 messages.append(seen.message)
@@ -169,18 +166,21 @@ class _Look:
 
     # ------------------------------------------------------------------ where it stands
 
-    def _takes_request(self, seen: Step, index: int, seq: int) -> bool:
-        found = self._seen
+    def _takes_request(self, seen: Step) -> bool:
         if self._waiting or (self._alternates and self._last == "user") or (self._apart and not self._follows(seen)):
             return False
-        found.ids |= self._fresh
-        self._fresh.clear()
-        self._kept = (len(found.steps), len(found.messages), len(found.system))
-        found.count, found.seq, seen.is_request, seen.place = index, seq, True, len(found.messages)
         self._last = "user"
         return True
 
-    def _takes_answer(self, seen: Step, index: int, seq: int) -> bool:
+    def _ends_before(self, seen: Step, index: int) -> None:
+        """Let the beginning end before a request, for now: the request and its own id are no part of it."""
+        found, own = self._seen, {f"item {seen.id}"} if seen.id is not None else set()
+        found.ids |= self._fresh - own
+        self._fresh = own
+        self._kept = (len(found.steps), len(found.messages), len(found.system))
+        found.count, found.seq, seen.is_request, seen.place = index, seen.seq, True, len(found.messages)
+
+    def _takes_answer(self, seen: Step) -> bool:
         if self._apart:
             if (self._waiting and seen.speaks) or not self._follows(seen):
                 return False
@@ -220,7 +220,7 @@ class _Look:
         self._waiting[call.id] = call, sent
         return True
 
-    def _takes_results(self, seen: Step, index: int, seq: int) -> bool:
+    def _takes_results(self, seen: Step) -> bool:
         if self._apart and not self._follows(seen):
             return False
         tied: list[Part] = []

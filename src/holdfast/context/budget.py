@@ -207,7 +207,7 @@ class _Walk:
 
     def front(self, start: int) -> list[int]:
         """Give what is kept of that which came before: what is pinned, and the request of the work that goes on."""
-        kept = {index for index in range(start) if self.stays[index]}
+        kept = {index for index in range(start) if self.stays[index]} if self.pins else set[int]()
         asked = self.asked[start] if start else None
         return sorted(kept | ({asked} if asked is not None else set()))
 
@@ -255,11 +255,12 @@ def _finder(steps: Sequence[Step]) -> Callable[[int], int | None]:
 
 def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
     kept, steps = set(front), walk.steps
-    left = [index for index in range(start) if index not in kept]
-    seqs = [steps[index].seq for index in left if steps[index].seq]
-    tokens = ceil(sum(walk.sizes[index] for index in left) * factor)
-    which = f"messages {seqs[0]} to {seqs[-1]}" if len(seqs) > 1 else f"message {seqs[0]}" if seqs else "messages"
-    inside = [seq for index in front if seqs and seqs[0] < (seq := steps[index].seq) < seqs[-1]]
+    tokens = ceil((walk.whole[start] - sum(walk.sizes[index] for index in front)) * factor)
+    first = next((index for index in range(start) if index not in kept and steps[index].seq), None)
+    last = next((index for index in range(start - 1, -1, -1) if index not in kept and steps[index].seq), None)
+    low, high = (0, 0) if first is None or last is None else (steps[first].seq, steps[last].seq)
+    which = f"messages {low} to {high}" if first != last else f"message {low}" if low else "messages"
+    inside = [seq for index in front if low < (seq := steps[index].seq) < high]
     more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
     but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
     return f"left out {which}{but}: about {tokens:,} tokens"
@@ -302,9 +303,7 @@ def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
     """Give the items whose results would take more than their share of the room, with these shortened."""
     cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
     least = max(_LEAST, cap)  # a token is at least a letter
-    for index, step in enumerate(steps):
-        if step.longest <= least:
-            continue
+    for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
         if step.item is None:
             raise Unsure
         text = max(map(longest_text, step.item.parts), key=len)

@@ -3,7 +3,7 @@
 A context is a list of items; an item has a role (``user``, ``assistant`` or ``tool``) and parts. Parts and
 items that came in a provider's form carry that form's own JSON in ``raw``. The invariant: as long as ``raw`` is
 there, it says the same as the fields beside it, so a writer of that form sends it as it is; whoever changes a
-field drops it.
+field drops it. Parts and items never hold themselves, so the garbage collector need not walk over them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _SHOWN = 8
 _encode = msgspec.json.Encoder().encode
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One part of an item, with the JSON it came as."""
 
     form: str | None = None
     raw: Any = None
 
 
-class Text(Part, frozen=True):
+class Text(Part, frozen=True, gc=False):
     """Something said."""
 
     text: str
 
 
-class Media(Part, frozen=True):
+class Media(Part, frozen=True, gc=False):
     """An image, document, sound or film: base64 ``data``, or a ``url``."""
 
     kind: str
@@ -42,13 +42,13 @@ class Media(Part, frozen=True):
     name: str | None = None
 
 
-class Opaque(Part, frozen=True):
+class Opaque(Part, frozen=True, gc=False):
     """What only its own provider understands: thinking, tools that ran on its servers."""
 
     what: str
 
 
-class Call(Part, frozen=True):
+class Call(Part, frozen=True, gc=False):
     """A tool call that the client has to run. ``number`` is its place among the calls of a context."""
 
     id: str
@@ -57,7 +57,7 @@ class Call(Part, frozen=True):
     number: int = -1
 
 
-class Result(Part, frozen=True):
+class Result(Part, frozen=True, gc=False):
     """What a tool gave back: parts, and the ``value`` they were made from if it was no text; ``to`` once paired."""
 
     call_id: str
@@ -68,7 +68,7 @@ class Result(Part, frozen=True):
     to: Call | None = None
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One message of a context; ``model`` is the one that said it, ``half`` that it was cut off while it spoke."""
 
     role: str
