@@ -103,6 +103,8 @@ def fit(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Kno
 
 def count_all(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Known) -> int:
     """Count a conversation that is sent as it is."""
+    if not known.counted:
+        return tokens_of(items, budget, 1.0, sum([step.tokens - MESSAGE * step.joined for step in light]))
     total, factor = budget.system, 1.0
     for step in (*light, *(step_of(item, budget.count) for item in items)):
         total += step.tokens - MESSAGE * step.joined

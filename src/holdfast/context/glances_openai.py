@@ -38,12 +38,13 @@ def of_chat(value: dict[str, Any], role: str, count: Count) -> Step | None:
             return None
         calls.append(Call(id, name, arguments, form="openai-chat", raw=call))
         tokens += count(name) + count(as_json(arguments))
-    if len(value) != 1 + ("content" in value) + ("tool_calls" in value) or (role == "user" and len(value) > 2):
-        if role == "user" or not value.keys() <= _CHAT or any(value.get(key) is not None for key in _ABSENT):
-            return None
-        if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
-            tied = True
-            tokens += count(as_json(beside))
+    if len(value) == 2 + bool(asked) and "content" in value and (role == "assistant" or not asked):  # what most are
+        return Step(role, tokens, value, bool(content), calls)
+    if role == "user" or not value.keys() <= _CHAT or any(value.get(key) is not None for key in _ABSENT):
+        return None
+    if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
+        tied = True
+        tokens += count(as_json(beside))
     return Step(role, tokens, openai_chat.sendable(value), bool(content), calls, (), 0, tied)
 
 
@@ -55,7 +56,7 @@ def _chat_result(value: dict[str, Any], count: Count) -> Step | None:
     given, id, size = given_by_tool(value.get("content"), "text", False, count), value.get("tool_call_id"), len(value)
     if given is None or type(id) is not str or not id or size != 3 + ("name" in value):
         return None
-    return Step("tool", 2 * MESSAGE + given[0], openai_chat.sendable(value), False, (), (Answer(id),), given[1])
+    return Step("tool", 2 * MESSAGE + given[0], value, False, (), (Answer(id),), given[1])
 
 
 def of_responses(value: dict[str, Any], role: str, count: Count) -> Step | None:
