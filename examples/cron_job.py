@@ -1,7 +1,7 @@
 """My job runs every ten minutes and must report each new issue once, also when a run dies or two of them overlap.
 
-The job has one session for life and keeps there how far it has seen. A report has a key, so the run after one that
-died does not report twice; compare-and-set decides between two runs at the same time.
+The job has one session for life and keeps there how far it has seen. Entering it takes its lease, so a second run at
+the same time is told who is there. A report has a key, so the run after one that died does not report twice.
 """
 
 import tempfile
@@ -13,17 +13,18 @@ issues = ["1 flaky test", "2 slow start"]  # the tracker
 
 
 def job(path: str, at: str, between: Callable[[], None] = lambda: None) -> None:
-    with holdfast.open(path) as store, store.cron_session("watcher", "new-issues") as s:
-        version, seen = s.state.version(), s.state.get("seen", 0)
-        new = issues[seen:]
-        for issue in new:
-            s.assistant(f"New issue: {issue}", idempotency_key=f"issue {issue.split()[0]}")
-        between()
+    with holdfast.open(path) as store:
         try:
-            s.state.set("seen", seen + len(new), expected_version=version)
-            print(f"{at}  {len(new)} new after issue {seen}")
-        except holdfast.Conflict as error:
-            print(f"{at}  another run was faster: {error}")
+            with store.cron_session("watcher", "new-issues") as s:
+                seen = s.state.get("seen", 0)
+                new = issues[seen:]
+                for issue in new:
+                    s.assistant(f"New issue: {issue}", idempotency_key=f"issue {issue.split()[0]}")
+                between()
+                s.state.set("seen", seen + len(new))
+                print(f"{at}  {len(new)} new after issue {seen}{f', after {s.error}' if s.error else ''}")
+        except holdfast.Busy as error:
+            print(f"{at}  another run is at work: {error.holder}")
 
 
 def dies() -> None:

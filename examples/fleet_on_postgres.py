@@ -15,7 +15,7 @@ from holdfast.testing import postgres
 
 def worker(url: str, number: int) -> None:
     with holdfast.open(url, scope="acme") as store:
-        session = store.session("standup", agent="team")
+        session = store.session("standup", agent="team", hold=False)  # many add to it
         for step in range(20):
             session.assistant(f"worker {number}, step {step}", idempotency_key=f"{number}/{step}")
 

@@ -31,7 +31,7 @@ def run(call: holdfast.ToolCall, bank: Path, dies: bool) -> dict:
         raise LookupError("Anna has no mail address")
     if call.name == "refund":
         with bank.open("a") as payments:  # a real service is given the key in a header
-            payments.write(f"{call.id} {call.arguments['cents']}\n")
+            payments.write(f"{call.idempotency_key} {call.arguments['cents']}\n")
         if dies:
             os.kill(os.getpid(), signal.SIGKILL)
     return {"ok": True, **call.arguments}
@@ -48,7 +48,8 @@ def agent(folder: str, dies: bool) -> None:
         while s.pending_calls() or s.messages(limit=1)[0].role != "assistant":
             for call in s.pending_calls():
                 print(f"  {call.name} {call.arguments} was {call.status}", flush=True)
-                with s.tool(call) as running:
+                again = call.status == "unknown"  # it was started, and nobody knows how it ended
+                with s.retry(call) if again else s.tool(call) as running:
                     try:
                         running.result(run(call, Path(folder, "bank"), dies))
                     except LookupError as error:

@@ -16,7 +16,7 @@ WORKERS, REPORTS = 4, 25
 def work(path: str, number: int) -> int:
     with holdfast.open(path) as store:
         own = store.session(f"worker-{number}", agent="worker")
-        common = store.session("reports", agent="boss")
+        common = store.session("reports", agent="boss", hold=False)  # many add to it
         agent = store.get_agent("boss")
         for item in range(REPORTS):
             own.assistant(f"looked at item {item}")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from holdfast.client import agent, attachments, rewind, session, state, store, tools
+from holdfast.client import agent, attachments, rewind, session, state, store, streaming, tools
 from holdfast.client.handle import writing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,11 +29,13 @@ HANDLES: dict[str, type] = {
     "Session": session.Session,
     "SessionState": state.SessionState,
     "ToolRun": tools.ToolRun,
+    "Stream": streaming.Stream,
     "Rewind": rewind.Rewind,
     "Attachment": attachments.Attachment,
 }
-ENTERED = {"Session"}  # what ``async with`` may be used on as it is being got
-NO_IO = {"tool", "scoped", "to_dict"}  # methods that only look at what the handle holds
+ENTERED = {"Session", "Stream"}  # what ``async with`` may be used on as it is being got
+NO_IO = {"tool", "retry", "scoped", "to_dict", "runtime", "due"}  # methods that only look at what the handle holds
+WAITING = {"session", "receive", "wait", "ask_approval"}  # methods that may wait for others
 LIVE = {"follow"}  # iterators that wait for what comes: each has a private form that is told when to stop
 # Names that annotations may use, and where the generated module gets them from.
 NAMES: dict[str, str] = {
@@ -54,6 +56,7 @@ NAMES: dict[str, str] = {
     "Turn": ".client.reading",
     "Context": ".context",
     "Count": ".context.tokens",
+    "Approval": ".model.approval",
     "Branch": ".model.branch",
     "Checkpoint": ".model.checkpoint",
     "Entry": ".model.entry",
@@ -67,6 +70,10 @@ NAMES: dict[str, str] = {
     "Head": ".model.session",
     "Stats": ".model.session",
     "StoreStats": ".model.session",
+    "Sent": ".model.subagents",
+    "Spawned": ".model.subagents",
+    "Tree": ".model.subagents",
+    "Holder": ".presence",
     "ToolCall": ".model.tools",
     "ToolResult": ".model.tools",
     "Compaction": ".model.work",
@@ -155,6 +162,8 @@ def wrap(annotation: str, value: str) -> str:
         return f"[{wrap(listed, 'each')} for each in {value}]"
     if inner(annotation, "Resolved"):
         return f"(lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))({value})"
+    if inner(annotation, "Spawned"):
+        return f"(lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))({value})"
     parts = [part.strip() for part in annotation.split("|")]
     handles = [part for part in parts if part in HANDLES]
     if len(handles) != 1 or any(mentions_handle(part) for part in parts if part not in HANDLES):
@@ -190,7 +199,7 @@ def arguments(function: Callable[..., Any]) -> str:
             continue
         value = f"unwrap({name})" if mentions_handle(parameter.annotation) else name
         if parameter.kind is parameter.VAR_POSITIONAL:
-            parts.append(f"*{name}")
+            parts.append(f"*map(unwrap, {name})" if mentions_handle(parameter.annotation) else f"*{name}")
         else:
             parts.append(f"{name}={value}" if parameter.kind is parameter.KEYWORD_ONLY else value)
     return ", ".join(parts)
@@ -233,7 +242,8 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
             f"await self._portal.run(lambda: {call})",
             "return self",
         ]
-    result = wrap(returns, f"await self._portal.run(lambda: {call})")
+    how = "wait" if name in WAITING else "run"
+    result = wrap(returns, f"await self._portal.{how}(lambda: {call})")
     if returns in ENTERED:
         lines = [signature(function, f"Opening[Async{returns}]", seen, "def"), doc]
         lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]

@@ -22,6 +22,7 @@ from .client.rewind import Rewind
 from .client.session import Session
 from .client.state import AgentState, SessionState
 from .client.store import Store
+from .client.streaming import Stream
 from .client.tools import ToolRun
 from .context import Context
 from .context.tokens import offline_tokens
@@ -40,6 +41,7 @@ from .errors import (
     StorageFull,
     Unsupported,
 )
+from .model.approval import Approval
 from .model.branch import Branch
 from .model.checkpoint import Checkpoint
 from .model.copied import Amounts, Copied, Copying
@@ -51,9 +53,11 @@ from .model.page import Page
 from .model.purge import Purged
 from .model.report import Problem, Repaired, Report
 from .model.session import Head, Stats, StoreStats
+from .model.subagents import Sent, Spawned, Tree
 from .model.tools import ToolCall, ToolResult
 from .model.usage import Usage
 from .model.work import Compaction, FileTouched, Note, Task
+from .presence import Holder
 from .storage.base import Capabilities
 
 if TYPE_CHECKING:
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
         AsyncSession,
         AsyncSessionState,
         AsyncStore,
+        AsyncStream,
         AsyncToolRun,
         aopen,
     )
@@ -77,6 +82,7 @@ __all__ = [
     "AgentState",
     "Ambiguous",
     "Amounts",
+    "Approval",
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
@@ -85,6 +91,7 @@ __all__ = [
     "AsyncSession",
     "AsyncSessionState",
     "AsyncStore",
+    "AsyncStream",
     "AsyncToolRun",
     "Attachment",
     "BackendError",
@@ -104,6 +111,7 @@ __all__ = [
     "Error",
     "FileTouched",
     "Head",
+    "Holder",
     "Invalid",
     "LeaseLost",
     "Message",
@@ -118,16 +126,20 @@ __all__ = [
     "Resolved",
     "Rewind",
     "SchemaTooNew",
+    "Sent",
     "Session",
     "SessionState",
+    "Spawned",
     "Stats",
     "StorageFull",
     "Store",
     "StoreStats",
+    "Stream",
     "Task",
     "ToolCall",
     "ToolResult",
     "ToolRun",
+    "Tree",
     "Turn",
     "Unsupported",
     "Usage",

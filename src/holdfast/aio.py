@@ -24,10 +24,12 @@ from .client.speaking import Said
 from .client.state import AgentState, SessionState
 from .client.store import Store
 from .client.store_sessions import NewSession
+from .client.streaming import Stream
 from .client.tools import ToolRun
 from .clock import Clock
 from .context import Context
 from .context.tokens import Count
+from .model.approval import Approval
 from .model.branch import Branch
 from .model.checkpoint import Checkpoint
 from .model.entry import Entry
@@ -38,9 +40,11 @@ from .model.page import Page
 from .model.purge import Purged
 from .model.report import Repaired, Report
 from .model.session import Head, Stats, StoreStats
+from .model.subagents import Sent, Spawned, Tree
 from .model.tools import ToolCall
 from .model.work import Compaction, FileTouched, Note, Task
 from .portal import AsyncReader, Opening, Portal, unwrap, wrapped
+from .presence import Holder
 from .storage.base import Capabilities
 
 
@@ -137,27 +141,67 @@ class AsyncStore:
         *,
         agent: str = "main",
         workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
+        take_over: bool = False,
+        hold: bool = True,
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
-        """Give the session of this name, agent and workspace, making it if it is new; without a name always a new one.
+        """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
 
-        The fields are for a new session; one that exists keeps its own.
+        It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
+        ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
+        store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
+        one session. The fields are for a new session.
         """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
                 self._portal,
-                await self._portal.run(
+                await self._portal.wait(
                     lambda: self._sync.session(
                         unwrap(name_or_session),
                         agent=agent,
                         workspace=workspace,
+                        wait=wait,
+                        take_over=take_over,
+                        hold=hold,
                         **{key: unwrap(value) for key, value in fields.items()},
                     )
                 ),
             )
 
         return Opening(opening)
+
+    async def spawn(
+        self,
+        task: str,
+        *,
+        parent: str | AsyncSession | None = None,
+        label: str | None = None,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        model: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Spawned[AsyncSession]:
+        """Start a sub-agent for a task, below a session if a parent is named; ``Session.spawn`` knows its own.
+
+        A parent that is finished is ``Conflict``, and so is a label that a sub-agent of it has already.
+        """
+        return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
+            await self._portal.run(
+                lambda: self._sync.spawn(
+                    task,
+                    parent=unwrap(parent),
+                    label=label,
+                    agent=agent,
+                    workspace=workspace,
+                    model=model,
+                    metadata=metadata,
+                    idempotency_key=idempotency_key,
+                )
+            )
+        )
 
     def main_session(self, agent: str = "main") -> Opening[AsyncSession]:
         """Give the one main session of an agent, making it if it is new."""
@@ -348,7 +392,10 @@ class AsyncStore:
         return self._sync.capabilities
 
     async def close(self) -> None:
-        """Finish what is being written and release the files; a handle that ``scoped`` gave leaves them open."""
+        """Give all leases back, finish what is being written and release the files.
+
+        A handle that ``scoped`` gave leaves them open.
+        """
         if self._sync._owner:
             await self._portal.close(self._sync.close)
 
@@ -556,6 +603,11 @@ class AsyncSession:
         self._portal, self._sync = portal, sync
 
     @property
+    def resumed(self) -> bool:
+        """As the blocking ``Session`` holds it."""
+        return self._sync.resumed
+
+    @property
     def id(self) -> str:
         """Unique everywhere, sorted by time."""
         return self._sync.id
@@ -565,12 +617,13 @@ class AsyncSession:
     ) -> list[Message]:
         """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out.
+        The limit counts after the filter. ``tools=False`` leaves tool messages out. An answer that is being written
+        comes last, with the status ``streaming`` and seq 0: it has no place yet.
         """
         return await self._portal.run(lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools))
 
     def iter_messages(self, *, after: int | None = None, tools: bool = True) -> AsyncIterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
+        """Stream messages, oldest first, up to the head of this moment, then what is being written, in pages."""
         return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
@@ -597,7 +650,11 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.tool_calls())
 
     async def pending_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path that have no result, in the order they were announced."""
+        """Give the tool calls of the path that have no result, in the order they were announced.
+
+        One is ``pending`` until its tool is started, then ``running``; ``unknown`` if the process that ran it is gone:
+        it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
+        """
         return await self._portal.run(lambda: self._sync.pending_calls())
 
     async def context(
@@ -803,6 +860,33 @@ class AsyncSession:
         """Give the compaction that is in force, or None."""
         return await self._portal.run(lambda: self._sync.compaction())
 
+    def stream(
+        self,
+        role: str = "assistant",
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        flush_seconds: float = 0.2,
+        flush_bytes: int = 4096,
+    ) -> Opening[AsyncStream]:
+        """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
+
+        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
+        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        """
+
+        async def opening() -> AsyncStream:
+            return AsyncStream(
+                self._portal,
+                await self._portal.run(
+                    lambda: self._sync.stream(
+                        role, model=model, id=id, flush_seconds=flush_seconds, flush_bytes=flush_bytes
+                    )
+                ),
+            )
+
+        return Opening(opening)
+
     def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
@@ -826,6 +910,22 @@ class AsyncSession:
             lambda: self._sync.tool_result(
                 call_id, content, success=success, duration=duration, idempotency_key=idempotency_key
             )
+        )
+
+    def retry(self, call: ToolCall, *, most: int = 3) -> AsyncToolRun:
+        """Run a call again whose outcome is unknown: ``with session.retry(call) as run: run.result(...)``.
+
+        ``call.idempotency_key`` is the same at every try. A call that was tried ``most`` times already is ``Conflict``:
+        one that keeps killing its process is not tried for ever. Say with ``resolve_call`` how it ended.
+        """
+        return AsyncToolRun(self._portal, self._sync.retry(call, most=most))
+
+    async def resolve_call(
+        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+    ) -> Message:
+        """Say how an open call ended that will not run (again): with what it gave, or with why it failed."""
+        return await self._portal.run(
+            lambda: self._sync.resolve_call(call, content, success=success, idempotency_key=idempotency_key)
         )
 
     @property
@@ -906,6 +1006,171 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
 
     @property
+    def status(self) -> str:
+        """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
+        return self._sync.status
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who runs it, as last seen: the process and its machine."""
+        return self._sync.holder
+
+    @property
+    def stopped_at(self) -> int | None:
+        """The turn in which its last run was cut off, if it was."""
+        return self._sync.stopped_at
+
+    @property
+    def crashes(self) -> int:
+        """How many times in a row its runs were cut off in that turn."""
+        return self._sync.crashes
+
+    @property
+    def error(self) -> str | None:
+        """The error that its last run ended with, if it did."""
+        return self._sync.error
+
+    @property
+    def result(self) -> Any:
+        """What it was completed with."""
+        return self._sync.result
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it ended; None while it goes on."""
+        return self._sync.finished_at
+
+    def runtime(self) -> float:
+        """Give the seconds from its beginning to its end, or to now; never less than 0."""
+        return self._sync.runtime()
+
+    async def release(self) -> None:
+        """Give the lease back before the handle goes; without one nothing is done."""
+        return await self._portal.run(lambda: self._sync.release())
+
+    async def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
+        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
+        return await self._portal.run(lambda: self._sync.complete(result, idempotency_key=idempotency_key))
+
+    async def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
+        """End it with an error."""
+        return await self._portal.run(lambda: self._sync.fail(error, idempotency_key=idempotency_key))
+
+    async def reopen(self, *, idempotency_key: str | None = None) -> None:
+        """Let a session that ended go on; one that is active is ``Conflict``."""
+        return await self._portal.run(lambda: self._sync.reopen(idempotency_key=idempotency_key))
+
+    async def spawn(
+        self,
+        task: str,
+        *,
+        label: str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        model: str | None = None,
+        call_id: str | ToolCall | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Spawned[AsyncSession]:
+        """Start a sub-agent for a task: a session below this one, by default of the same agent and workspace.
+
+        ``call_id`` is the tool call that asked for it: spawning for the same call again gives the same sub-agent. A
+        label that a sub-agent of this session has already is ``Conflict``, and so is a finished session.
+        """
+        return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
+            await self._portal.run(
+                lambda: self._sync.spawn(
+                    task,
+                    label=label,
+                    agent=agent,
+                    workspace=workspace,
+                    model=model,
+                    call_id=call_id,
+                    metadata=metadata,
+                    idempotency_key=idempotency_key,
+                )
+            )
+        )
+
+    async def children(self) -> list[AsyncSession]:
+        """Give its sub-agents in the order they were started."""
+        return [AsyncSession(self._portal, each) for each in await self._portal.run(lambda: self._sync.children())]
+
+    async def tree(self) -> Tree:
+        """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
+        return await self._portal.run(lambda: self._sync.tree())
+
+    async def wait(self, *children: str | AsyncSession, timeout: float | None = None) -> list[AsyncSession]:
+        """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
+
+        One whose process is gone has ended too: its status is ``interrupted``. After ``timeout`` seconds there may be
+        fewer than were waited for.
+        """
+        return [
+            AsyncSession(self._portal, each)
+            for each in await self._portal.wait(lambda: self._sync.wait(*map(unwrap, children), timeout=timeout))
+        ]
+
+    async def stop(
+        self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """Stop it, and all sub-agents below it that go on: none of them takes messages any more."""
+        return await self._portal.run(lambda: self._sync.stop(subtree, reason=reason, idempotency_key=idempotency_key))
+
+    async def timeout(
+        self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
+    ) -> None:
+        """End it, and all sub-agents below it that go on, because time ran out."""
+        return await self._portal.run(
+            lambda: self._sync.timeout(subtree, reason=reason, idempotency_key=idempotency_key)
+        )
+
+    async def send(
+        self,
+        text: str,
+        *,
+        sender: str | AsyncSession | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sent:
+        """Put a message into its inbox, from any process; ``receive`` makes it a user message of this session, once.
+
+        A finished session is ``Conflict``. ``sender`` is the session that sends it.
+        """
+        return await self._portal.run(
+            lambda: self._sync.send(text, sender=unwrap(sender), metadata=metadata, idempotency_key=idempotency_key)
+        )
+
+    async def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
+        """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
+
+        Without any it waits up to ``wait`` seconds for the first one.
+        """
+        return await self._portal.wait(lambda: self._sync.receive(limit, wait))
+
+    async def inbox(self) -> list[Sent]:
+        """Give what was sent and waits to be received, in its order."""
+        return await self._portal.run(lambda: self._sync.inbox())
+
+    async def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
+        """Ask a person for a yes or no to a call, and wait up to ``wait`` seconds; asking again asks nothing new.
+
+        The question is in the store: ``answer_approval`` answers it from any process, also after a restart. The
+        approval is true only if the answer was yes.
+        """
+        return await self._portal.wait(lambda: self._sync.ask_approval(call, question, wait=wait))
+
+    async def answer_approval(
+        self, call: ToolCall | str, approved: bool, *, by: str | None = None, note: str | None = None
+    ) -> Approval:
+        """Answer what was asked about a call; nothing asked is ``NotFound``, answered already ``Conflict``."""
+        return await self._portal.run(lambda: self._sync.answer_approval(call, approved, by=by, note=note))
+
+    async def approvals(self) -> list[Approval]:
+        """Give what open calls of the path wait for a yes or no, and what was answered already."""
+        return await self._portal.run(lambda: self._sync.approvals())
+
+    @property
     def key(self) -> str:
         """How other agents name it: unique, of the form ``agent:<id>:...``."""
         return self._sync.key
@@ -934,11 +1199,6 @@ class AsyncSession:
     def kind(self) -> str:
         """``main``, ``subagent`` or ``cron``."""
         return self._sync.kind
-
-    @property
-    def status(self) -> str:
-        """``active`` while it goes on."""
-        return self._sync.status
 
     @property
     def workspace(self) -> str | None:
@@ -1192,6 +1452,51 @@ class AsyncToolRun:
         return f"<Async{repr(self._sync)[1:]}"
 
     async def __aenter__(self) -> AsyncToolRun:
+        await self._portal.run(self._sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+
+
+class AsyncStream:
+    """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
+
+    def __init__(self, portal: Portal, sync: Stream) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def message(self) -> Message | None:
+        """As the blocking ``Stream`` holds it."""
+        return self._sync.message
+
+    @property
+    def id(self) -> str:
+        """Names the stream while it is open."""
+        return self._sync.id
+
+    async def write(self, delta: str, kind: str = "text") -> None:
+        """Add what arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
+        return await self._portal.run(lambda: self._sync.write(delta, kind))
+
+    async def flush(self) -> None:
+        """Bring what arrived to disk now; it is there when this returns."""
+        return await self._portal.run(lambda: self._sync.flush())
+
+    async def finish(self, message: Any = None, usage: Any = None) -> Message:
+        """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
+        return await self._portal.run(lambda: self._sync.finish(message, usage))
+
+    async def cancel(self) -> Message | None:
+        """Seal what arrived as cancelled; nothing is stored if nothing arrived."""
+        return await self._portal.run(lambda: self._sync.cancel())
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+    async def __aenter__(self) -> AsyncStream:
         await self._portal.run(self._sync.__enter__)
         return self
 

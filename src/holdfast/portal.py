@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from .client.handle import Write
+from .client.waiting import stopped
 from .errors import Closed, Error
 from .storage.base import Backend, Op, Tx
 
@@ -54,6 +55,28 @@ class Portal:
         future = asyncio.wrap_future(self._pool.submit(call))
         future.add_done_callback(_look_at)
         return await asyncio.shield(future)
+
+    async def wait(self, call: Callable[[], T]) -> T:
+        """Run a call that waits for others in a thread of its own; a task that is cancelled stops waiting."""
+        if self._closed:
+            raise Closed()
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def run() -> None:
+            stopped.set(stop.is_set)
+            try:
+                outcome: Outcome = (call(), None)
+            except BaseException as error:
+                outcome = (None, error)
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+                loop.call_soon_threadsafe(_settle, [(future, outcome)])
+
+        threading.Thread(target=run, name="holdfast-wait", daemon=True).start()
+        try:
+            return await future
+        finally:
+            stop.set()
 
     async def write(self, backend: Backend, step: Write[T]) -> T:
         """Run a write together with those of other tasks; it finishes even if this task is cancelled."""

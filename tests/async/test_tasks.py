@@ -178,8 +178,9 @@ import sys, os, asyncio, holdfast
 async def go():
     async with holdfast.aopen(sys.argv[1]) as store:
         sys.stdin.readline()
-        found = await asyncio.gather(store.session("shared"), store.main_session("x"), store.cron_session("x", "j"),
-            store.directory_session(os.path.dirname(sys.argv[1])), store.session("shared"))
+        found = await asyncio.gather(
+            store.session("shared", hold=False), store.main_session("x"), store.cron_session("x", "j"),
+            store.directory_session(os.path.dirname(sys.argv[1])), store.session("shared", hold=False))
         print(*[session.id for session in found])
 asyncio.run(go())
 """

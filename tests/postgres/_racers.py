@@ -180,7 +180,7 @@ def make(number: int, url: str, what: str, rounds: int, place: str) -> list[str]
 def _make(store: Store, what: str, name: str, place: str) -> str:
     match what:
         case "session":
-            return store.session(name, agent=f"agent of {name}").id
+            return store.session(name, agent=f"agent of {name}", hold=False).id
         case "create_session":
             return store.create_session(name, agent=f"agent of {name}").id
         case "main_session":
@@ -223,7 +223,7 @@ def keep_and_erase(number: int, url: str, calls: int, seed: int) -> list[str]:
     """Make, fork, delete, restore and purge sessions that share content with one that is kept; give what that says."""
     rng, said = random.Random(f"{seed} {number}"), list[str]()
     with holdfast.open(url) as store:
-        kept = store.session(f"kept {number}", agent=f"keeper {number}")
+        kept = store.session(f"kept {number}", agent=f"keeper {number}", hold=False)
         start()
         for call in range(calls):
             content = f"content {rng.randrange(3)} ".encode() * 3000
@@ -241,7 +241,7 @@ def keep_and_erase(number: int, url: str, calls: int, seed: int) -> list[str]:
 
 def _disturb(store: Store, rng: random.Random, content: bytes) -> None:
     agent = f"doomed {rng.randrange(2)}"
-    session = store.session(f"doomed {rng.randrange(4)}", agent=agent)
+    session = store.session(f"doomed {rng.randrange(4)}", agent=agent, hold=False)
     match rng.randrange(9):
         case 0:
             store.purge_session(session)

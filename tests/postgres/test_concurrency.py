@@ -749,7 +749,7 @@ def _change(url: str, number: int, seed: int, turns: int) -> None:
     rng = random.Random(f"{seed} {number}")
     with holdfast.open(url) as store:
         views = [store.scoped(scope) for scope in SCOPES]
-        sessions = [view.session(f"s{number % 3}") for view in views]
+        sessions = [view.session(f"s{number % 3}", hold=False) for view in views]
         for turn in range(turns):
             at = rng.randrange(2)
             view, session = views[at], sessions[at]

@@ -23,14 +23,16 @@ from holdfast import Conflict, Invalid, NotFound, Purged, Session, Store
 from holdfast.client.agent import Agent
 from holdfast.client.attachments import Attachment
 from holdfast.client.rewind import Rewind
+from holdfast.client.streaming import Stream
 from holdfast.client.tools import ToolRun
+from holdfast.ops.streams import Piece
 
 pytestmark = pytest.mark.feature("F13", "C6")
 
 ONE, TWO = "acme", "rival"  # whose data is to be kept, and who asks for it
 SCOPED = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
 )
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
 
@@ -84,6 +86,14 @@ class Things:
         session.append({"role": "assistant", "content": "", "tool_calls": calls})
         session.tool_result("c1", "found", idempotency_key="result")
         self.call = session.pending_calls()[0]
+        session.ask_approval(self.call, "secret question")
+        self.stream = session.stream()
+        self.stream.write("secret answer")
+        self.stream.flush()
+        store._keeper.forget(self.stream)  # closing the store would seal it
+        self.parent.send("secret message")
+        store.session("held", agent="boss").release()
+        self.child = self.parent.spawn("secret task", label="child").session
         self.message, self.reply = session.messages(limit=2, after=0)
         self.attachment = self.message.attachments[0]
         session.set_tasks(["secret task"])
@@ -104,7 +114,16 @@ class Things:
         self.feed = [change.cursor for change in store.events()]
         self.page, self.agents = store.list_sessions(limit=1).cursor, "boss"
         self.operations = store.operations(limit=1).cursor
-        self.sessions = [self.session, self.parent, self.main, self.cron, self.directory, self.trashed, self.fork]
+        self.sessions = [
+            self.session,
+            self.parent,
+            self.child,
+            self.main,
+            self.cron,
+            self.directory,
+            self.trashed,
+            self.fork,
+        ]
         self.ids = {each.id for each in self.sessions}
         self.names = [*self.ids, *(each.key for each in self.sessions), "plan", "parent", "fork", "trashed"]
 
@@ -195,6 +214,9 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "delete_agent": lambda x: absent(x.c.delete_agent("boss"), x.c.delete_agent(x.a.agent)),
         "session": sessions_of_two,
         "create_session": sessions_of_two,
+        "spawn": lambda x: refused(
+            lambda: x.b.spawn("x", parent=x.a.session), lambda: x.b.spawn("x", parent=x.a.parent.id)
+        ),
         "main_session": fixed(lambda b: b.main_session("boss")),
         "cron_session": fixed(lambda b: b.cron_session("boss", "nightly")),
         "directory_session": lambda x: fixed(lambda b: b.directory_session(x.a.place, agent="boss"))(x),
@@ -335,6 +357,38 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "set_metadata": foreign(lambda s: s.set_metadata({"x": 1})),
         "refresh": foreign(lambda s: s.refresh()),
         "to_dict": lambda x: _same(x.s.to_dict()["id"], x.s.id),
+        "stream": foreign(lambda s: s.stream()),
+        "retry": lambda x: refused(
+            lambda: x.s.retry(x.a.call).__enter__(), lambda: x.forged.retry(x.a.call).__enter__()
+        ),
+        "resolve_call": foreign(
+            lambda s: s.resolve_call("c2", "x"), lambda x: refused(lambda: x.s.resolve_call(x.a.call, "x"))
+        ),
+        "complete": foreign(lambda s: s.complete("x")),
+        "fail": foreign(lambda s: s.fail("x")),
+        "stop": foreign(lambda s: s.stop()),
+        "timeout": foreign(lambda s: s.timeout()),
+        "reopen": foreign(lambda s: s.reopen()),
+        "release": lambda x: absent(x.forged.release()),
+        "runtime": lambda x: _same(x.s.runtime() >= 0, True),
+        "spawn": foreign(lambda s: s.spawn("x"), lambda x: refused(lambda: x.s.spawn("x", call_id="c2"))),
+        "children": foreign(lambda s: s.children(), lambda x: absent(x.s.children())),
+        "tree": foreign(lambda s: s.tree(), lambda x: absent(x.s.tree().children)),
+        "wait": foreign(
+            lambda s: s.wait(timeout=0),
+            lambda x: refused(lambda: x.s.wait(x.a.child, timeout=0), lambda: x.s.wait("helper", timeout=0)),
+        ),
+        "send": foreign(lambda s: s.send("x")),
+        "receive": foreign(lambda s: s.receive(), lambda x: absent(x.s.receive())),
+        "inbox": foreign(lambda s: s.inbox(), lambda x: absent(x.s.inbox())),
+        "ask_approval": foreign(
+            lambda s: s.ask_approval("c2"),
+            lambda x: refused(lambda: x.s.ask_approval(x.a.call), lambda: x.s.ask_approval("c2")),
+        ),
+        "answer_approval": foreign(
+            lambda s: s.answer_approval("c2", True), lambda x: refused(lambda: x.s.answer_approval(x.a.call, True))
+        ),
+        "approvals": foreign(lambda s: s.approvals(), lambda x: absent(x.s.approvals())),
     }
 
 
@@ -366,6 +420,18 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         found._call = x.a.call
         return found
 
+    def stream(x: Any) -> Stream:
+        found = Stream(x.forged, x.a.stream._row, 0.2, 1)
+        found._said, found._size = [Piece("text", "forged")], 1
+        return found
+
+    streams: dict[str, Callable[[Stream], Any]] = {
+        "write": lambda s: s.write("x"),
+        "flush": lambda s: s.flush(),
+        "finish": lambda s: s.finish(),
+        "cancel": lambda s: s.cancel(),
+    }
+
     def apply(x: Any) -> None:
         x.a.preview._session = x.forged
         refused(x.a.preview.apply, lambda: Rewind(x.forged, 1))
@@ -378,6 +444,7 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         "ToolRun.result": lambda x: refused(lambda: run(x).result("x")),
         "ToolRun.error": lambda x: refused(lambda: run(x).error("x")),
         "Rewind.apply": apply,
+        **{f"Stream.{name}": (lambda x, call=call: refused(lambda: call(stream(x)))) for name, call in streams.items()},
         "Attachment.open": lambda x: refused(lambda: Attachment(x.b, x.a.attachment.to_dict()).open().read()),
         "Attachment.read": lambda x: refused(Attachment(x.b, x.a.attachment.to_dict()).read),
         "Attachment.to_dict": lambda x: _same(Attachment(x.b, x.a.attachment.to_dict()), x.a.attachment),
@@ -391,7 +458,17 @@ CASES: dict[str, Callable[[Any], None]] = {
     **{f"SessionState.{name}": case for name, case in _state_cases("forged").items()},
     **_other_cases(),
 }
-KINDS = (Store, Session, holdfast.Agent, holdfast.AgentState, holdfast.SessionState, ToolRun, Rewind, Attachment)
+KINDS = (
+    Store,
+    Session,
+    holdfast.Agent,
+    holdfast.AgentState,
+    holdfast.SessionState,
+    ToolRun,
+    Rewind,
+    Attachment,
+    Stream,
+)
 
 
 def test_every_call_has_a_case() -> None:

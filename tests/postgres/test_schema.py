@@ -56,7 +56,7 @@ def as_owner(schema: str, *statements: str) -> None:
 def test_a_schema_may_have_any_plain_name(name: str) -> None:
     before = relations("public")
     with holdfast.open(dsn(schema=name)) as store:
-        session = store.session("x")
+        session = store.session("x", hold=False)
         assert [session.user("plain").seq, session.user("id", id="m").seq] == [1, 2]
         change = next(iter(store.follow()))
         assert change.agent_id == "main"
@@ -115,7 +115,7 @@ def test_a_url_means_what_libpq_says(tmp_path: Path) -> None:
         urls.append(f"{socket}&options=-c%20statement_timeout%3D54321")
     for url in urls:
         with holdfast.open(url) as store:
-            assert store.session("日本語 ü").user("日本語").text == "日本語"
+            assert store.session("日本語 ü", hold=False).user("日本語").text == "日本語"
             with store._backend._pool.taken(time.monotonic() + 10) as connection:  # type: ignore[attr-defined]
                 assert connection.execute("SHOW statement_timeout").fetchone() == ("54321ms",)
             assert [each.name for each in store.list_sessions()] == ["日本語 ü"]
@@ -184,7 +184,7 @@ def test_no_store_shows_its_password(tmp_path: Path) -> None:
         f"postgresql://{place}&user={_postgres.OWNER}&password={SECRET}",
     ):
         with holdfast.open(url) as store:
-            session, agent = store.session("x"), store.get_agent("main")
+            session, agent = store.session("x", hold=False), store.get_agent("main")
             shown = [repr(store), str(store), store.url, store._repr_html_(), repr(store.capabilities), repr(session)]
             shown += [repr(agent), repr(store.scoped("y")), repr(store._backend), str(store.verify())]
             assert SECRET not in "".join(shown)
@@ -207,7 +207,7 @@ def test_a_run_time_role_needs_no_right_to_make_anything(tmp_path: Path) -> None
     app = _postgres.url(tmp_path, user=_postgres.APP)
     made = relations(schema)
     with holdfast.open(app) as store:
-        session = store.session("x", agent="a")
+        session = store.session("x", agent="a", hold=False)
         session.user("y", attachments=[b"z" * 1000])
         session.checkpoint("cp")
         session.rewind(0)
@@ -235,7 +235,7 @@ def test_a_role_with_an_odd_name_is_only_a_name(tmp_path: Path) -> None:
     try:
         holdfast.migrate(_postgres.url(tmp_path), grant_to=role)
         with holdfast.open(_postgres.url(tmp_path, user=role)) as store:
-            assert store.session("x").user("y").seq == 1
+            assert store.session("x", hold=False).user("y").seq == 1
     finally:
         _postgres.execute(f"DROP OWNED BY {quoted}; DROP ROLE {quoted}")
     with pytest.raises(Invalid, match="no such role"):
@@ -259,12 +259,12 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     url, schema = _postgres.url(tmp_path), _postgres.schema_of(tmp_path)
     version = holdfast.migrate(url, grant_to=_postgres.APP)
     with holdfast.open(url) as store:
-        store.session("x").user("y")
+        store.session("x", hold=False).user("y")
     made, records = relations(schema), _postgres.execute(f'SELECT * FROM "{schema}".migration')
     assert [holdfast.migrate(url), holdfast.migrate(url, grant_to=_postgres.APP)] == [version, version]
     assert (relations(schema), _postgres.execute(f'SELECT * FROM "{schema}".migration')) == (made, records)
     with holdfast.open(url) as store:
-        assert store.session("x").message_count == 1
+        assert store.session("x", hold=False).message_count == 1
 
 
 def test_one_of_many_threads_migrates(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_eight_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
         for turn in range(3):
             place = tmp_path / str(turn)
             assert racers.run(_racers.open_new, _postgres.url(place)) == ["hello"] * COUNT
-            assert _postgres.execute(f'SELECT count(*) FROM "{_postgres.schema_of(place)}".migration') == [(1,)]
+            assert _postgres.execute(f'SELECT count(*) FROM "{_postgres.schema_of(place)}".migration') == [(2,)]
             with holdfast.open(_postgres.url(place)) as store:
                 assert {each.name for each in store.list_sessions()} == {f"of {number}" for number in range(COUNT)}
                 assert not (report := store.verify()), str(report)
@@ -344,7 +344,7 @@ def test_a_store_from_an_older_server_is_used_on_a_newer_one(tmp_path: Path) -> 
     ):
         _postgres.execute(f"DROP FUNCTION {each}")
     with holdfast.open(url) as store:
-        assert store.session("x").user("y").seq == 1
+        assert store.session("x", hold=False).user("y").seq == 1
 
 
 # ---------------------------------------------------------------------- reading only
@@ -361,7 +361,7 @@ def test_a_store_that_is_only_read_needs_no_right_to_write(tmp_path: Path) -> No
     """A role that may only select can read everything; every write is refused before the server is asked."""
     schema, reader = _postgres.schema_of(tmp_path), "holdfast_reader"
     with holdfast.open(_postgres.url(tmp_path)) as store:
-        session = store.session("x", agent="a")
+        session = store.session("x", agent="a", hold=False)
         session.user("y", attachments=[b"z" * 1000])
         session.checkpoint("cp")
     _postgres.execute(f"CREATE ROLE {reader} LOGIN")
@@ -381,12 +381,16 @@ def test_a_store_that_is_only_read_needs_no_right_to_write(tmp_path: Path) -> No
                     lambda: seen.rename("t"),
                     store.create_session,
                 ),
-                *(lambda: store.delete_session("x"), lambda: store.purge_session("x"), lambda: store.session("new")),
+                *(
+                    lambda: store.delete_session("x"),
+                    lambda: store.purge_session("x"),
+                    lambda: store.session("new", hold=False),
+                ),
                 *(lambda: store.delete_agent("a"), lambda: store.get_agent("a").state.set("k", 1), store.undo),
             ):
                 with pytest.raises(Unsupported):
                     write()
-            assert store.session("x", agent="a").id == session.id  # looking needs no write
+            assert store.session("x", agent="a", hold=False).id == session.id  # looking needs no write
     finally:
         _postgres.execute(f"DROP OWNED BY {reader}; DROP ROLE {reader}")
 
@@ -624,7 +628,7 @@ def test_a_follower_goes_on_in_a_restored_store(tmp_path: Path, role: str) -> No
     app, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
     url = app if role == "app" else _postgres.url(tmp_path)
     with holdfast.open(url) as store:
-        session = store.session("x")
+        session = store.session("x", hold=False)
         for number in range(3):
             session.user(str(number))
         seen = _until(store, None, 5)
@@ -663,7 +667,7 @@ def _until(store: Store, after: str | None, count: int) -> list[Any]:
 def test_a_restored_store_that_is_only_read_shows_all_changes(tmp_path: Path) -> None:
     url = _postgres.app_url(tmp_path)
     with holdfast.open(url) as store:
-        store.session("x").user("y")
+        store.session("x", hold=False).user("y")
         count = len(list(store.events()))
     _move_to_another_cluster(_postgres.schema_of(tmp_path))
     with holdfast.open(url, read_only=True) as store:
@@ -699,22 +703,27 @@ LONG: dict[str, Callable[[Store, str], Any]] = {
     "tag": lambda store, text: store.create_session(tags=[text]).tags,
     "cron": lambda store, text: store.cron_session("a", text).message_count,
     "key": lambda store, text: store.create_session(idempotency_key=text).message_count,
-    "message key": lambda store, text: store.session("s").user("x", idempotency_key=text).text,
-    "message id": lambda store, text: store.session("s").user("x", id=text).id,
+    "message key": lambda store, text: store.session("s", hold=False).user("x", idempotency_key=text).text,
+    "message id": lambda store, text: store.session("s", hold=False).user("x", id=text).id,
     "call id": lambda store, text: _call(store, text),
-    "checkpoint": lambda store, text: store.session("s").checkpoint(text).name,
-    "branch": lambda store, text: store.session("s").fork(name=text).name,
+    "checkpoint": lambda store, text: store.session("s", hold=False).checkpoint(text).name,
+    "branch": lambda store, text: store.session("s", hold=False).fork(name=text).name,
     "create_agent": lambda store, text: store.create_agent(text).id,
-    "state": lambda store, text: store.session("s").state.set(text, text),
-    "scope": lambda store, text: store.scoped(text).session("s").user("x").text,
+    "state": lambda store, text: store.session("s", hold=False).state.set(text, text),
+    "scope": lambda store, text: store.scoped(text).session("s", hold=False).user("x").text,
     "find": lambda store, text: getattr(store.find_session(f"?{text}"), "name", None),
-    "operation": lambda store, text: store.session("s").rename(text, idempotency_key=text).kind,
+    "operation": lambda store, text: store.session("s", hold=False).rename(text, idempotency_key=text).kind,
 }
 
 
 def _call(store: Store, text: str) -> Any:
     call = {"id": text, "name": "look", "arguments": {}}
-    return store.session("s").append({"role": "assistant", "content": "", "tool_calls": [call]})[0].tool_calls[0].id
+    return (
+        store.session("s", hold=False)
+        .append({"role": "assistant", "content": "", "tool_calls": [call]})[0]
+        .tool_calls[0]
+        .id
+    )
 
 
 @pytest.mark.promise("R19")

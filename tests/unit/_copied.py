@@ -262,8 +262,8 @@ def go_on(store: Store, rng: random.Random) -> None:
     """Do more of everything but purging, which a copy leaves to people."""
     for scope in SCOPES:
         handle = store.scoped(scope)
-        handle.session("new", agent="a").user("one more session")
-        handle.session("new", agent="a").fork(1, as_session=True).user("and a fork of it")
+        handle.session("new", agent="a", hold=False).user("one more session")
+        handle.session("new", agent="a", hold=False).fork(1, as_session=True).user("and a fork of it")
         handle.get_agent("a").state.set("k", rng.random())
         sessions = list(handle.iter_sessions())
         for _ in range(25):

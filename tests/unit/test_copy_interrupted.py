@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.feature("C6"), pytest.mark.feature("E6")]
 def _small(store: Store, rng: random.Random) -> Store:
     grow(store, rng, 45)
     grow(store.scoped("anna"), rng, 12)
-    store.session("last", agent="a").user("see", attachments=[rng.randbytes(2_200_000)])
+    store.session("last", agent="a", hold=False).user("see", attachments=[rng.randbytes(2_200_000)])
     return store
 
 

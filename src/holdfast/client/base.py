@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .. import presence
 from ..clock import Clock
 from ..model.operation import Operation
 from ..ops import sessions
 from ..storage.base import Backend, Op
 from .attachments import Attachment
+from .keeper import Keeper
 from .session import Session
 
 T = TypeVar("T")
@@ -21,9 +23,19 @@ class StoreBase:
     scope: str
     url: str
 
-    def __init__(self, backend: Backend, *, clock: Clock, scope: str = "", url: str = "", owner: bool = True) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        clock: Clock,
+        scope: str = "",
+        url: str = "",
+        owner: bool = True,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._backend = backend.scoped(scope)
         self._owner = owner
+        self._keeper = keeper or Keeper()
         self._clock = clock
         self._operations = list[Operation]()
         self._attachment: Callable[[dict[str, Any]], Any] = lambda given: Attachment(self, given)  # type: ignore[arg-type]
@@ -41,5 +53,11 @@ class StoreBase:
         self._operations.append(operation)
         del self._operations[:-1000]
 
-    def _session(self, row: sessions.SessionRow, doc: bytes | None) -> Session:
-        return Session(self, row, doc)  # type: ignore[arg-type]
+    def _session(self, row: sessions.SessionRow, doc: bytes | None, lease: sessions.LeaseRow | None = None) -> Session:
+        return Session(self, row, doc, lease)  # type: ignore[arg-type]
+
+    def _is_gone(self, lease: sessions.LeaseRow) -> bool:
+        """Say whether the holder of a lease is there no more."""
+        return lease.holder is not None and presence.seems_gone(
+            presence.decode(lease.holder), lease.beat_ms, self._clock.now_ms()
+        )

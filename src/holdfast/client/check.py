@@ -44,6 +44,13 @@ def mapping(value: object, *, what: str) -> dict[str, Any]:
     return dict(value)
 
 
+def seconds(value: object, *, what: str) -> float:
+    """Check a time to wait."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise Invalid(f"{what} is in seconds, from 0 to 1e9, not {value!r}")
+    return float(value)
+
+
 def optional_name(value: object, *, what: str) -> str | None:
     """Check a name that may be left out."""
     return None if value is None else name(value, what=what)

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
+from ..errors import Invalid
 from ..model.checkpoint import Checkpoint
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
-from ..ops import checkpoints, moves, operations, sessions
+from ..model.status import ACTIVE
+from ..ops import checkpoints, leases, moves, operations, sessions
 from ..ops.once import once
-from ..ops.sessions import SessionRow
+from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from . import check
 
 if TYPE_CHECKING:
+    from .keeper import Held
     from .store import Store
 
 T = TypeVar("T")
@@ -62,10 +65,11 @@ class writing(Generic[H, P, T]):
 class Handle:
     """A session of a store, as last seen."""
 
-    def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None) -> None:
+    def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None) -> None:
         self._store = store
-        self._seen = seen
-        self._doc = doc
+        self._held: Held | None = None
+        self.resumed = False
+        self._saw(seen, doc, lease)
         self._late = 0
         self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls that were announced through it
 
@@ -77,10 +81,31 @@ class Handle:
     def _row(self, tx: Tx) -> SessionRow:
         return sessions.get(tx, self._store.scope, self.id)
 
+    def _saw(self, seen: SessionRow, doc: bytes | None, lease: LeaseRow | None) -> None:
+        """Take in the session as it was read, and whether whoever runs it is still there."""
+        self._seen, self._doc, self._lease = seen, doc, lease
+        self._gone = not self._holds() and seen.status == ACTIVE and lease is not None and self._store._is_gone(lease)
+
+    def _holds(self) -> bool:
+        return self._held is not None and not self._held.over
+
     def _run(self, write: Write[T]) -> T:
         if write.before is not None:
             write.before()
         return write.finish(self._store._write(write.op))
+
+    def _do(self, op: Op[T]) -> T:
+        """Run a write; that of somebody who held the session and does no more is ``LeaseLost``."""
+        held = self._held
+        if held is None:
+            return self._store._write(op)
+        fence = held.fence
+
+        def fenced(tx: Tx) -> T:
+            leases.require(tx, self._row(tx), fence)
+            return op(tx)
+
+        return self._store._write(fenced)
 
     def _operate(
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
@@ -100,7 +125,7 @@ class Handle:
                 return op(tx, now_ms)
             return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
 
-        self._seen, operation = self._store._write(run)
+        self._seen, operation = self._do(run)
         if operation.summary != operations.NOTHING:
             self._store._made(operation)
         return operation
@@ -109,6 +134,8 @@ class Handle:
 def place_of(point: Point) -> FindPlace:
     """Read a point as callers give it: a checkpoint, its name or id, a message, or a seq."""
     if isinstance(point, Message):
+        if not point.seq:
+            raise Invalid("this message is still being written and has no place yet; wait until its stream is finished")
         place = moves.Place(point.seq, point.branch)
     elif isinstance(point, Checkpoint):
         place = moves.Place(point.head.seq, point.head.branch, anywhere=True)

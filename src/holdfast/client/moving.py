@@ -59,7 +59,7 @@ class Moving(Handle):
             session, row = once(tx, self._store.scope, sid, key, ["checkpoint", fields], do=do, again=again)
             return session, checkpoints.as_value(tx, session, row)
 
-        self._seen, made = self._store._write(op)
+        self._seen, made = self._do(op)
         return made
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -180,8 +180,9 @@ class Moving(Handle):
         request = ["fork", None if at is None else request_of(at), name, as_session]
         done = self._operate(request, op, idempotency_key)
         if as_session:
-            row, doc = self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
-            return self._store._session(row, doc)
+            return self._store._session(
+                *self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
+            )
         return self._store._read(lambda tx: self._branch_value(tx, moves.forked_branch(tx, self._store.scope, done.id)))
 
     def _branch_value(self, tx: Tx, branch: trees.BranchRow) -> Branch:

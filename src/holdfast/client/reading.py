@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
+from .. import codec, presence
 from ..errors import Corrupt, Invalid, NotFound
 from ..model.entry import Entry, Numbers
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..model.tools import ToolCall
-from ..ops import calls, moves, sessions
+from ..ops import calls, moves, sessions, streams
 from ..ops import entries as log
 from ..ops import stats as totals
 from ..storage.base import Op, Row, Tx
@@ -48,24 +51,31 @@ class Reading(Handle):
     ) -> list[Message]:
         """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out.
+        The limit counts after the filter. ``tools=False`` leaves tool messages out. An answer that is being written
+        comes last, with the status ``streaming`` and seq 0: it has no place yet.
         """
         make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
         if limit is not None:
             check.whole(limit, what="limit")
-            if after is None:
-                return self._latest(limit, high, make)
+        session, open_ = self._store._read(lambda tx: _moment(tx, self._row(tx), self._store._clock.now_ms()))
+        if before is not None:
+            open_ = []
+        if limit is not None and after is None:
+            return [*self._latest(session, max(0, limit - len(open_)), high, make), *open_][
+                max(0, len(open_) - limit) :
+            ]
         found: list[Message] = []
-        for page in self._pages(low, high, make):
+        for page in self._pages_of(session, low, min(high, session.seq), make):
             found += page
             if limit is not None and len(found) >= limit:
                 break
-        return found if limit is None else found[:limit]
+        return [*found, *open_][:limit]
 
     def iter_messages(self, *, after: int | None = None, tools: bool = True) -> Iterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment; memory holds one page."""
-        low, high = _bounds(after, None)
-        return chain.from_iterable(self._pages(low, high, make_messages(tools, self._store._attachment)))
+        """Stream messages, oldest first, up to the head of this moment, then what is being written, in pages."""
+        low, make = _bounds(after, None)[0], make_messages(tools, self._store._attachment)
+        session, open_ = self._store._read(lambda tx: _moment(tx, self._row(tx), self._store._clock.now_ms()))
+        return chain(chain.from_iterable(self._pages_of(session, low, session.seq, make)), open_)
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
         """Stream entries of every kind, oldest first."""
@@ -114,15 +124,27 @@ class Reading(Handle):
 
     def tool_calls(self) -> list[ToolCall]:
         """Give the tool calls of the path in order, each with its status, times and result."""
-        return self._store._read(lambda tx: list(calls.all_calls(tx, self._row(tx))))
+        return self._store._read(lambda tx: self._known_calls(tx, list(calls.all_calls(tx, self._row(tx)))))
 
     def pending_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path that have no result, in the order they were announced."""
-        return self._store._read(lambda tx: calls.pending(tx, self._row(tx)))
+        """Give the tool calls of the path that have no result, in the order they were announced.
 
-    def _latest(self, limit: int, high: int, make: Make[T]) -> list[T]:
+        One is ``pending`` until its tool is started, then ``running``; ``unknown`` if the process that ran it is gone:
+        it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
+        """
+        return self._store._read(lambda tx: self._known_calls(tx, calls.pending(tx, self._row(tx))))
+
+    def _known_calls(self, tx: Tx, found: list[ToolCall]) -> list[ToolCall]:
+        """Show calls as unknown that a process ran which is gone, also before anybody has written that down."""
+        if not any(call.status == "running" for call in found) or self._holds():
+            return found
+        lease = sessions.find_lease(tx, self._row(tx))
+        if lease is None or not self._store._is_gone(lease):
+            return found
+        return [replace(call, status="unknown") if call.status == "running" else call for call in found]
+
+    def _latest(self, session: sessions.SessionRow, limit: int, high: int, make: Make[T]) -> list[T]:
         """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""
-        session = self._store._read(self._row)
         high, window = min(high, session.seq), min(max(limit, 1), log.PAGE)
         windows, count = list[list[T]](), 0
         while high > 0 and count < limit:
@@ -146,6 +168,21 @@ class Reading(Handle):
                 self._store._read(self._row)  # a session that was purged meanwhile is not found, not damaged
                 raise
             yield page
+
+
+def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:
+    """Give a session's row with the answers that are being written where its head is."""
+    found = [stream for stream in streams.of_session(tx, session) if stream.branch == session.branch]
+    return session, [_written(tx, session, stream, now_ms) for stream in found]
+
+
+def _written(tx: Tx, session: sessions.SessionRow, stream: streams.StreamRow, now_ms: int) -> Message:
+    """Show what has arrived of an answer."""
+    said, sign = streams.pieces(tx, stream), streams.last_sign(tx, stream)
+    gone = presence.seems_gone(presence.decode(stream.holder), sign, now_ms)
+    about = {"id": stream.id, **codec.decode(stream.about)}
+    body = streams.body(about, said, "interrupted" if gone else "streaming")
+    return Message(session.uid, 0, session.turns, stream.at_ms, codec.encode(body))
 
 
 def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:

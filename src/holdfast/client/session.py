@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 from ..clock import to_datetime
@@ -21,10 +20,11 @@ from ..ops import moves, sessions
 from . import check
 from .contexts import Contexts
 from .moving import Moving
+from .others import Others
 from .working import Working
 
 
-class Session(Working, Moving, Contexts):
+class Session(Others, Working, Moving, Contexts):
     """One conversation of an agent."""
 
     # ------------------------------------------------------------------ fields
@@ -58,11 +58,6 @@ class Session(Working, Moving, Contexts):
     def kind(self) -> str:
         """``main``, ``subagent`` or ``cron``."""
         return self._seen.kind
-
-    @property
-    def status(self) -> str:
-        """``active`` while it goes on."""
-        return self._seen.status
 
     @property
     def workspace(self) -> str | None:
@@ -238,7 +233,7 @@ class Session(Working, Moving, Contexts):
 
     def refresh(self) -> Session:
         """Read the session's fields again."""
-        self._seen, self._doc = self._store._read(lambda tx: sessions.whole(tx, self._store.scope, self.id))
+        self._saw(*self._store._read(lambda tx: sessions.whole(tx, self._store.scope, self.id)))
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -246,14 +241,6 @@ class Session(Working, Moving, Contexts):
         found = {name: getattr(self, name) for name in _FIELDS}
         found["tags"], found["head"] = list(self.tags), self.head._asdict()
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in found.items()}
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the session as it is: everything said in it is durable already."""
 
     def __repr__(self) -> str:
         label = self.title or self.name or "untitled"
@@ -275,7 +262,7 @@ _FIELDS = tuple(
     re.findall(
         r"\w+",
         """id key name title prompt model provider agent_id kind status label task workspace parent_id run_id tags
-        archived pinned metadata created_at updated_at last_message_at head revision message_count turn_count
-        task_count completed_count build_attempts""",
+        archived pinned metadata created_at updated_at last_message_at finished_at head revision message_count
+        turn_count task_count completed_count build_attempts""",
     )
 )

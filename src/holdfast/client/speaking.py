@@ -21,7 +21,7 @@ from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import branches, calls, entries, moves, operations, quick, work
+from ..ops import branches, calls, entries, leases, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
 from ..storage.base import Append, Tx
@@ -94,7 +94,7 @@ class Speaking(Reading):
         drafts = self._drafts(check.many(messages, what="messages"))
         now_ms = self._store._clock.now_ms()
         self._spill(drafts)
-        done, operation, stored = self._store._write(
+        done, operation, stored = self._do(
             lambda tx: moves.replace_tail(
                 tx,
                 self._store.scope,
@@ -131,7 +131,7 @@ class Speaking(Reading):
             found = moves.popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
             return session, done, make(found[1], found[0])
 
-        self._seen, done, messages = self._store._write(op)
+        self._seen, done, messages = self._do(op)
         if done is not None:
             self._store._made(done)
         return next(iter(messages), None)
@@ -174,7 +174,7 @@ class Speaking(Reading):
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
         """Add one entry to the state of work."""
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-        self._seen, found = self._store._write(
+        self._seen, found = self._do(
             lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
         )
         return found
@@ -205,6 +205,7 @@ class Speaking(Reading):
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
         drafts = [] if late else self._drafts(items)
+        fence = None if self._held is None else self._held.fence
         seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
         asked = Append(store.scope, self.id, now_ms, expected_revision, key, False, ())
         waiting = self._waiting[1] if self._waiting[0] is seen else {}
@@ -218,12 +219,18 @@ class Speaking(Reading):
             settled: Sequence[Draft] = drafts
             if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
                 result = calls.settled_at_once(drafts[0], waiting) if waiting and len(drafts) == 1 else None
-                if result is not None and (done := quick.append_result(tx, asked, result, known=known)) is not None:
+                if (
+                    result is not None
+                    and (done := quick.append_result(tx, asked, result, known=known, fence=fence)) is not None
+                ):
                     return done, [result]
                 session = self._row(tx)
+                if fence is not None:
+                    leases.require(tx, session, fence)
                 same = result is not None and session.hash == seen.hash  # what the handle remembers is still true
                 settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
-            return quick.append(tx, asked, settled, known=known, title=partial(_title, drafts)), settled
+            done = quick.append(tx, asked, settled, known=known, title=partial(_title, drafts), fence=fence)
+            return done, settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
         return Write(op, lambda done: show(self._shown(done[0], done[1], now_ms, seen)), prepare if large else None)
@@ -244,6 +251,8 @@ class Speaking(Reading):
     ) -> list[Message]:
         """Take in what an append did, and give its messages; ``seen`` is the session's row from before it."""
         self._seen = done.session
+        if self._held is not None:
+            self._held.sure = done.session.updated
         if self._waiting[1] or [draft for draft in drafts if draft.more]:
             alone = self._waiting[0] is seen is not None and done.session.revision == seen.revision + 1
             before = self._waiting[1] if alone else {}
@@ -282,7 +291,7 @@ class Speaking(Reading):
         if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
             metadata = check.mapping(item["metadata"], what="metadata")
             bare = {key: value for key, value in item.items() if key != "metadata"}
-        return [_given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
+        return [given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
 
     def _said_draft(self, said: dict[str, Any]) -> Draft:
         """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
@@ -368,7 +377,7 @@ def _attaches(item: Any) -> bool:
     return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
 
 
-def _given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
+def given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
     """Keep a provider's message verbatim, with what the log needs to know of it."""
     body: dict[str, Any] = {"role": given.role, "form": given.form}
     if metadata:
@@ -382,6 +391,11 @@ def _given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> 
 
 def _first(messages: list[Message]) -> Message:
     return messages[0]
+
+
+def title_of(body: bytes | None) -> str | None:
+    """Make a title of a stored message."""
+    return short_title(Message("", 0, 0, 0, body).text[:1000], _LIMIT_TITLE, ellipsis=True)
 
 
 def _title(drafts: Sequence[Draft]) -> str | None:

@@ -37,8 +37,12 @@ class Store(StoreSessions):
         return self._backend.capabilities
 
     def close(self) -> None:
-        """Finish what is being written and release the files; a handle that ``scoped`` gave leaves them open."""
+        """Give all leases back, finish what is being written and release the files.
+
+        A handle that ``scoped`` gave leaves them open.
+        """
         if self._owner:
+            self._keeper.close()
             self._backend.close()
 
     def __enter__(self) -> Store:
@@ -59,7 +63,9 @@ class Store(StoreSessions):
 
     def scoped(self, scope: str | None) -> Store:
         """Give a handle for another scope on the same connections."""
-        return Store(self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False)
+        return Store(
+            self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False, keeper=self._keeper
+        )
 
     # ------------------------------------------------------------------ operations
 

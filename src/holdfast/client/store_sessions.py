@@ -18,10 +18,12 @@ from ..model.operation import Operation
 from ..model.page import Page
 from ..model.purge import Purged
 from ..model.session import short_title
-from ..ops import agents, directories, listing, moves, purge, sessions
+from ..model.status import STATUSES
+from ..model.subagents import Spawned
+from ..ops import agents, directories, leases, listing, moves, purge, sessions
 from ..ops import refs as parser
 from ..ops.once import once
-from ..ops.sessions import SessionRow
+from ..ops.sessions import SessionRow, Whole
 from ..storage.base import Tx
 from . import check
 from .directories import Located, identity, locate
@@ -29,10 +31,8 @@ from .refs import Resolved
 from .session import Session
 from .store_agents import StoreAgents
 
-Whole = tuple[SessionRow, bytes]
 _TITLE = 60
 KINDS = ("main", "subagent", "cron")
-STATUSES = ("active", "completed", "error", "timeout", "stopped", "interrupted")
 
 
 class NewSession(TypedDict, total=False):
@@ -61,19 +61,56 @@ class StoreSessions(StoreAgents):
         *,
         agent: str = "main",
         workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
+        take_over: bool = False,
+        hold: bool = True,
         **fields: Unpack[NewSession],
     ) -> Session:
-        """Give the session of this name, agent and workspace, making it if it is new; without a name always a new one.
+        """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
 
-        The fields are for a new session; one that exists keeps its own.
+        It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
+        ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
+        store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
+        one session. The fields are for a new session.
         """
+        check.seconds(wait, what="wait")
+        check.flag(take_over, what="take_over")
+        check.flag(hold, what="hold")
         if isinstance(name_or_session, Session):
             self._read(lambda tx: sessions.get(tx, self.scope, name_or_session.id))  # of this store and scope?
-            return name_or_session.refresh()
-        made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
-        if made.name is None:
-            return self._create(made, None)
-        return self._ensure(made, lambda tx: _named(tx, self.scope, made))
+            found = name_or_session.refresh()
+        else:
+            made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
+            named = made.name is not None
+            found = self._ensure(made, lambda tx: _named(tx, self.scope, made)) if named else self._create(made, None)
+        if hold and not found._holds():
+            found._take(wait, take_over=take_over)
+        return found
+
+    def spawn(
+        self,
+        task: str,
+        *,
+        parent: str | Session | None = None,
+        label: str | None = None,
+        agent: str = "main",
+        workspace: str | PathLike[str] | None = None,
+        model: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Spawned[Session]:
+        """Start a sub-agent for a task, below a session if a parent is named; ``Session.spawn`` knows its own.
+
+        A parent that is finished is ``Conflict``, and so is a label that a sub-agent of it has already.
+        """
+        if not check.text(task, what="task").strip():
+            raise Invalid("a task says what is to be done")
+        fields: NewSession = {"kind": "subagent", "task": task, "prompt": task, "label": label, "parent": parent}
+        made = _fields(None, agent, workspace, {**fields, "model": model, "metadata": metadata}, self._clock.now_ms())
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+        found = self._create(made, key, parent if isinstance(parent, Session) else None)
+        name = label or found.title or found.id
+        return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
     def main_session(self, agent: str = "main") -> Session:
         """Give the one main session of an agent, making it if it is new."""
@@ -134,20 +171,24 @@ class StoreSessions(StoreAgents):
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
         return self._create(made, check.optional_name(idempotency_key, what="idempotency_key"))
 
-    def _create(self, made: sessions.Fields, key: str | None) -> Session:
+    def _create(self, made: sessions.Fields, key: str | None, by: Session | None = None) -> Session:
+        """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
         now_ms = self._clock.now_ms()
+        fence = None if by is None or by._held is None else by._held.fence
         request = [list(made[:-1]), {**codec.decode(made.detail), "run_id": None}]
 
         def write(tx: Tx) -> Whole:
             def do() -> tuple[SessionRow, int]:
                 row = _make(tx, self.scope, made, now_ms)
+                if fence is not None and made.parent is not None:
+                    leases.require(tx, sessions.get(tx, self.scope, made.parent), fence)
                 return row, row.sid
 
             def again(sid: int) -> SessionRow:
                 return sessions.get(tx, self.scope, sessions.by_number(tx, sid).id)
 
             row = once(tx, self.scope, 0, key, request, do=do, again=again)
-            return row, sessions.detail(tx, row)
+            return sessions.with_rest(tx, row)
 
         return self._session(*self._write(write))
 
@@ -162,12 +203,12 @@ class StoreSessions(StoreAgents):
 
         def look(tx: Tx) -> Whole | None:
             row = find(tx)
-            return None if row is None else (row, sessions.detail(tx, row))
+            return None if row is None else sessions.with_rest(tx, row)
 
         def write(tx: Tx) -> Whole:
             tx.lock(f"session {self.scope} {made.key or made[:5]}")
             found = look(tx)
-            return found or (_make(tx, self.scope, made, now_ms), made.detail)
+            return found or (_make(tx, self.scope, made, now_ms), made.detail, None)
 
         return self._session(*(self._read(look) or self._write(write)))
 
@@ -195,7 +236,7 @@ class StoreSessions(StoreAgents):
 
         def look(tx: Tx) -> Whole | None:
             row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
-            return None if row is None else (row, sessions.detail(tx, row))
+            return None if row is None else sessions.with_rest(tx, row)
 
         found = self._read(look)
         return None if found is None else self._session(*found)
@@ -208,8 +249,8 @@ class StoreSessions(StoreAgents):
         """
         text = check.name(ref, what="ref", most=2000)
         place = None if workspace is None else check.workspace(workspace)
-        row, doc, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
-        return Resolved(self._session(row, doc), *point)
+        whole, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
+        return Resolved(self._session(*whole), *point)
 
     # ------------------------------------------------------------------ listing
 
@@ -262,7 +303,15 @@ class StoreSessions(StoreAgents):
 
         def look(tx: Tx) -> listing.Listed:
             above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
-            return listing.page(tx, self.scope, wanted._replace(parent=above), order=order, before=before, limit=limit)
+            return listing.page(
+                tx,
+                self.scope,
+                wanted._replace(parent=above),
+                order=order,
+                before=before,
+                limit=limit,
+                is_gone=self._is_gone,
+            )
 
         found = self._read(look)
         more = None if found.next is None else listing.cursor(order, found.next)

@@ -9,13 +9,15 @@ from typing import Any
 from ..errors import Conflict, Error, Invalid
 from ..ids import new_id
 from ..model import message as messages_
+from ..model import words
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.tools import ToolCall
-from ..ops import calls, entries
+from ..ops import branches, calls, entries, sessions
+from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import check
-from .speaking import Speaking
+from .streaming import Streaming
 
 
 class ToolRun:
@@ -24,11 +26,19 @@ class ToolRun:
     message: Message | None
 
     def __init__(
-        self, session: Calling, call_id: str, name: str, arguments: Any, seq: int = 0, *, fresh: bool = False
+        self,
+        session: Calling,
+        call_id: str,
+        name: str,
+        arguments: Any,
+        seq: int = 0,
+        *,
+        fresh: bool = False,
+        tries: int = 0,
     ) -> None:
         self._session = session
-        self._asked = call_id, name, arguments, seq, fresh
-        self._began = 0.0
+        self._asked = call_id, name, arguments, seq, fresh, tries
+        self._began, self._place = 0.0, ("", 0)
         self._call: ToolCall | None = None
         self._refused: Invalid | None = None
         self.message = None
@@ -41,7 +51,7 @@ class ToolRun:
         return self._call
 
     def __enter__(self) -> ToolRun:
-        self._call = self._session._start_call(*self._asked)
+        self._call, self._place = self._session._start_call(*self._asked)
         self._began = time.monotonic()
         return self
 
@@ -66,14 +76,16 @@ class ToolRun:
 
     def error(self, error: BaseException | str) -> Message:
         """Store that the tool failed, without raising."""
-        return self._finish(error if isinstance(error, str) else _words(error), success=False)
+        return self._finish(error if isinstance(error, str) else words.of_error(error), success=False)
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:
             raise Conflict("this call has its result already", found=self.message.seq)
         duration = max(0.0, time.monotonic() - self._began)
         try:
-            self.message = self._session._store_result(self.call.id, content, success=success, duration=duration)
+            self.message = self._session._store_result(
+                self.call.id, content, success=success, duration=duration, began=self._place
+            )
         except Invalid as error:
             self._refused = error
             raise
@@ -84,15 +96,7 @@ class ToolRun:
         return f"<ToolRun {self._asked[1]} {state}>"
 
 
-def _words(error: BaseException) -> str:
-    """Write an exception in a line, also one that cannot be written."""
-    try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:
-        return type(error).__name__
-
-
-class Calling(Speaking):
+class Calling(Streaming):
     """The part of a session that runs tools."""
 
     def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> ToolRun:
@@ -125,23 +129,52 @@ class Calling(Speaking):
             check.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )
 
-    def _start_call(self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool) -> ToolCall:
+    def retry(self, call: ToolCall, *, most: int = 3) -> ToolRun:
+        """Run a call again whose outcome is unknown: ``with session.retry(call) as run: run.result(...)``.
+
+        ``call.idempotency_key`` is the same at every try. A call that was tried ``most`` times already is ``Conflict``:
+        one that keeps killing its process is not tried for ever. Say with ``resolve_call`` how it ended.
+        """
+        if not isinstance(call, ToolCall):
+            raise Invalid(f"a call that pending_calls gave is tried again, not {type(call).__name__}")
+        check.whole(most, what="most", low=1)
+        return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments, call.seq, tries=most)
+
+    def resolve_call(
+        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+    ) -> Message:
+        """Say how an open call ended that will not run (again): with what it gave, or with why it failed."""
+        return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
+
+    def _start_call(
+        self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
+    ) -> tuple[ToolCall, tuple[str, int]]:
+        """Store that a tool starts; give the call, and the place of that record if it was made now."""
         now_ms = self._store._clock.now_ms()
 
-        def op(tx: Tx) -> tuple[Any, ToolCall]:
+        def op(tx: Tx) -> tuple[Any, ToolCall, tuple[str, int]]:
             session = entries.writable(tx, self._store.scope, self.id)
             if seq:  # a call that was read from this session must still wait
-                calls.require_open(tx, session, call_id)
-            call, draft = calls.start(tx, session, call_id, name, arguments, fresh=fresh)
+                waiting = calls.require_open(tx, session, call_id)
+                _require_patience(waiting, tries)
+            call, draft = calls.start(tx, session, call_id, name, arguments, fresh=fresh, again=tries > 0)
             if draft is None:
-                return session, call
-            return entries.put(tx, session, (draft,), now_ms=now_ms).session, call
+                return session, call, ("", 0)
+            done = entries.put(tx, session, (draft,), now_ms=now_ms)
+            return done.session, call, (done.uid, done.last)
 
-        self._seen, call = self._store._write(op)
-        return call
+        self._seen, call, place = self._do(op)
+        return call, place
 
     def _store_result(
-        self, call_id: str, content: Any, *, success: bool, duration: float | None = None, key: str | None = None
+        self,
+        call_id: str,
+        content: Any,
+        *,
+        success: bool,
+        duration: float | None = None,
+        key: str | None = None,
+        began: tuple[str, int] = ("", 0),
     ) -> Message:
         body: dict[str, Any] = {"role": "tool", "content": "" if content is None else content}
         body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
@@ -155,10 +188,35 @@ class Calling(Speaking):
 
         def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
             session = entries.writable(tx, self._store.scope, self.id)
+            if began[1] and not entries.is_on_path(tx, session, *began):
+                return _late(tx, session, began[0], call_id, drafts, now_ms)
             named = calls.settled(tx, session, drafts)
             if key is not None and (earlier := entries.repeat(tx, session, named, key)):
                 return earlier, named
             calls.require_open(tx, session, call_id)
             return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key), named
 
-        return self._shown(*self._store._write(op), now_ms)[0]
+        return self._shown(*self._do(op), now_ms)[0]
+
+
+def _require_patience(call: ToolCall, tries: int) -> None:
+    """Refuse a call that was started too often."""
+    if tries and call.attempts >= tries:
+        raise Conflict(
+            f"tool call {call.id!r} was started {words.count(call.attempts, 'time')} and never reported; say with"
+            " resolve_call how it ended, or allow more tries",
+            expected=tries,
+            found=call.attempts,
+        )
+
+
+def _late(
+    tx: Tx, session: SessionRow, uid: str, call_id: str, drafts: list[Draft], now_ms: int
+) -> tuple[entries.Appended, list[Draft]]:
+    """Store a result where its tool was started, behind the head's back: a rewind came in between."""
+    branch = branches.find(tx, session.scope, session.sid, uid)
+    end = entries.point_on(tx, session.scope, branch, branch.tip_seq)
+    there = sessions.standing_at(session, branch, end.seq, end.numbers)
+    calls.require_open(tx, there, call_id)
+    named = calls.settled(tx, there, drafts)
+    return entries.put_late(tx, session, branch, named, now_ms=now_ms), named

@@ -110,9 +110,19 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
-            return tuple(msgspec.structs.replace(c, seq=self.seq) for c in forms.calls(body.form, self._given()))
-        given = body.tool_calls or ()
-        return tuple(ToolCall(call["id"], call["name"], call.get("arguments"), seq=self.seq) for call in given)
+            found = forms.calls(body.form, self._given())
+            place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
+            return tuple(msgspec.structs.replace(call, **place) for call in found)
+        return tuple(
+            ToolCall(
+                call["id"],
+                call["name"],
+                call.get("arguments"),
+                seq=self.seq,
+                entry_id=entry_id(self.branch, self.seq),
+            )
+            for call in body.tool_calls or ()
+        )
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:

@@ -28,6 +28,13 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     finished_ms: int | None = None
     error: str | None = None
     seq: int = 0
+    attempts: int = 0  # how many times its tool was started
+    entry_id: str = ""  # of what announced it
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same at every try of this call: give it to services that can recognise a repetition."""
+        return f"{self.entry_id}:{self.id}"
 
     @property
     def started_at(self) -> datetime | None:

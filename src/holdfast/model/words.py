@@ -23,3 +23,12 @@ def short_number(value: int) -> str:
     if value < 10_000:
         return str(value)
     return f"{value / 1000:.0f}k" if value < 1_000_000 else f"{value / 1e6:.1f}M"
+
+
+def of_error(error: BaseException | str) -> str:
+    """Write an error in few words, also one that cannot be written."""
+    try:
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:
+        text = type(error).__name__
+    return text[:10_000].encode("utf-8", "replace").decode()

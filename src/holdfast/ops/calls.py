@@ -16,6 +16,7 @@ import msgspec
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
+from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
 from ..model.message import TOOL_MESSAGE, Message
 from ..model.tools import ToolCall
@@ -56,13 +57,16 @@ def path(tx: Tx, session: SessionRow) -> list[branches.Segment]:
 
 
 def newest(tx: Tx, session: SessionRow, call_id: str) -> dict[str, int]:
-    """Give where the newest call of this id is announced ('call'), started and answered; nothing if it is not there."""
-    found: dict[str, int] = {}
+    """Give where the newest call of this id is announced ('call'), last started, lost and answered, and how many
+    'starts' it had; nothing if it is not there.
+    """
+    found, starts = dict[str, int](), 0
     for mark in _backwards(tx, session):
         if mark.call_id == call_id:
             found.setdefault(mark.what, mark.seq)
+            starts += mark.what == "start"
             if mark.what == "call":
-                return {what: seq for what, seq in found.items() if seq >= mark.seq}
+                return {"starts": starts, **found}
     return {}
 
 
@@ -90,8 +94,20 @@ def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
             waiting.pop(mark.call_id, None)  # an older call of this id is forgotten, and the order is by the newest
             waiting[mark.call_id] = {"call": mark.seq}
         elif mark.call_id in waiting:
-            waiting[mark.call_id]["start"] = mark.seq
+            _note(waiting[mark.call_id], mark)
     return waiting
+
+
+def _note(marks: dict[str, int], mark: Mark) -> None:
+    """Take in the next mark of a call: of several starts the last one counts."""
+    marks[mark.what] = mark.seq
+    if mark.what == "start":
+        marks["starts"] = marks.get("starts", 0) + 1
+
+
+def is_running(marks: Mapping[str, int]) -> bool:
+    """Say whether a call was started and nothing is known of its end."""
+    return "start" in marks and "result" not in marks and marks.get("lost", 0) < marks["start"]
 
 
 def _all_marks(tx: Tx, session: SessionRow) -> list[Mark]:
@@ -224,10 +240,10 @@ def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
     uid, row = _row_at(tx, session, seq)
     if row[1] == CALL:
         body = codec.decode(row[5]) if row[5] is not None else {}
-        return ToolCall(call_id, body.get("name", ""), body.get("arguments"), seq=seq)
+        return ToolCall(call_id, body.get("name", ""), body.get("arguments"), seq=seq, entry_id=entry_id(uid, seq))
     message = Message(uid, seq, row[3], row[2], row[5], row[6])
     found = (call for call in message.tool_calls if call.id == call_id)
-    return next(found, ToolCall(call_id, "", None, seq=seq))
+    return next(found, ToolCall(call_id, "", None, seq=seq, entry_id=entry_id(uid, seq)))
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
@@ -242,8 +258,8 @@ def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
         if mark.what == "call":
             latest[mark.call_id] = {}
             found.append((mark.call_id, latest[mark.call_id]))
-        if mark.call_id in latest:
-            latest[mark.call_id].setdefault(mark.what, mark.seq)
+        if mark.call_id in latest and (mark.what != "result" or "result" not in latest[mark.call_id]):
+            _note(latest[mark.call_id], mark)
     return (_described(tx, session, call_id, marks) for call_id, marks in found)
 
 
@@ -251,7 +267,8 @@ def _described(tx: Tx, session: SessionRow, call_id: str, marks: dict[str, int])
     call = announced(tx, session, marks["call"], call_id)
     if "start" in marks:
         started = _row_at(tx, session, marks["start"])[1][2]
-        call = msgspec.structs.replace(call, status="running", started_ms=started)
+        status = "running" if is_running(marks) else "unknown"
+        call = msgspec.structs.replace(call, status=status, started_ms=started, attempts=marks["starts"])
     if "result" not in marks:
         return call
     uid, row = _row_at(tx, session, marks["result"])
@@ -272,24 +289,31 @@ def _row_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Row]:
 
 
 def start(
-    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False
+    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
 ) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
 
-    A call that was started already gives no draft: there is never a second record. A ``fresh`` id was made just now.
+    A call that runs already gives no draft: there is never a second record. One whose outcome is unknown is started
+    only if it is to be tried ``again``. A ``fresh`` id was made just now.
     """
     marks = {} if fresh else newest(tx, session, call_id)
     more: tuple[tuple[str, str], ...] = (("start", call_id),)
     if marks and "result" not in marks:
         call = _described(tx, session, call_id, marks)
-        if "start" in marks:
+        if is_running(marks):
             return call, None
+        if "start" in marks and not again:
+            raise Conflict(
+                f"nobody knows whether tool call {call_id!r} had its effect: the process that ran it is gone; retry it,"
+                " or say with resolve_call how it ended",
+                found="unknown",
+            )
         body, adds = {"call_id": call_id, "name": call.name}, Numbers()
     else:
-        call = ToolCall(call_id, name, arguments, seq=session.seq + 1)
+        call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         more, adds = (("call", call_id), *more), Numbers(tool_calls=1)
-    call = msgspec.structs.replace(call, status="running")
+    call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=more))
 
 

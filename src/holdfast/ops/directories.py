@@ -6,7 +6,7 @@ from .. import codec
 from ..ids import new_id
 from ..storage.base import Tx
 from . import agents, feed, operations, sessions
-from .sessions import SessionRow
+from .sessions import SessionRow, Whole
 
 OF_AGENT = f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND key >= ? AND key < ? AND hidden = 0"
 
@@ -20,10 +20,10 @@ def _prefix(agent: str) -> str:
     return f"agent:{sessions.escape(agent)}:directory:"
 
 
-def find(tx: Tx, scope: str, agent: str, path: str) -> tuple[SessionRow, bytes] | None:
+def find(tx: Tx, scope: str, agent: str, path: str) -> Whole | None:
     """Give the session of a directory by its path, or None."""
     row = sessions.find_by_key(tx, scope, key_of(agent, path))
-    return None if row is None else (row, sessions.detail(tx, row))
+    return None if row is None else sessions.with_rest(tx, row)
 
 
 def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[SessionRow]:
@@ -35,7 +35,7 @@ def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[Sessio
 
 def create(
     tx: Tx, scope: str, agent: str, path: str, identity: str | None, *, moved_from: str | None, now_ms: int
-) -> tuple[SessionRow, bytes]:
+) -> Whole:
     """Make the session of a directory, or take the one along that it had before it was moved.
 
     A directory that was made again at the same path keeps the session of that path, and is known from then on.
@@ -43,14 +43,14 @@ def create(
     tx.lock(f"session {scope} {key_of(agent, path)}")
     found = find(tx, scope, agent, path)
     if found is not None:
-        return found[0], _note_identity(tx, *found, identity)
+        return found[0], _note_identity(tx, *found[:2], identity), found[2]
     row = None if moved_from is None else sessions.find_by_key(tx, scope, key_of(agent, moved_from))
     if row is not None:
-        return _move(tx, row, key_of(agent, path), path, now_ms), sessions.detail(tx, row)
+        return sessions.with_rest(tx, _move(tx, row, key_of(agent, path), path, now_ms))
     agents.ensure(tx, scope, agent, now_ms=now_ms)
     doc = codec.encode({"run_id": new_id(now_ms), **({"directory": identity} if identity else {})})
     fields = sessions.Fields(agent, workspace=path, key=key_of(agent, path), detail=doc)
-    return sessions.create(tx, scope, fields, now_ms=now_ms), doc
+    return sessions.create(tx, scope, fields, now_ms=now_ms), doc, None
 
 
 def is_known(doc: bytes, identity: str | None) -> bool:

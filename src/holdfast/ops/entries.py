@@ -15,8 +15,10 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
 from ..ids import entry_id, new_salt, parse_entry_id
 from ..model.entry import STATE_KINDS, Draft, Entry, More, Numbers
+from ..model.message import MESSAGE
+from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
-from . import blobs, branches, chain, feed, sessions
+from . import blobs, branches, chain, feed, leases, sessions
 from .branches import Segment
 from .sessions import SessionRow
 
@@ -72,20 +74,25 @@ def append(
     expected_revision: int | None = None,
     idempotency_key: str | None = None,
     title: Callable[[], str | None] | None = None,
+    fence: leases.Fence | None = None,
 ) -> Appended:
     """Add entries at the head, all or none, and give their place.
 
     A key that is on the head's path already with the same content gives the first place again; with
-    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``. ``title`` makes one
-    for a session that has none yet.
+    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``, and so is a message for
+    a finished session. ``title`` makes one for a session that has none yet; ``fence`` is that of a lease.
     """
     session = writable(tx, scope, session_id)
+    if fence is not None:
+        leases.require(tx, session, fence)
     if idempotency_key is not None and (earlier := repeat(tx, session, drafts, idempotency_key)):
         return earlier
     if expected_revision is not None:
         require_revision(session, expected_revision)
     if not drafts:
         return Appended(session, session.uid, session.seq + 1, session.seq)
+    if any(draft.kind == MESSAGE for draft in drafts):
+        require_open(session.status)
     if session.title is None and title is not None and (made := title()) is not None:
         session = sessions.write_cold(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
@@ -126,6 +133,35 @@ def put(
     counts = (session.branches, session.revision + 1, position, now_ms, message_ms, rank)
     session = sessions.write_head(tx, session, (*place, *numbers, *counts))
     return Appended(session, session.uid, first, seq)
+
+
+def put_late(
+    tx: Tx, session: SessionRow, branch: branches.BranchRow, drafts: Sequence[Draft], *, now_ms: int
+) -> Appended:
+    """Store entries behind the end of a branch that the head is not on; the head stays where it is."""
+    _require_sound(tx, session, drafts)
+    end = point_on(tx, session.scope, branch, branch.tip_seq)
+    there = sessions.standing_at(session, branch, end.seq, end.numbers)._replace(hash=end.hash)
+    seq, last_hash, _ = _insert(tx, there, drafts, now_ms)
+    branches.set_tip(tx, branch, seq, last_hash)
+    position, rank = feed.record(tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=seq)
+    moved = session._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    return Appended(sessions.write_head(tx, session, moved.head), branch.uid, end.seq + 1, seq)
+
+
+def is_on_path(tx: Tx, session: SessionRow, uid: str, seq: int) -> bool:
+    """Say whether an entry of a branch is on the path of the head."""
+    return seq <= session.seq and branches.owner(tx, branches.get(tx, session.branch), seq).uid == uid
+
+
+def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
+    """Open the branch that the next append of a detached head would open: what is under way needs a place."""
+    if session.attached:
+        return session
+    opened = _open_branch(tx, session, now_ms)
+    position, rank = feed.record(tx, session, "branch", branch=opened.branch, first=opened.seq, last=opened.seq)
+    moved = opened._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    return sessions.write_head(tx, session, moved.head)
 
 
 def keep_key(tx: Tx, scope: str, sid: int, key: str, place: tuple[int, int, int, int]) -> None:

@@ -7,12 +7,14 @@ and never in the way of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import Corrupt, Invalid
+from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Tx
 from . import sessions
-from .sessions import SessionRow
+from .sessions import LeaseRow, Whole
 
 _ORDERS = {"updated": "rank", "created": "sid"}
 _RANK, _SID = 45, 0
@@ -37,13 +39,44 @@ class Filter(NamedTuple):
 class Listed(NamedTuple):
     """A page: sessions with their details, ids of damaged ones, where the next page begins."""
 
-    found: list[tuple[SessionRow, bytes]]
+    found: list[Whole]
     damaged: list[str]
     next: int | None
 
 
-def page(tx: Tx, scope: str, wanted: Filter, *, order: str, before: int | None, limit: int) -> Listed:
-    """Give sessions that match, below a number of the order."""
+def page(
+    tx: Tx,
+    scope: str,
+    wanted: Filter,
+    *,
+    order: str,
+    before: int | None,
+    limit: int,
+    is_gone: Callable[[LeaseRow], bool] = lambda lease: False,
+) -> Listed:
+    """Give sessions that match, below a number of the order; ``is_gone`` says whether a holder is there no more."""
+    asked = wanted.statuses
+    if asked is None or (ACTIVE in asked) == (INTERRUPTED in asked):
+        return _page(tx, scope, wanted, order, before, limit)
+    # An active session whose holder is gone is shown as interrupted, which only a look at the holder tells.
+    wider, found, damaged = wanted._replace(statuses=tuple({*asked, ACTIVE, INTERRUPTED})), list[Whole](), list[str]()
+    while True:
+        next_ = _page(tx, scope, wider, order, before, limit - len(found))
+        found += [each for each in next_.found if shown_status(each, is_gone) in asked]
+        damaged += next_.damaged
+        if next_.next is None or len(found) + len(damaged) >= limit:
+            return Listed(found, damaged, next_.next)
+        before = next_.next
+
+
+def shown_status(whole: Whole, is_gone: Callable[[LeaseRow], bool]) -> str:
+    """Give the status of a session: one that is active and whose holder is gone was interrupted."""
+    session, _, lease = whole
+    left = session.status == ACTIVE and lease is not None and lease.holder is not None
+    return INTERRUPTED if left and lease is not None and is_gone(lease) else session.status
+
+
+def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: int | None, limit: int) -> Listed:
     column = _ORDERS[order]
     where, values = _conditions(wanted)
     sql = f"{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.hidden = ? AND s.{column} < ?{where}"
@@ -53,7 +86,7 @@ def page(tx: Tx, scope: str, wanted: Filter, *, order: str, before: int | None, 
     found, damaged = [], []
     for row in rows[:limit]:
         try:
-            session, doc = sessions.checked_whole(row)
+            whole = sessions.checked_whole(row)
             if row[at] >= bound:
                 raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{column}")
         except Corrupt as error:
@@ -62,7 +95,7 @@ def page(tx: Tx, scope: str, wanted: Filter, *, order: str, before: int | None, 
             damaged.append(str(row[2]))
             continue
         bound = row[at]
-        found.append((session, doc))
+        found.append(whole)
     more = len(rows) > limit
     return Listed(found, damaged, _next(rows[limit - 1][at], bound) if more else None)
 

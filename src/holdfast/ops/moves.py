@@ -132,7 +132,7 @@ def forked_branch(tx: Tx, scope: str, operation_id: str) -> branches.BranchRow:
     return branches.find(tx, scope, row.session, codec.decode(row.after)["branch"][0])
 
 
-def forked_session(tx: Tx, scope: str, operation_id: str) -> tuple[SessionRow, bytes]:
+def forked_session(tx: Tx, scope: str, operation_id: str) -> sessions.Whole:
     """Give the session that a fork made."""
     row = operations.find(tx, scope, operation_id)
     return sessions.whole(tx, scope, codec.decode(row.after)["session"][0])
@@ -164,7 +164,7 @@ def fork_session(
 def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
     """Give the details of a fork: those of the session, a run of its own, and where it came from."""
     kept = sessions.decoded(sessions.detail(tx, session))
-    kept = {name: value for name, value in kept.items() if name not in ("parent_id", "directory")}
+    kept = {name: value for name, value in kept.items() if name not in ("parent_id", "directory", "ended")}
     return codec.encode({**kept, "run_id": new_id(now_ms), "forked_from": session.id})
 
 

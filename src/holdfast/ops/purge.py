@@ -21,8 +21,11 @@ LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 DROP = tuple(
     f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?" for table in ("entry", "call", "link", "lost")
 )
+DROP_PIECES = """DELETE FROM delta WHERE scope = ? AND stream IN
+(SELECT id FROM stream WHERE scope = ? AND session = ?)"""
 DROP_OF_SESSION = tuple(
-    f"DELETE FROM {table} WHERE scope = ? AND session = ?" for table in ("idempotency", "operation", "checkpoint")
+    f"DELETE FROM {table} WHERE scope = ? AND session = ?"
+    for table in ("idempotency", "operation", "checkpoint", "lease", "stream", "inbox")
 )
 COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 CUT = """UPDATE branch SET name = ?, parent = ?, fork_seq = ?, depth = ?, jump = ?, jump_seq = ?, created_ms = ?,
@@ -147,6 +150,7 @@ def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
 
 def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Empty a session's row of everything a person wrote."""
+    tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))
     sessions.put_detail(tx, session.sid, b"{}")

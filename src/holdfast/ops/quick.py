@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 from ..ids import new_salt
 from ..model.entry import Draft, More
+from ..model.status import FINISHED
 from ..storage.base import Append, KnownAppend, KnownAppended, NewEntry, Quick, Tx, packed, row_check
 from . import chain, entries
 from .entries import Appended
+from .leases import Fence
 from .sessions import SessionRow
 
 _HEAD_ARRAY = b"\xdc\x00\x19"  # MessagePack's beginning of an array of 25
@@ -27,11 +29,15 @@ def append(
     *,
     known: SessionRow | None,
     title: Callable[[], str | None],
+    fence: Fence | None = None,
 ) -> Appended:
-    """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did."""
+    """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did.
+
+    With the ``fence`` of a lease only a row that is as its holder left it proves that the lease still stands.
+    """
     if (engine := tx.quick) is not None and drafts and all(map(_is_plain, drafts)):
         titled = any(draft.adds.turns for draft in drafts)
-        if done := _append(engine, asked._replace(titled=titled), drafts, known):
+        if done := _append(engine, asked._replace(titled=titled), drafts, known, fence):
             return done
     return entries.append(
         tx,
@@ -42,25 +48,32 @@ def append(
         expected_revision=asked.expected_revision,
         idempotency_key=asked.idempotency_key,
         title=title,
+        fence=fence,
     )
 
 
-def append_result(tx: Tx, asked: Append, draft: Draft, *, known: SessionRow | None) -> Appended | None:
+def append_result(
+    tx: Tx, asked: Append, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
+) -> Appended | None:
     """Add what a tool gave if the session still is as the caller saw it and the engine can do that at once."""
     engine = tx.quick
-    if engine is None or known is None or not _is_plain(draft) or not _fits(known, asked, (draft,)):
+    if engine is None or known is None or not _is_plain(draft) or not _fits(known, asked, (draft,), fence):
         return None
     done = engine.append_known(_known(known, draft, asked.now_ms, asked.idempotency_key))
     return None if done is None else _after(known, done)
 
 
-def _append(engine: Quick, asked: Append, drafts: Sequence[Draft], known: SessionRow | None) -> Appended | None:
+def _append(
+    engine: Quick, asked: Append, drafts: Sequence[Draft], known: SessionRow | None, fence: Fence | None
+) -> Appended | None:
     """Try the two ways; None if neither fits."""
-    fits = known is not None and _fits(known, asked, drafts)
+    fits = known is not None and _fits(known, asked, drafts, fence)
     if known is not None and fits:
         done = engine.append_known(_known(known, drafts[0], asked.now_ms, asked.idempotency_key))
         if done is not None:
             return _after(known, done)
+    if fence is not None:
+        return None
     found = engine.append(asked._replace(entries=[_new_entry(draft) for draft in drafts]))
     if found is None:
         return None
@@ -73,9 +86,11 @@ def _is_plain(draft: Draft) -> bool:
     return draft.mid is None and draft.spill is None and (more is None or (more.parent is None and not more.blobs))
 
 
-def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft]) -> bool:
+def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft], fence: Fence | None) -> bool:
     """Say whether one entry can be computed from a row that was seen."""
-    plain = len(drafts) == 1 and known.attached == 1 and known.hidden == 0
+    plain = len(drafts) == 1 and known.attached == 1 and known.hidden == 0 and known.status not in FINISHED
+    if fence is not None and fence.updated != known.updated:
+        return False
     fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
     needs_title = asked.titled and known.title is None
     same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen

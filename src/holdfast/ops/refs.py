@@ -13,7 +13,7 @@ from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
 from ..storage.base import Tx
 from . import branches, checkpoints, entries, listing, sessions
-from .sessions import SessionRow
+from .sessions import SessionRow, Whole
 
 PREFIX = (
     f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
@@ -48,12 +48,12 @@ def _single(found: list[SessionRow], message: str) -> SessionRow | None:
     return found[0] if found else None
 
 
-def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[SessionRow, bytes, Where]:
+def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[Whole, Where]:
     """Parse a ref; the longest part of it that names a session is the session, the rest is the point."""
     for end in _ends(ref):
         session = _session(tx, scope, ref[:end], workspace)
         if session is not None:
-            return session, sessions.detail(tx, session), _where(tx, session, ref[end:])
+            return sessions.with_rest(tx, session), _where(tx, session, ref[end:])
     raise NotFound(f"no session matches {ref!r}")
 
 

@@ -8,12 +8,13 @@ the row are those of the entry at the head.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
 from ..model.entry import Numbers
+from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
 from . import branches, chain, feed
 
@@ -27,8 +28,13 @@ COLUMNS = (
     f" {_NUMBERS}, branches, revision, updated, updated_ms, message_ms, rank, head_chk"
 )
 _SLOTS = ", ".join("?" * len(COLUMNS.split(",")))
-SELECT_WHOLE = f"SELECT {', '.join(f's.{name.strip()}' for name in COLUMNS.split(','))}, d.doc, d.chk FROM session s"
-SELECT_WHOLE += " LEFT JOIN detail d ON d.sid = s.sid"
+LEASE = "scope, session, token, holder, taken_ms, beats, beat_ms, chk"
+_S, _L = (
+    ", ".join(f"{table}.{name.strip()}" for name in names.split(",")) for table, names in (("s", COLUMNS), ("l", LEASE))
+)
+SELECT_WHOLE = f"SELECT {_S}, d.doc, d.chk, {_L} FROM session s LEFT JOIN detail d ON d.sid = s.sid"
+SELECT_WHOLE += " LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"
+GET_LEASE = f"SELECT {LEASE} FROM lease WHERE scope = ? AND session = ?"
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
 BY_NUMBER = f"SELECT {COLUMNS} FROM session WHERE sid = ?"
 BY_KEY = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND key = ? AND hidden = 0"
@@ -115,6 +121,21 @@ class SessionRow(NamedTuple):
         return tuple(self)[_COLD:-1]
 
 
+class LeaseRow(NamedTuple):
+    """Who has a session, as it lies in the table, checked."""
+
+    scope: str
+    session: int
+    token: int
+    holder: bytes | None
+    taken_ms: int
+    beats: int
+    beat_ms: int
+
+
+Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
+
+
 class Fields(NamedTuple):
     """What a new session is given; the store adds ids, times and its place."""
 
@@ -177,10 +198,14 @@ def find_by_label(tx: Tx, scope: str, parent: int, label: str) -> SessionRow | N
 def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
     """Start a session with one branch, ``main``, empty or at a point of another session's path.
 
-    A taken name, label or key is ``Conflict``; a parent that does not exist is ``NotFound``.
+    A taken name, label or key is ``Conflict``, and so is a sub-agent of a finished session; a parent that does not
+    exist is ``NotFound``.
     """
     _require_free(tx, scope, fields)  # first: a call that is refused waits for others while it keeps nobody waiting
-    parent = get(tx, scope, fields.parent).sid if fields.parent is not None else 0
+    above = None if fields.parent is None else get(tx, scope, fields.parent)
+    if above is not None and fields.kind == "subagent":
+        require_open(above.status)
+    parent = 0 if above is None else above.sid
     _require_free_label(tx, scope, fields.label, parent)
     sid, session_id = tx.next("session"), new_id(now_ms)
     place = (fields.agent, fields.kind, fields.name, fields.label, fields.workspace, parent)
@@ -293,18 +318,42 @@ def checked_detail(session: SessionRow, row: Row | None) -> bytes:
     return bytes(row[0])
 
 
-def whole(tx: Tx, scope: str, session_id: str) -> tuple[SessionRow, bytes]:
-    """Give a session with its details."""
+def find_lease(tx: Tx, session: SessionRow) -> LeaseRow | None:
+    """Give the lease of a session, held or not; None if nobody ever had it."""
+    row = tx.one(GET_LEASE, (session.scope, session.sid))
+    return None if row is None else checked_lease(row)
+
+
+def checked_lease(row: Row) -> LeaseRow:
+    """Check a row of ``lease``; damage is ``Corrupt``."""
+    if row_check(row[:-1]) != row[-1]:
+        raise Corrupt("the record of a lease is damaged; run verify", what=f"session number {row[1]}")
+    return LeaseRow._make(row[:-1])
+
+
+def find_whole(tx: Tx, scope: str, session_id: str) -> Whole | None:
+    """Give a session with its details and its lease, or None; a purged one is gone."""
     row = tx.one(WHOLE, (scope, session_id))
-    if row is None or row[13] == 2:
+    return None if row is None or row[13] == 2 else checked_whole(row)
+
+
+def whole(tx: Tx, scope: str, session_id: str) -> Whole:
+    """Give a session with its details and its lease."""
+    found = find_whole(tx, scope, session_id)
+    if found is None:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
-    return checked_whole(row)
+    return found
 
 
-def checked_whole(row: Row) -> tuple[SessionRow, bytes]:
-    """Check a session's row that was read with its details."""
-    session = checked(row[:-2])
-    return session, checked_detail(session, row[-2:])
+def with_rest(tx: Tx, session: SessionRow) -> Whole:
+    """Give a session that was read with what lies beside it."""
+    return session, detail(tx, session), find_lease(tx, session)
+
+
+def checked_whole(row: Row) -> Whole:
+    """Check a session's row that was read with its details and its lease."""
+    session, lease = checked(row[:-10]), row[-8:]
+    return session, checked_detail(session, row[-10:-8]), None if lease[0] is None else checked_lease(lease)
 
 
 def pack_tags(tags: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...model.report import Problem
 from ...storage.base import Tx
 from .. import verify
-from . import agents, blobs, branches, entries, feed, heads, rest, sessions
+from . import agents, blobs, branches, entries, feed, heads, live, rest, sessions
 from .base import Repair
 
 _ROUNDS = 3
@@ -35,6 +35,7 @@ _PASSES: tuple[Callable[[Repair], None], ...] = (
     rest.fix_checkpoints,
     rest.fix_keys,
     rest.fix_operations,
+    live.fix_live,
     feed.fix_feed,
     heads.fix_places,
 )

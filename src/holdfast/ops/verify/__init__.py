@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, index, log, places, tables
+from . import changes, content, index, live, log, places, tables
 from .base import BACKUP, LOWEST, Check, Found, Key, Read, walk
 from .derived import UNREADABLE
 
@@ -30,6 +30,10 @@ CHECKS: tuple[tuple[Check, Key], ...] = (
     (tables.checkpoints_page, _NONE),
     (tables.operations_page, _NONE),
     (tables.keys_page, tables.KEYS.start),
+    (live.leases_page, live.LEASES.start),
+    (live.streams_page, live.STREAMS.start),
+    (live.pieces_page, live.PIECES.start),
+    (live.inbox_page, live.INBOX.start),
     (tables.migrations_page, _NONE),
     (tables.meta_page, _NONE),
     (changes.feed_page, _NONE),

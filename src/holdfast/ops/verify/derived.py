@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ... import codec
 from ...errors import Error
 from ...model import forms
-from ...model.entry import CALL, STATE_KINDS, Draft, More
+from ...model.entry import APPROVAL, CALL, STATE_KINDS, STATUS, Draft, More
 from ...model.message import MESSAGE_KINDS, Message, draft
 from ...storage.base import Row, Tx
 from .. import calls, entries, sessions, work
@@ -51,6 +51,11 @@ def needs(row: Row, body: bytes | None, raw: bytes | None) -> Needs:
         said = codec.decode(body)
         marks = [("start", said["call_id"])]
         return Needs((("call", said["call_id"]), *marks) if "arguments" in said else tuple(marks))
+    if row[1] == STATUS:
+        return Needs(tuple(("lost", call_id) for call_id in codec.decode(body).get("calls", ())))
+    if row[1] == APPROVAL:
+        said = codec.decode(body)
+        return Needs((("answer" if "approved" in said else "ask", said["call_id"]),))
     if row[1] not in MESSAGE_KINDS:
         return Needs()
     more = _more(Message("", 0, 0, 0, body, raw))

@@ -14,7 +14,7 @@ from ..base import Dialect
 
 TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
 )
 NUMBERED = ("agent", "session", "branch", "checkpoint", "operation", "blob", "feed")
 

@@ -94,7 +94,7 @@ class Sessions(Contract):
     def test_many_ask_and_one_session_is_made(self, store: Store, tmp_path: Path) -> None:
         def ask(n: int) -> tuple[str, ...]:
             found = (
-                store.session("shared", agent="x"),
+                store.session("shared", agent="x", hold=False),
                 store.main_session("x"),
                 store.cron_session("x", "job"),
                 store.directory_session(tmp_path),

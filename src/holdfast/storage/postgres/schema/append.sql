@@ -78,7 +78,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', p_sync, true);
   END IF;
   SELECT * INTO s FROM :schema.session WHERE scope = p_scope AND id = p_session FOR NO KEY UPDATE;
-  IF NOT FOUND OR s.hidden <> 0 OR s.attached <> 1 OR (p_titled AND s.title IS NULL)
+  IF NOT FOUND OR s.hidden <> 0 OR s.status NOT IN ('active', 'interrupted') OR s.attached <> 1 OR (p_titled AND s.title IS NULL)
      OR p_revision <> s.revision OR s.head_seq + v_count > 4294967295
      OR s.head_chk <> :schema.head_check(s) THEN
     RETURN;

@@ -1,0 +1,246 @@
+"""Running a session: one holder at a time, by a lease; and how a session ends.
+
+Entering takes the lease, leaving gives it back. A holder that is gone is noticed by whoever looks; whoever comes next
+writes down what it left behind and goes on. On this machine "gone" is asked of the system; a holder elsewhere must be
+silent by the clock and also while it is watched, so that a clock that jumps takes nothing from anybody.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .. import codec, presence
+from ..clock import to_datetime
+from ..errors import Busy, Invalid, LeaseLost
+from ..model import words
+from ..model.status import ACTIVE, INTERRUPTED
+from ..ops import entries, runs, sessions, statuses, streams
+from ..ops.sessions import LeaseRow, SessionRow
+from ..presence import BEAT_SECONDS, Holder
+from ..storage.base import Tx
+from . import check
+from .handle import Handle
+from .keeper import Held
+from .waiting import until
+
+S = TypeVar("S", bound="Holding")
+_LARGEST_RESULT = 1 << 20
+
+
+class Holding(Handle):
+    """The part of a session that runs and ends."""
+
+    resumed: bool
+
+    # ------------------------------------------------------------------ what happened before
+
+    @property
+    def status(self) -> str:
+        """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
+        return INTERRUPTED if self._gone else self._seen.status
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who runs it, as last seen: the process and its machine."""
+        if self._held is not None:
+            return presence.decode(self._held.lease.holder or b"")
+        lease = self._lease
+        return None if lease is None or lease.holder is None or self._gone else presence.decode(lease.holder)
+
+    @property
+    def stopped_at(self) -> int | None:
+        """The turn in which its last run was cut off, if it was."""
+        if self._gone:
+            return self._seen.turns
+        return self._end.get("turn") if self._end.get("status") == INTERRUPTED else None
+
+    @property
+    def crashes(self) -> int:
+        """How many times in a row its runs were cut off in that turn."""
+        stored = int(self._end.get("times", 0)) if self.stopped_at == self._end.get("turn") else 0
+        return stored + 1 if self._gone else stored
+
+    @property
+    def error(self) -> str | None:
+        """The error that its last run ended with, if it did."""
+        return self._end.get("error")
+
+    @property
+    def result(self) -> Any:
+        """What it was completed with."""
+        return self._end.get("result") if self._seen.status == "completed" else None
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it ended; None while it goes on."""
+        at = self._end.get("at_ms") if self._seen.status != ACTIVE else None
+        return None if at is None else to_datetime(at)
+
+    @property
+    def _end(self) -> dict[str, Any]:
+        return {} if self._doc is None else statuses.ended(self._doc)
+
+    def runtime(self) -> float:
+        """Give the seconds from its beginning to its end, or to now; never less than 0."""
+        end = self._end.get("at_ms") if self._seen.status != ACTIVE else None
+        if self._gone and self._lease is not None:
+            end = max(self._lease.beat_ms, self._seen.updated_ms)
+        return max(0, (self._store._clock.now_ms() if end is None else end) - self._seen.created_ms) / 1000
+
+    # ------------------------------------------------------------------ the lease
+
+    def __enter__(self: S) -> S:
+        if self._held is None or self._held.over:
+            self._take(0.0, take_over=False)
+        assert self._held is not None
+        self._held.depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the session back: as it is, with the error that leaves it, or interrupted by Ctrl-C or cancellation."""
+        held = self._held
+        if held is None:
+            return
+        held.depth -= 1
+        if held.depth > 0:
+            return
+        status, about = _ending(error)
+        try:
+            self._give_back(status, **about)
+        except Exception as failure:  # what went wrong first is what the caller must see
+            if error is None:
+                raise
+            error.add_note(f"the session could not be given back: {failure}")
+
+    def release(self) -> None:
+        """Give the lease back before the handle goes; without one nothing is done."""
+        self._give_back(None)
+
+    def _give_back(self, status: str | None, **about: Any) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            return
+        self._store._keeper.drop(held)
+        held.give_back(status, **about)
+        self._look()
+
+    def _look(self) -> None:
+        scope = self._store.scope
+        seen = self._store._read(lambda tx: sessions.find_whole(tx, scope, self.id))
+        if seen is not None:  # else it was purged meanwhile
+            self._saw(*seen)
+
+    def _take(self, wait: float, *, take_over: bool) -> None:
+        """Take the lease; somebody else who has it is waited for, or ``Busy``."""
+        store, watch = self._store, _Watch()
+
+        def look() -> bool | None:
+            return self._try(watch, take_over) or None
+
+        # A holder elsewhere that seems gone is watched a little longer: it may be that only its clock is wrong.
+        if not until(store, look, wait) and not (watch.is_silent and until(store, look, 3 * BEAT_SECONDS)):
+            raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
+
+    def _try(self, watch: _Watch, take_over: bool) -> bool:
+        """Take the lease if it is free; False if somebody has it."""
+        store = self._store
+        store._keeper.give_back_abandoned()
+        lease, left = store._read(self._standing)
+        why = watch.judge(lease, store._clock.now_ms(), take_over)
+        if why is None:
+            return False
+        now_ms = store._clock.now_ms()
+        holder = presence.encode(presence.here(now_ms))
+        wanted = runs.Wanted(holder, runs.last(lease), why, left)
+        taken = store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
+        if taken is None:
+            return False
+        self._saw(taken.session, taken.doc, taken.lease)
+        self.resumed = taken.resumed
+        held = self._held = Held(store, self.id, taken.lease, taken.session.updated)
+        weakref.finalize(self, store._keeper.abandon, held).atexit = False
+        store._keeper.keep(held)
+        return True
+
+    def _standing(self, tx: Tx) -> tuple[LeaseRow | None, frozenset[str]]:
+        """Read the lease, and which streams their writers left."""
+        row, now_ms = self._row(tx), self._store._clock.now_ms()
+        left = (
+            stream.id
+            for stream in streams.of_session(tx, row)
+            if presence.seems_gone(presence.decode(stream.holder), streams.last_sign(tx, stream), now_ms)
+        )
+        return sessions.find_lease(tx, row), frozenset(left)
+
+    # ------------------------------------------------------------------ ending
+
+    def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
+        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
+        if len(codec.encode({"result": result})) > _LARGEST_RESULT:
+            raise Invalid("a result has at most 1 MB; add what is larger as a message or an attachment, and name that")
+        self._finish("completed", idempotency_key, result=result)
+
+    def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
+        """End it with an error."""
+        self._finish("error", idempotency_key, error=words.of_error(error))
+
+    def reopen(self, *, idempotency_key: str | None = None) -> None:
+        """Let a session that ended go on; one that is active is ``Conflict``."""
+        self._finish(ACTIVE, idempotency_key)
+
+    def _finish(self, status: str, key: str | None, **about: Any) -> None:
+        key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[SessionRow, bytes]:
+            session = entries.writable(tx, self._store.scope, self.id)
+            session = statuses.change(tx, session, status, now_ms=now_ms, key=key, **about)
+            return session, sessions.detail(tx, session)
+
+        self._saw(*self._do(op), self._lease)
+
+
+class _Watch:
+    """What is seen of a lease while waiting for it."""
+
+    def __init__(self) -> None:
+        self.lease = LeaseRow("", 0, 0, None, 0, 0, 0)
+        self.is_silent = False  # the holder is elsewhere, and seems gone by the clock
+        self._since = 0.0
+
+    def judge(self, lease: LeaseRow | None, now_ms: int, take_over: bool) -> str | None:
+        """Say why a lease may be taken; None if it may not."""
+        if lease is None or lease.holder is None:
+            return "free"
+        if (lease.token, lease.beats) != (self.lease.token, self.lease.beats) or not self._since:
+            self.lease, self._since = lease, time.monotonic()
+        if take_over:
+            return "taken over"
+        holder = presence.decode(lease.holder)
+        if presence.is_near(holder):
+            return "gone" if presence.is_gone(holder) else None
+        self.is_silent = presence.seems_gone(holder, lease.beat_ms, now_ms)
+        return "gone" if self.is_silent and time.monotonic() - self._since > 1.5 * BEAT_SECONDS else None
+
+
+def _busy(session: Holding, lease: LeaseRow) -> str:
+    holder = presence.decode(lease.holder or b"")
+    name = session._seen.name or session._seen.title or session.id
+    return (
+        f"session {name!r} is run by {holder} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"
+        " take it over (take_over=True)"
+    )
+
+
+def _ending(error: BaseException | None) -> tuple[str | None, dict[str, Any]]:
+    """Give the status that a run ends in."""
+    if error is None or isinstance(error, LeaseLost) or (isinstance(error, SystemExit) and not error.code):
+        return None, {}
+    if isinstance(error, Exception | SystemExit):
+        return "error", {"error": words.of_error(error)}
+    return INTERRUPTED, {"why": type(error).__name__}

@@ -1,0 +1,229 @@
+"""Answers as they arrive: every piece on disk soon after it came, one message in the end.
+
+Pieces are gathered and brought to disk together, after a fifth of a second or some kilobytes, by whoever writes or by
+the store's keeper. Other readers see what arrived as a message with the status ``streaming``. However it ends -
+finished, interrupted, cancelled, killed - what had arrived becomes one message, once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from .. import codec, presence
+from ..errors import Conflict, Error, Invalid
+from ..ids import new_id
+from ..model import forms
+from ..model import message as messages_
+from ..model.entry import Draft
+from ..model.message import Message
+from ..model.status import require_open
+from ..model.usage import Usage
+from ..ops import calls, entries, streams
+from ..ops.sessions import SessionRow
+from ..ops.streams import KINDS, Piece, StreamRow
+from ..storage.base import Tx
+from . import check
+from .speaking import Speaking, given_draft
+
+FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
+
+
+class Stream:
+    """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
+
+    message: Message | None
+
+    def __init__(self, session: Streaming, row: StreamRow, flush_seconds: float, flush_bytes: int) -> None:
+        self._session, self._row = session, row
+        self._seconds, self._bytes = flush_seconds, flush_bytes
+        self._lock = threading.RLock()
+        self._said = list[Piece]()
+        self._stored, self._pieces, self._size = 0, 0, 0
+        self._since = 0.0
+        self._failure: Error | None = None
+        self._ended = False
+        self.message = None
+
+    @property
+    def id(self) -> str:
+        """Names the stream while it is open."""
+        return self._row.id
+
+    def write(self, delta: str, kind: str = "text") -> None:
+        """Add what arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
+        if kind not in KINDS:
+            raise Invalid(f"a delta is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+        check.text(delta, what="a delta")
+        with self._lock:
+            self._require_open()
+            if self._failure is not None:
+                raise self._failure
+            if not delta:
+                return
+            first = not self._size
+            self._since = time.monotonic() if first else self._since
+            self._said.append(Piece(kind, delta))
+            self._size += len(delta)
+            if self._size >= self._bytes:
+                self.flush()
+                return
+        if first:
+            self._session._store._keeper.hurry()
+
+    def flush(self) -> None:
+        """Bring what arrived to disk now; it is there when this returns."""
+        with self._lock:
+            if self._ended or not self._size:
+                return
+            new = streams.joined(self._said[self._stored :])
+            first, now_ms = self._pieces + 1, self._session._store._clock.now_ms()
+            try:
+                self._session._do(lambda tx: streams.add(tx, self._open(tx), first, new, now_ms=now_ms))
+            except Error as failure:
+                self._since = time.monotonic()  # tried again later, and told to whoever writes next
+                self._failure = failure if isinstance(failure, Conflict) or not _may_pass(failure) else None
+                raise
+            self._stored, self._pieces, self._size = len(self._said), self._pieces + len(new), 0
+
+    def _due(self) -> float | None:
+        """Give when the next flush is due, by the monotonic clock."""
+        return self._since + self._seconds if self._size and not self._ended else None
+
+    def finish(self, message: Any = None, usage: Any = None) -> Message:
+        """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
+        used = None if usage is None else Usage.of(usage)
+        if message is None:
+            return self._seal("complete", usage=used)
+        return self._store_final(self._session._final(message, used))
+
+    def cancel(self) -> Message | None:
+        """Seal what arrived as cancelled; nothing is stored if nothing arrived."""
+        return self._end("cancelled")
+
+    def _cut(self) -> None:
+        """Seal what arrived as interrupted, if it is still open."""
+        if not self._ended:
+            self._end("interrupted")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            self.finish()
+            return
+        try:
+            self._end("interrupted" if isinstance(error, Exception) else "cancelled")
+        except Error as failure:  # what went wrong first is what the caller must see
+            error.add_note(f"what had arrived could not be sealed: {failure}")
+
+    def _end(self, status: str) -> Message | None:
+        with self._lock:
+            if self._said:
+                return self._seal(status)
+            self._require_open()
+            self._close(lambda tx: streams.drop(tx, self._open(tx)))
+            return None
+
+    def _seal(self, status: str, usage: Usage | None = None) -> Message:
+        about = codec.decode(self._row.about)
+        if usage is not None:
+            about["usage"] = msgspec.to_builtins(usage)
+        body = streams.body(about, streams.joined(self._said), status)
+        return self._store_final([messages_.draft(body, usage=usage)])
+
+    def _store_final(self, drafts: list[Draft]) -> Message:
+        session = self._session
+        now_ms = session._store._clock.now_ms()
+        session._spill(drafts)
+
+        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
+            found = entries.writable(tx, session._store.scope, session.id)
+            settled = calls.settled(tx, found, drafts)
+            return streams.seal(tx, found, self._open(tx), settled, now_ms=now_ms), settled
+
+        with self._lock:
+            self._require_open()
+            done, settled = self._close(op)
+            self.message = session._shown(done, settled, now_ms)[-1]
+            return self.message
+
+    def _open(self, tx: Tx) -> StreamRow:
+        """Give the stream as it is; whose it is says who asks, never what was seen."""
+        session = self._session._row(tx)
+        return streams.find(tx, self._row._replace(scope=session.scope, session=session.sid))
+
+    def _close(self, op: Any) -> Any:
+        done = self._session._do(op)
+        self._ended = True
+        self._session._store._keeper.forget(self)
+        return done
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise Conflict("this stream has ended; what arrived is in its message")
+
+    def __repr__(self) -> str:
+        size = sum(len(piece.text) for piece in self._said)
+        return f"<Stream {self.id[:12]} {size} characters, {'ended' if self._ended else 'open'}>"
+
+
+def _may_pass(failure: Error) -> bool:
+    """Say whether a failure may be over at the next try."""
+    return failure.code in ("busy", "storage_full", "backend")
+
+
+class Streaming(Speaking):
+    """The part of a session that takes answers as they arrive."""
+
+    def stream(
+        self,
+        role: str = "assistant",
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        flush_seconds: float = FLUSH_SECONDS,
+        flush_bytes: int = FLUSH_BYTES,
+    ) -> Stream:
+        """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
+
+        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
+        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        """
+        about = {"role": check.name(role, what="role"), "model": check.optional_name(model, what="model")}
+        about["id"] = check.optional_name(id, what="message id")
+        check.seconds(flush_seconds, what="flush_seconds")
+        check.whole(flush_bytes, what="flush_bytes", low=1)
+        store, now_ms = self._store, self._store._clock.now_ms()
+        token = 0 if self._held is None else self._held.lease.token
+        kept = codec.encode({name: value for name, value in about.items() if value is not None})
+        holder = presence.encode(presence.here(now_ms))
+        wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
+
+        def op(tx: Tx) -> tuple[SessionRow, StreamRow]:
+            session = entries.writable(tx, store.scope, self.id)
+            require_open(session.status)
+            return streams.begin(tx, session, wanted, now_ms=now_ms)
+
+        self._seen, row = self._do(op)
+        made = Stream(self, row, flush_seconds, flush_bytes)
+        store._keeper.watch(made)
+        return made
+
+    def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
+        """Turn the provider's final message into what is stored."""
+        if usage is None:
+            return self._drafts([message])
+        given = forms.recognise(message)
+        if not given:
+            return self._drafts([{**forms.plain(message), "usage": usage}])
+        return [given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]

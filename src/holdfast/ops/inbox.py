@@ -1,0 +1,81 @@
+"""The inbox of a session: messages that others sent, until the session takes them in.
+
+Sending is durable and ordered; receiving appends the messages to the log and marks them received in one transaction,
+so each becomes exactly one entry, whatever process asks and whenever it dies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import Corrupt
+from ..model.entry import Draft, Numbers
+from ..model.message import MESSAGE
+from ..model.status import require_open
+from ..storage.base import Row, Tx, row_check
+from . import entries, feed, sessions
+from .sessions import SessionRow
+
+COLUMNS = "scope, session, n, id, sender, at_ms, body, key, chk"
+PUT = f"INSERT INTO inbox ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+GET = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND n = ?"
+LAST = "SELECT coalesce(max(n), 0) FROM inbox WHERE scope = ? AND session = ?"
+WAITING = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND key = 0 ORDER BY n LIMIT ?"
+RECEIVED = "UPDATE inbox SET body = NULL, key = ?, chk = ? WHERE scope = ? AND session = ? AND n = ?"
+_PAGE = 200
+
+
+class SentRow(NamedTuple):
+    """A message that was sent, as it lies in the table, checked."""
+
+    scope: str
+    session: int
+    n: int
+    id: str
+    sender: str | None
+    at_ms: int
+    body: bytes | None
+    key: int
+
+
+def checked(row: Row) -> SentRow:
+    """Check a row that was read; damage is ``Corrupt``."""
+    if row_check(row[:-1]) != row[-1]:
+        raise Corrupt(f"the record of the sent message {row[3]!r} is damaged; run verify", what=f"message {row[3]}")
+    return SentRow._make(row[:-1])
+
+
+def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[SessionRow, SentRow]:
+    """Put a message behind those that wait; a finished session takes none."""
+    require_open(session.status)
+    (last,) = tx.one(LAST, (session.scope, session.sid)) or (0,)
+    sent = sent._replace(scope=session.scope, session=session.sid, n=last + 1)
+    tx.run(PUT, (*sent, row_check(sent)))
+    position, rank = feed.record(tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq)
+    head = session._replace(updated=position, updated_ms=now_ms, rank=rank).head
+    return sessions.write_head(tx, session, head), sent
+
+
+def by_number(tx: Tx, session: SessionRow, n: int) -> SentRow:
+    """Give a message that was sent, received or not."""
+    row = tx.one(GET, (session.scope, session.sid, n))
+    if row is None:
+        raise Corrupt(f"the record of sent message number {n} is missing", what=f"session {session.id}")
+    return checked(row)
+
+
+def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
+    """Give the messages that wait, in the order they were sent."""
+    return [checked(row) for row in tx.all(WAITING, (session.scope, session.sid, limit or _PAGE))]
+
+
+def receive(
+    tx: Tx, session: SessionRow, found: list[SentRow], *, now_ms: int, **fields: Any
+) -> tuple[entries.Appended, list[Draft]]:
+    """Append messages that wait as user messages, and mark them received."""
+    drafts = [Draft(MESSAGE, sent.body or b"", adds=Numbers(messages=1, turns=1)) for sent in found]
+    done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, **fields)
+    for place, sent in enumerate(found, done.first):
+        taken = sent._replace(body=None, key=entries.key_of(done.session.branch, place))
+        tx.run(RECEIVED, (taken.key, row_check(taken), sent.scope, sent.session, sent.n))
+    return done, drafts

@@ -1,0 +1,49 @@
+"""Repair of what is under way: what can be told is kept, the rest is left out.
+
+In the copy nobody runs a session whose lease was damaged. Pieces of a stream are kept up to the first that is lost.
+Messages that wait in an inbox are numbered anew where one is lost.
+"""
+
+from __future__ import annotations
+
+from ...storage.base import Row
+from ..verify import live
+from ..verify.base import is_sound
+from ..verify.live import INBOX, LEASES, PIECES, STREAMS
+from .base import Repair, checked
+
+DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
+
+
+def fix_live(fix: Repair) -> None:
+    """Put leases, streams and inboxes right."""
+    for row in fix.rows(LEASES):
+        if live.lease_fault(fix.tx, row):
+            fix.delete(LEASES, row[:2])
+            fix.lose("lease", f"lease of session number {row[1]}", "its record was damaged: nobody runs the session")
+    for row in fix.rows(STREAMS):
+        if live.stream_fault(fix.tx, row):
+            fix.delete(STREAMS, row[:3])
+            fix.lose("stream", f"stream {row[2]}", "its record was damaged, and what had arrived is lost with it")
+    for row in fix.rows(PIECES):
+        if live.piece_fault(fix.tx, row):
+            fix.tx.run(DROP_PIECES, row[:3])
+            fix.lose("stream", f"stream {row[1]}", f"what arrived from piece {row[2]} on is lost")
+    _fix_inboxes(fix)
+
+
+def _fix_inboxes(fix: Repair) -> None:
+    kept = dict[tuple[str, int], list[Row]]()
+    for row in list(fix.rows(INBOX)):
+        if is_sound(row) and live.sent_fault(fix.tx, row) in ("", live.GAP):
+            kept.setdefault(row[:2], []).append(row)
+        else:
+            fix.delete(INBOX, row[:3])
+            fix.lose("inbox", f"sent message {row[2]} of session number {row[1]}", "its record was damaged")
+    for rows in kept.values():
+        if [row[2] for row in rows] != list(range(1, len(rows) + 1)):
+            for row in rows:
+                fix.delete(INBOX, row[:3])
+            for n, row in enumerate(rows, 1):
+                fix.insert(INBOX, checked((*row[:2], n, *row[3:-1])))
+            fix.rebuilt += 1

@@ -1,0 +1,85 @@
+"""Runs: taking a session to work in it, and leaving it.
+
+Whoever takes a session that its last holder did not leave first writes down what became of it: half answers are
+sealed as interrupted, calls that ran are lost, the status says interrupted at that turn. All of that, going on and
+the new lease are one transaction, so it happens once however many want the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from ..model.status import ACTIVE, FINISHED, INTERRUPTED
+from ..storage.base import Tx
+from . import entries, leases, sessions, statuses, streams
+from .sessions import LeaseRow, SessionRow
+
+
+class Taken(NamedTuple):
+    """A session with its new lease, and what it was before."""
+
+    session: SessionRow
+    doc: bytes
+    lease: LeaseRow
+    resumed: bool
+
+
+class Wanted(NamedTuple):
+    """Who wants a session: as whom, and what was judged of it: its last token, why it may be taken, streams left."""
+
+    holder: bytes
+    last: tuple[int, bool]  # the last token, and whether somebody has it
+    why: str
+    left: Collection[str]
+
+
+def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> Taken | None:
+    """Take the lease of a session; None if somebody else came first."""
+    session = entries.writable(tx, scope, session_id)
+    lease = sessions.find_lease(tx, session)
+    if last(lease) != wanted.last:
+        return None
+    resumed = session.seq > 0 or lease is not None
+    token = 0 if lease is None else lease.token
+    for stream in streams.of_session(tx, session):
+        if stream.id in wanted.left or 0 < stream.token <= token:
+            session = streams.cut(tx, session, stream, now_ms=now_ms)
+    if wanted.last[1] and session.status not in FINISHED:
+        if session.status == INTERRUPTED:
+            session = sessions.write_cold(tx, session, status=ACTIVE)
+        session = statuses.change(tx, session, INTERRUPTED, now_ms=now_ms, why=wanted.why)
+    if session.status != ACTIVE:
+        session = statuses.change(tx, session, ACTIVE, now_ms=now_ms)
+    made = leases.put(tx, LeaseRow(scope, session.sid, token + 1, wanted.holder, now_ms, 0, now_ms))
+    return Taken(leases.changed(tx, session, now_ms), sessions.detail(tx, session), made, resumed)
+
+
+def last(lease: LeaseRow | None) -> tuple[int, bool]:
+    """Give the last token of a session and whether somebody has it."""
+    return (0, False) if lease is None else (lease.token, lease.holder is not None)
+
+
+def leave(
+    tx: Tx, scope: str, session_id: str, token: int, *, status: str | None, now_ms: int, **about: Any
+) -> SessionRow | None:
+    """Give a lease back, with the status that the run ended in; None if somebody else has it by now."""
+    row = tx.one(sessions.GET, (scope, session_id))
+    if row is None or row[13] == 2:
+        return None  # purged meanwhile
+    session = sessions.checked(row)
+    lease = sessions.find_lease(tx, session)
+    if lease is None or lease.token != token or lease.holder is None:
+        return None
+    if not session.hidden:
+        session = _end(tx, session, status, now_ms, about)
+    leases.put(tx, lease._replace(holder=None))
+    return leases.changed(tx, session, now_ms)
+
+
+def _end(tx: Tx, session: SessionRow, status: str | None, now_ms: int, about: dict[str, Any]) -> SessionRow:
+    if status is None:
+        if session.status == ACTIVE:
+            statuses.forget_end(tx, session)
+        return session
+    return statuses.change(tx, session, status, now_ms=now_ms, **about) if session.status == ACTIVE else session

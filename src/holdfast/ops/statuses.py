@@ -1,0 +1,75 @@
+"""The status of a session: its column, an entry in the log for each change, and how its last run ended.
+
+``ended`` beside the session's row says how: status, turn, time, error, result, and how many times in a row a crash
+cut it off in the same turn. A change of status is an entry, not an operation: ``reopen`` is what takes it back. Calls
+that were running when a session ended are noted as lost with it: nobody knows what they did.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import codec
+from ..errors import Corrupt
+from ..model.entry import STATUS, Draft, More
+from ..model.status import ACTIVE, INTERRUPTED, require_move
+from ..storage.base import Tx
+from . import calls, entries, sessions
+from .sessions import SessionRow
+
+
+def change(
+    tx: Tx, session: SessionRow, status: str, *, now_ms: int, key: str | None = None, **about: Any
+) -> SessionRow:
+    """Give a session another status; ``about`` holds an error or a result. A retry with the same key does nothing."""
+    said = {"status": status, **{name: value for name, value in about.items() if value is not None}}
+    if key is not None and entries.repeat(tx, session, [_draft(said, [])], key):
+        return session
+    require_move(session.status, status)
+    lost = [] if status == ACTIVE else _running(tx, session)
+    if status != ACTIVE:
+        _remember(tx, session, said, now_ms)
+    session = entries.put(tx, session, [_draft(said, lost)], now_ms=now_ms, idempotency_key=key).session
+    return sessions.write_cold(tx, session, status=status)
+
+
+def _draft(said: dict[str, Any], lost: list[str]) -> Draft:
+    if not lost:
+        return Draft(STATUS, codec.encode(said))
+    marks = More(calls=tuple(("lost", call_id) for call_id in lost))
+    return Draft(STATUS, codec.encode({**said, "calls": lost}), more=marks)
+
+
+def _running(tx: Tx, session: SessionRow) -> list[str]:
+    """Give the calls that were started and have no result; damaged records are for verify to tell."""
+    try:
+        found = calls.open_calls(tx, session)
+    except Corrupt:
+        return []
+    return [call_id for call_id, marks in found.items() if calls.is_running(marks)]
+
+
+# ---------------------------------------------------------------------- how the last run ended
+
+
+def ended(doc: bytes) -> dict[str, Any]:
+    """Give how a session's last run ended; nothing if it was left in order."""
+    found = sessions.decoded(doc).get("ended")
+    return found if isinstance(found, dict) else {}
+
+
+def forget_end(tx: Tx, session: SessionRow) -> None:
+    """Let the record of an earlier end go: the session was left in order since."""
+    kept = sessions.decoded(sessions.detail(tx, session))
+    if kept.pop("ended", None) is not None:
+        sessions.put_detail(tx, session.sid, codec.encode(kept))
+
+
+def _remember(tx: Tx, session: SessionRow, said: dict[str, Any], now_ms: int) -> None:
+    kept = sessions.decoded(sessions.detail(tx, session))
+    before = kept.get("ended") or {}
+    how = {**said, "turn": session.turns, "at_ms": now_ms}
+    if said["status"] == INTERRUPTED:
+        again = before.get("status") == INTERRUPTED and before.get("turn") == session.turns
+        how["times"] = before.get("times", 1) + 1 if again else 1
+    sessions.put_detail(tx, session.sid, codec.encode({**kept, "ended": how}))

@@ -1,0 +1,69 @@
+"""Sub-agents: the sessions below a session, what they spent, and ending all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import add
+
+from ..model.entry import Numbers
+from ..model.session import Stats
+from ..model.status import FINISHED
+from ..model.subagents import Tree
+from ..storage.base import Tx
+from . import sessions, stats, statuses
+from .listing import shown_status
+from .sessions import LeaseRow, SessionRow, Whole
+
+CHILDREN = f"{sessions.SELECT_WHOLE} WHERE s.parent = ? AND s.scope = ? AND s.hidden < 2 ORDER BY s.sid"
+
+
+def children(tx: Tx, session: SessionRow) -> list[Whole]:
+    """Give the sub-agents of a session in the order they were made; those in the trash too."""
+    return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.sid, session.scope))]
+
+
+def tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], seconds: Callable[[Whole, str], float]) -> Tree:
+    """Give a session and all below it; those in the trash are not shown, but what they spent was spent."""
+    return _tree(tx, whole, is_gone, seconds)[0]
+
+
+def _tree(
+    tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], seconds: Callable[[Whole, str], float]
+) -> tuple[Tree, Numbers]:
+    session, own = whole[0], stats.spent(tx, whole[0])
+    below, total = list[Tree](), own
+    for child in children(tx, session):
+        found, numbers = _tree(tx, child, is_gone, seconds)
+        total = Numbers._make(map(add, total, numbers))
+        below += [found] if not child[0].hidden else []
+    status = shown_status(whole, is_gone)
+    made = Tree(
+        id=session.id,
+        key=session.key,
+        title=session.title,
+        label=session.label,
+        agent_id=session.agent,
+        status=status,
+        seconds=seconds(whole, status),
+        stats=Stats.from_numbers(own, started_ms=session.created_ms),
+        totals=Stats.from_numbers(total, started_ms=session.created_ms),
+        children=tuple(below),
+    )
+    return made, total
+
+
+def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
+    """Give a session and all below it, each behind its parent."""
+    yield session
+    for child, _, _ in children(tx, session):
+        yield from subtree(tx, child)
+
+
+def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:
+    """End a session, and all below it that go on."""
+    ended = statuses.change(tx, session, status, now_ms=now_ms, error=reason)
+    for sid in [each.sid for each in subtree(tx, ended)][1:] if below else ():
+        each = sessions.by_number(tx, sid)  # as nobody can change it any more
+        if each.status not in FINISHED and not each.hidden:
+            statuses.change(tx, each, status, now_ms=now_ms, error=reason)
+    return ended
