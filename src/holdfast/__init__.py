@@ -58,6 +58,7 @@ from .model.tools import ToolCall, ToolResult
 from .model.usage import Usage
 from .model.work import Compaction, FileTouched, Note, Task
 from .presence import Holder
+from .prices import priced
 from .storage.base import Capabilities
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ __all__ = [
     "migrate",
     "offline_tokens",
     "open",
+    "priced",
     "salvage",
 ]
 
