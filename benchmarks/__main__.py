@@ -29,6 +29,7 @@ GROUPS = {
     "p11": "p11_memory",
     "p12": "p12_postgres",
     "context": "context",
+    "live": "live",
 }
 
 

@@ -18,6 +18,7 @@ from ..model.session import Stats
 from ..model.work import Compaction
 from ..ops import agents, checkpoints, sessions, work
 from ..ops import entries as log
+from ..ops.listing import shown_status
 from ..ops.sessions import SessionRow
 from ..storage.base import Row, Tx
 from . import check
@@ -85,8 +86,8 @@ class Contexts(Reading):
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
 
         def look(tx: Tx) -> tuple[SessionRow, walkthrough.About]:
-            row = self._row(tx)
-            return row, _about(tx, row, sessions.decoded(sessions.detail(tx, row)))
+            whole = sessions.with_rest(tx, self._row(tx))
+            return whole[0], _about(tx, whole, shown_status(whole, self._store._is_gone))
 
         row, about = self._store._read(look)
         pages = self._pages_of(row, 0, row.seq, make_messages(True, self._store._attachment))
@@ -118,11 +119,12 @@ def _standing(tx: Tx, session: SessionRow, find: FindPlace | None) -> tuple[Sess
     return there, prompt, work.compaction(tx, there)
 
 
-def _about(tx: Tx, row: SessionRow, details: dict[str, Any]) -> walkthrough.About:
+def _about(tx: Tx, whole: sessions.Whole, status: str) -> walkthrough.About:
+    row, details = whole[0], sessions.decoded(whole[1])
     return walkthrough.About(
         id=row.id,
         title=row.title,
-        status="in the trash" if row.hidden else row.status,
+        status="in the trash" if row.hidden else status,
         created=to_datetime(row.created_ms),
         model=details.get("model"),
         provider=details.get("provider"),

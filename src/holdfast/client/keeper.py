@@ -44,12 +44,18 @@ class Held:
         """End the lease; doing so again does nothing, and neither does it if somebody else has it by now."""
         if self.over:
             return
-        self.over = True
         store, token = self.store, self.lease.token
         now_ms = store._clock.now_ms()
-        store._write(
-            lambda tx: runs.leave(tx, store.scope, self.session_id, token, status=status, now_ms=now_ms, **about)
-        )
+        try:
+            store._write(
+                lambda tx: runs.leave(tx, store.scope, self.session_id, token, status=status, now_ms=now_ms, **about)
+            )
+        except Closed:
+            raise
+        except BaseException:
+            store._keeper.abandon(self)  # tried again later: nobody else could have the session
+            raise
+        self.over = True
 
 
 class Flushed(Protocol):
@@ -114,10 +120,13 @@ class Keeper:
 
     def give_back_abandoned(self) -> None:
         """Give back the leases of handles that nobody has any more."""
-        while self._abandoned:
-            held = self._abandoned.popleft()
+        for _ in range(len(self._abandoned)):
+            try:
+                held = self._abandoned.popleft()
+            except IndexError:  # another thread took it
+                return
             self.drop(held)
-            held.give_back()
+            _quietly(held.give_back)
 
     def close(self) -> None:
         """End all streams and give all leases back."""

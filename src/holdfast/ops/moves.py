@@ -15,6 +15,7 @@ from ..ids import new_id
 from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
+from ..model.status import require_open
 from ..storage.base import Row, Tx
 from . import agents, branches, calls, entries, operations, sessions
 from .operations import View, on_session
@@ -236,6 +237,8 @@ def replace_tail(
     if key is not None and (earlier := entries.repeat(tx, session, drafts, key)):
         return earlier, None, drafts
     entries.require_revision(session, expected_revision)
+    if drafts:
+        require_open(session.status)
     if not 1 <= from_seq <= session.seq + 1:
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
     if from_seq <= session.seq:

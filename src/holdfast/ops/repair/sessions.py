@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import codec
 from ...ids import is_id, new_id
+from ...model.status import STATUSES
 from ...storage.base import Row, row_check
 from .. import chain, operations, sessions, work
 from ..sessions import SessionRow
@@ -109,7 +110,7 @@ def _candidates(fix: Repair, row: Row) -> Iterator[dict[int, Any]]:
             said = codec.decode(view) if is_object(view) else {}
             yield from ({_NAMES.index(thing): value} for thing, value in said.items() if thing in _NAMES[:_COLD])
     yield from ({index: value} for index in range(3, _COLD - 1) for value in (None, "", 0, 1))
-    yield {_NAMES.index("status"): "active"}
+    yield from ({_NAMES.index("status"): status} for status in STATUSES)
 
 
 def _states(fix: Repair, sid: int) -> int:

@@ -30,7 +30,7 @@ from .calls import FUNCTIONS, Calls
 from .dialect import Words
 from .doubt import Again, InDoubt, in_doubt
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
-from .listen import Hints, Listener
+from .listen import Ear, Hints, Listener
 from .pool import Pool
 
 T = TypeVar("T")
@@ -224,6 +224,7 @@ class PostgresBackend:
         self.words = Words(address.schema)
         self._pool = Pool(address.connect, self._greet, size=address.pool_size)
         self._hints = Hints(self._pool, address.schema)
+        self._ear = Ear(self._pool, address.schema)
         self._timeout = address.call_timeout
         try:
             with self._pool.taken(time.monotonic() + address.call_timeout, reach=address.connect_timeout) as connection:
@@ -431,7 +432,7 @@ class PostgresBackend:
 
     def listen(self) -> Listener:
         """Give something that can be waited on for changes."""
-        return Listener(self._pool, self._address.schema)
+        return Listener(self._ear)
 
     def size_bytes(self) -> int:
         """Bytes of all tables and indexes of the store's schema."""

@@ -1,4 +1,4 @@
-"""Hints that something changed: NOTIFY outside of any write, LISTEN on a connection of its own.
+"""Hints that something changed: NOTIFY outside of any write, LISTEN on one connection per store.
 
 A notice is a hint and never the truth, which is the feed: it may come late, twice or not at all, so whoever waits also
 looks by itself now and then. Notices are not sent inside the writing transactions, because the server lets only
@@ -18,8 +18,10 @@ from ...errors import Error
 from .pool import Pool, Pooled, start_thread
 
 _PAUSE = 0.02
+_APART = 0.07  # between two looks of one listener: many of them would otherwise keep the server busy with looking
 _QUIET = 5.0
 _PATIENCE = 5.0
+_BREATH = 0.5
 
 # A hint need not be on disk; for this transaction only, since a pooler gives the connection to others.
 _TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')"
@@ -86,42 +88,95 @@ class Hints:
             self._wake.notify()
 
 
-class Listener:
-    """Waits for changes that other processes tell of."""
+class Ear:
+    """Listens for one process: one connection and one thread for however many wait."""
 
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool = pool
         self._channel = channel(schema)
-        self._line: Pooled | None = None
-        self._told = True
+        self._mutex = threading.Lock()
+        self._heard = threading.Condition(self._mutex)
+        self._thread: threading.Thread | None = None
+        self.users = 0
+        self.count = 0  # how often something may have changed
+
+    def join(self) -> None:
+        """Begin to listen for one more."""
+        with self._mutex:
+            self.users += 1
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = start_thread("holdfast-ear", self._run)
+
+    def leave(self) -> None:
+        """Listen for one less."""
+        with self._mutex:
+            self.users -= 1
+
+    def wait(self, count: int, seconds: float) -> int:
+        """Return when something was heard since ``count``, at the latest after ``seconds``; give the count then."""
+        with self._mutex:
+            if self.count == count:
+                self._heard.wait(seconds)
+            return self.count
+
+    def _run(self) -> None:
+        """Listen as long as somebody waits; where nobody tells, those who wait look by themselves."""
+        line: Pooled | None = None
+        try:
+            while self._is_needed():
+                try:
+                    if line is None:
+                        line = self._pool.apart(_PATIENCE)
+                        if not self._listens(line):
+                            return
+                        self._tell()  # what was told before is for them to look for
+                    for _ in line.connection.notifies(timeout=_BREATH, stop_after=1):
+                        self._tell()
+                except (psycopg.Error, Error, OSError):
+                    _close(line)
+                    line = None
+                    time.sleep(_BREATH)
+        finally:
+            _close(line)
+
+    def _listens(self, line: Pooled) -> bool:
+        with self._pool.within(_PATIENCE, line) as connection:
+            if connection.is_direct():
+                connection.execute(f'LISTEN "{self._channel}"')
+                return True
+        return False
+
+    def _is_needed(self) -> bool:
+        with self._mutex:
+            if self.users <= 0:
+                self._thread = None
+            return self.users > 0
+
+    def _tell(self) -> None:
+        with self._mutex:
+            self.count += 1
+            self._heard.notify_all()
+
+
+class Listener:
+    """Waits for changes that other processes tell of."""
+
+    def __init__(self, ear: Ear) -> None:
+        self._ear = ear
+        self._seen, self._looked, self._open = ear.count, 0.0, True
+        ear.join()
 
     def wait(self, seconds: float) -> None:
-        """Return when something may have changed, at the latest after ``seconds``."""
-        try:
-            if self._line is not None:
-                for _ in self._line.connection.notifies(timeout=seconds, stop_after=1):
-                    return
-            elif self._told:
-                self._listen()  # what was told before is for the caller to look for
-            else:
-                time.sleep(seconds)
-        except (psycopg.Error, Error, OSError):
-            self.close()
-            time.sleep(seconds)
-
-    def _listen(self) -> None:
-        self._line = self._pool.apart(_PATIENCE)
-        with self._pool.within(_PATIENCE, self._line) as connection:
-            self._told = connection.is_direct()
-            if self._told:
-                connection.execute(f'LISTEN "{self._channel}"')
-        if not self._told:
-            self.close()
+        """Return when something may have changed, at the latest after ``seconds``; not too soon after the last time."""
+        self._ear.wait(self._seen, seconds)
+        time.sleep(max(0.0, min(seconds, self._looked + _APART - time.monotonic())))
+        self._seen, self._looked = self._ear.count, time.monotonic()
 
     def close(self) -> None:
-        """Let go of the connection."""
-        _close(self._line)
-        self._line = None
+        """Stop listening."""
+        if self._open:
+            self._open = False
+            self._ear.leave()
 
 
 def _close(line: Pooled | None) -> None:
