@@ -39,13 +39,17 @@ class Calm:
         """Tell one turn."""
         said = [self.request()]
         for _ in range(self.rng.choice([0, 1, 1, 2])):
-            calls = [self.call() for _ in range(self.rng.choice([1, 1, 2, 3]))]
-            said += self.answer(calls) + self.results(calls)
+            said += self.step()
         if self.slip():
             self.model = self.rng.choice(MODELS[self.provider])
         if self.slip():
             said.append({"role": self.rng.choice(["system", "developer", "critic"]), "content": self.text()})
         return said + self.answer([])
+
+    def step(self) -> list[Any]:
+        """Tell an answer with calls, and what the tools gave."""
+        calls = [self.call() for _ in range(self.rng.choice([1, 1, 2, 3]))]
+        return self.answer(calls) + self.results(calls)
 
     def request(self) -> Any:
         text = self.text()

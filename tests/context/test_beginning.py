@@ -32,10 +32,10 @@ class _Watch:
         monkeypatch.setattr(_BUILDING, "find_beginning", self.find)
         monkeypatch.setattr(_BUILDING, "Beginning", self.give_up)
 
-    def find(self, sources: Any, *others: Any) -> Beginning:
+    def find(self, sources: Any, *others: Any, amid: bool) -> Beginning:
         if not self.leads:
             return Beginning()
-        found = find_beginning(sources, *others)
+        found = find_beginning(sources, *others, amid=amid)
         self.steps, self.sources = found.count, len(sources)
         return found
 
@@ -118,3 +118,41 @@ def test_a_plain_conversation_takes_it_to_the_last_turn(
     assert session.context(provider, max_tokens=800).omitted
     assert watch.steps > 0.9 * watch.sources
     assert not watch.given_up
+
+
+@pytest.mark.parametrize("ours", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("provider", ALL)
+def test_one_long_turn_takes_it_nearly_to_its_end(
+    session: Session, provider: str, ours: float, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that works on one request for hours is what most of them do."""
+    teller, watch = Calm(random.Random(f"{seed}/{provider}/{ours}/long"), provider, ours, 0.0), _Watch(monkeypatch)
+    session.user("Do it all.")
+    session.append(*(each for _ in range(40) for each in teller.step()))
+    part = Cut([*session.iter_messages()], None)
+    for model in (None, *MODELS[provider]):
+        _same_without(watch, part, provider, model, None)
+        _same_without(watch, part, provider, model, 800)
+    watch.leads = True
+    build(provider, part.sources)
+    assert watch.steps > 0.9 * watch.sources, f"{watch.steps} of {watch.sources}"
+
+
+@pytest.mark.parametrize("ours", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("provider", ALL)
+def test_long_turns_with_slips_are_the_same_with_and_without_it(
+    provider: str, ours: float, seed: int, counts: Callable[[int, int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = _Watch(monkeypatch)
+    with holdfast.open(":memory:") as store:
+        for number in range(counts(10, 1000)):
+            rng = random.Random(f"{seed}/{number}/{provider}/{ours}/long turns")
+            teller = Calm(rng, provider, ours, rng.choice([0.002, 0.01, 0.03]))
+            session = store.create_session(f"{number}")
+            for _ in range(rng.randrange(1, 3)):
+                session.append(teller.request(), *(each for _ in range(rng.randrange(15)) for each in teller.step()))
+            sources = [*session.iter_messages()]
+            for model in (None, *MODELS[provider]):
+                for end in {len(sources), rng.randrange(len(sources) + 1), rng.randrange(len(sources) + 1)}:
+                    _same_without(watch, Cut(sources[:end], None), provider, model, None)
+                    _same_without(watch, Cut(sources[:end], None), provider, model, rng.choice(ROOMS))

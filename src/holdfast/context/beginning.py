@@ -1,7 +1,8 @@
 """The beginning of a log that needs no repair, found in one pass before anything is read: long histories cost little.
 
 It is told conservatively: what is not plainly right is left to reading and repair, together with everything behind
-it. What follows begins with a request, where no call is open, so that it is repaired as if all were there.
+it. What follows begins with a request where no call is open, or amid a turn with an answer to what tools gave, so that
+it is repaired as if all were there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Beginning:
         self.steps, self.messages, self.system = list[Step](), list[dict[str, object]](), list[str]()
         self.ids = set[str]()
         self.count, self.seq = 0, 0
-        """How many sources it takes, and the seq of the request behind it."""
+        """How many sources it takes, and the seq of what follows it."""
 
     def tokens(self, first: int) -> int:
         """Give the tokens of its steps from one on, as they are sent."""
@@ -51,10 +52,13 @@ class Beginning:
 
 
 def find_beginning(
-    sources: Sequence[Source], speaks: Provider, model: str | None, count: Count, known: Known
+    sources: Sequence[Source], speaks: Provider, model: str | None, count: Count, known: Known, *, amid: bool
 ) -> Beginning:
-    """Find the beginning that is right for a provider and a model; note what is pinned and counted in it."""
-    look = _Look(speaks, model, count)
+    """Find the beginning that is right for a provider and a model; note what is pinned and counted in it.
+
+    It may end ``amid`` a turn if nothing is to be left out: what stays in front of a cut needs a request behind it.
+    """
+    look = _Look(speaks, model, count, amid)
     look.along(sources, known)
     return look.found()
 
@@ -62,8 +66,8 @@ def find_beginning(
 class _Look:
     """A look along the log: which calls wait for results, who spoke last, what has to follow."""
 
-    def __init__(self, speaks: Provider, model: str | None, count: Count) -> None:
-        self._speaks, self._model, self._count = speaks, model, count
+    def __init__(self, speaks: Provider, model: str | None, count: Count, amid: bool) -> None:
+        self._speaks, self._model, self._count, self._amid = speaks, model, count, amid
         self._rules = rules = speaks.RULES
         self._judge, self._is_strange = GLANCES[rules.form], _stranger(model)
         self._form, self._alternates = rules.form, rules.alternates
@@ -71,14 +75,14 @@ class _Look:
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._seen, self._names = Beginning(), set[str]()
-        self._kept = (0, 0, 0)  # steps, messages and system messages before the last request
+        self._kept = (0, 0, 0)  # steps, messages and system messages before the last place to end at
         self._fresh = set[str]()  # ids since then
         self._waiting = dict[str, tuple[Call | None, str | None]]()
         self._joining: Item | None = None
         self._last = self._leads = ""
 
     def found(self) -> Beginning:
-        """Give what lies before the last request."""
+        """Give what lies before the last place where it may end."""
         found, (steps, messages, system) = self._seen, self._kept
         del found.steps[steps:], found.messages[messages:], found.system[system:]
         return found
@@ -115,11 +119,16 @@ class _Look:
             if seen is None or (self._model is not None and self._differs(seen, body, value)):
                 return
             takes = take.get(role := seen.role)
+            answers = self._amid and role == "assistant" and self._last not in ("", "assistant") and not self._waiting
+            used = set(self._fresh) if answers else self._fresh
             if takes is None or not takes(seen):
                 return
             seen.seq, seen.source = source.seq, source
             if role == "user":
-                self._ends_before(seen, index)
+                seen.is_request = True
+                self._ends_before(seen, index, {f"item {seen.id}"} if seen.id is not None else set())
+            elif answers:
+                self._ends_before(seen, index, self._fresh - used)
             steps.append(seen)
             if seen.message is not None:
                 messages.append(seen.message)
@@ -172,13 +181,13 @@ class _Look:
         self._last = "user"
         return True
 
-    def _ends_before(self, seen: Step, index: int) -> None:
-        """Let the beginning end before a request, for now: the request and its own id are no part of it."""
-        found, own = self._seen, {f"item {seen.id}"} if seen.id is not None else set()
+    def _ends_before(self, seen: Step, index: int, own: set[str]) -> None:
+        """Let the beginning end before a message, for now: the message and its own ids are no part of it."""
+        found = self._seen
         found.ids |= self._fresh - own
         self._fresh = own
         self._kept = (len(found.steps), len(found.messages), len(found.system))
-        found.count, found.seq, seen.is_request, seen.place = index, seen.seq, True, len(found.messages)
+        found.count, found.seq, seen.place = index, seen.seq, len(found.messages)
 
     def _takes_answer(self, seen: Step) -> bool:
         if self._apart:

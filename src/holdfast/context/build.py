@@ -58,11 +58,15 @@ def build(
     if compaction is None:  # what a summary cuts off may leave answers without their reasoning
         known = budget.Known(set(), {})
         try:
-            return _built(asked, told, find_beginning(told, asked.speaks, model, count, known), known)
+            return _built(asked, told, _beginning(asked, told, known), known)
         except Unsure:
             pass
     known = budget.Known({compaction.upto} if compaction is not None and compaction.summary is not None else set(), {})
     return _built(asked, told, Beginning(), known)
+
+
+def _beginning(asked: _Asked, sources: Sequence[Source], known: budget.Known) -> Beginning:
+    return find_beginning(sources, asked.speaks, asked.model, asked.count, known, amid=asked.max_tokens is None)
 
 
 def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: budget.Known) -> Context:
@@ -107,7 +111,7 @@ def _whole(
     model: str | None,
 ) -> _Chosen:
     """Make a conversation valid."""
-    items = repair(said, rules, notes, model=model)
+    items = repair(said, rules, notes, model=model, begun=begun.count > 0)
     _require_apart(begun, items, rules)
     return _Chosen(items, 0, (), budget.count_all(begun.steps, items, room, known), notes)
 
@@ -147,7 +151,7 @@ def _require_apart(begun: Beginning, items: Sequence[Item], rules: Rules) -> Non
 
 
 def _written(chosen: _Chosen, begun: Beginning, speaks: Provider, model: str | None) -> list[dict[str, Any]]:
-    """Write what was chosen; the beginning lies before the request that it ends at."""
+    """Write what was chosen; the beginning lies before what follows it."""
     behind = begun.from_step(chosen.tail)
     if not behind:
         return speaks.write(chosen.items, model)

@@ -30,14 +30,20 @@ BEGINNING = "(The conversation begins here.)"
 GO_ON = "(The answer above was cut off. Go on from there.)"
 
 
-def repair(items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None) -> list[Item]:
-    """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed."""
+def repair(
+    items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None, begun: bool = False
+) -> list[Item]:
+    """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed.
+
+    ``begun`` says that a valid part of it comes before, so that these need not be able to begin one.
+    """
     found = forgotten(items, model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
     found = paired(_spoken(found, rules, notes), rules, notes)
     found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
     found = _spoken(rules.tidy(found, notes), rules, notes)
-    found = _begun(_joined(found, rules, notes), rules, notes)
+    found = _joined(found, rules, notes)
+    found = found if begun else _begun(found, rules, notes)
     return found if model is None else rules.suits(found, model, notes)
 
 
