@@ -11,7 +11,21 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast.model.entry import Numbers
-from holdfast.ops import agents, blobs, branches, calls, chain, checkpoints, entries, feed, operations, sessions
+from holdfast.ops import (
+    agents,
+    blobs,
+    branches,
+    calls,
+    chain,
+    checkpoints,
+    entries,
+    feed,
+    inbox,
+    leases,
+    operations,
+    sessions,
+    streams,
+)
 from holdfast.storage import base
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,7 +106,33 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (operations, "SINCE"),
         (operations, "SET_UNDONE"),
     ],
-    "read a session with its details": [(sessions, "WHOLE")],
+    "read a session with its details and its lease": [(sessions, "WHOLE")],
+    "take a session or give it back (beside streams and statuses), and leave a sign of life": [
+        (sessions, "GET"),
+        (sessions, "GET_LEASE"),
+        (leases, "PUT"),
+        (feed, "INSERT"),
+        (sessions, "MOVE"),
+        (leases, "BEAT"),
+    ],
+    "stream an answer (ADD once per piece, then an append, DROP and DROP_PIECES)": [
+        (streams, "PUT"),
+        (streams, "GET"),
+        (streams, "ADD"),
+        (streams, "PIECES"),
+        (streams, "DROP"),
+        (streams, "DROP_PIECES"),
+        (streams, "OF_SESSION"),
+        (streams, "LAST"),
+    ],
+    "send to a session, and receive (an append, and RECEIVED once per message)": [
+        (inbox, "LAST"),
+        (inbox, "PUT"),
+        (feed, "INSERT"),
+        (sessions, "MOVE"),
+        (inbox, "WAITING"),
+        (inbox, "RECEIVED"),
+    ],
     "list branches": [(branches, "OF_SESSION")],
     "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET"), (agents, "BY_NUMBER")],
     "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
