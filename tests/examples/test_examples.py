@@ -22,6 +22,8 @@ SLOW = {
     "parallel_workers",
     "quick_start",
     "quick_start_async",
+    "sub_agents",
+    "survive_a_crash",
 }
 
 # Patterns that must be found in the output, in this order.
@@ -99,6 +101,23 @@ SAYS = {
         "rewound to: .* tool 'run_tests",
         "undone, now: .* assistant 'It raced",
         "user +Fix the flaky test\n  assistant +Let me run it first.\n  tool +run_tests .*\n  assistant +It raced",
+    ],
+    "sub_agents": [
+        "sub-agent 'tests' was started\nsub-agent 'notes' was started",
+        r"tests: completed with \{'part': 'tests', 'messages': 3\}\n",
+        r"notes: completed with \{'part': 'notes', 'messages': 3\}\n",
+        "0 calls open",
+        r"Make version 7 ready \(boss\) active, 1040 tokens, .*\n  tests \(worker\) completed, 520 tokens, ",
+        r"  notes \(worker\) completed, 520 tokens, ",
+    ],
+    "survive_a_crash": [
+        "build is pending, attempts so far: 0\n  ended with -9",
+        "cut off in turn 1, 1 in a row",
+        "half an answer: 'It builds. New is a fas'",
+        "build is unknown, attempts so far: 1",
+        "cut off. Go on from there",
+        "New is a faster parser. completed: version 7 is built",
+        "the service got 2 requests for 1 build",
     ],
     "todo_agent": [
         "at the checkpoint: 1 of 3 done; plan: Endpoint first",
