@@ -1144,12 +1144,12 @@ class AsyncSession:
     async def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
         """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
 
-        Without any it waits up to ``wait`` seconds for the first one.
+        At most 200 at a time. Without any it waits up to ``wait`` seconds for the first one.
         """
         return await self._portal.wait(lambda: self._sync.receive(limit, wait))
 
     async def inbox(self) -> list[Sent]:
-        """Give what was sent and waits to be received, in its order."""
+        """Give what was sent and waits to be received, in its order: the first 200."""
         return await self._portal.run(lambda: self._sync.inbox())
 
     async def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:

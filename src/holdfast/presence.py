@@ -55,6 +55,11 @@ def is_near(holder: Holder) -> bool:
     return bool(holder.machine) and holder.machine == _machine()
 
 
+def is_here(holder: Holder) -> bool:
+    """Say whether a holder is this very process."""
+    return is_near(holder) and holder.pid == os.getpid() and not is_gone(holder)
+
+
 def is_gone(holder: Holder) -> bool:
     """Say whether a holder on this machine is gone; one elsewhere is not known to be."""
     if not is_near(holder):

@@ -12,7 +12,7 @@ from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
 from ..model.status import ACTIVE
-from ..ops import checkpoints, leases, moves, operations, sessions
+from ..ops import checkpoints, moves, operations, sessions
 from ..ops.once import once
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
@@ -99,10 +99,9 @@ class Handle:
         held = self._held
         if held is None:
             return self._store._write(op)
-        fence = held.fence
 
         def fenced(tx: Tx) -> T:
-            leases.require(tx, self._row(tx), fence)
+            held.require(tx, self._row(tx))
             return op(tx)
 
         return self._store._write(fenced)

@@ -19,7 +19,7 @@ from ..errors import Busy, Invalid, LeaseLost
 from ..model import words
 from ..model.status import ACTIVE, INTERRUPTED
 from ..ops import entries, runs, sessions, statuses, streams
-from ..ops.sessions import LeaseRow, SessionRow
+from ..ops.sessions import LeaseRow, Whole
 from ..presence import BEAT_SECONDS, Holder
 from ..storage.base import Tx
 from . import check
@@ -46,10 +46,11 @@ class Holding(Handle):
     @property
     def holder(self) -> Holder | None:
         """Who runs it, as last seen: the process and its machine."""
-        if self._held is not None:
+        if self._held is not None and not self._held.over:
             return presence.decode(self._held.lease.holder or b"")
         lease = self._lease
-        return None if lease is None or lease.holder is None or self._gone else presence.decode(lease.holder)
+        held = lease is not None and lease.holder is not None and not self._store._is_gone(lease)
+        return presence.decode(lease.holder) if held and lease is not None and lease.holder is not None else None
 
     @property
     def stopped_at(self) -> int | None:
@@ -112,7 +113,7 @@ class Holding(Handle):
             return
         status, about = _ending(error)
         try:
-            self._give_back(status, **about)
+            self._give_back(status, orderly=status is None, **about)
         except Exception as failure:  # what went wrong first is what the caller must see
             if error is None:
                 raise
@@ -120,14 +121,14 @@ class Holding(Handle):
 
     def release(self) -> None:
         """Give the lease back before the handle goes; without one nothing is done."""
-        self._give_back(None)
+        self._give_back(None, orderly=True)
 
-    def _give_back(self, status: str | None, **about: Any) -> None:
+    def _give_back(self, status: str | None, *, orderly: bool, **about: Any) -> None:
         held, self._held = self._held, None
         if held is None:
             return
         self._store._keeper.drop(held)
-        held.give_back(status, **about)
+        held.give_back(status, orderly=orderly, **about)
         self._look()
 
     def _look(self) -> None:
@@ -197,12 +198,17 @@ class Holding(Handle):
     def _finish(self, status: str, key: str | None, **about: Any) -> None:
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
 
-        def op(tx: Tx) -> tuple[SessionRow, bytes]:
-            session = entries.writable(tx, self._store.scope, self.id)
-            session = statuses.change(tx, session, status, now_ms=now_ms, key=key, **about)
-            return session, sessions.detail(tx, session)
+        lease, left = self._store._read(self._standing)
+        gone = lease.token if lease is not None and self._store._is_gone(lease) else 0
 
-        self._saw(*self._do(op), self._lease)
+        def op(tx: Tx) -> Whole:
+            session = entries.writable(tx, self._store.scope, self.id)
+            if gone:  # what is shown is written down first
+                session = runs.settle(tx, session, gone, left, now_ms=now_ms)
+            session = statuses.change(tx, session, status, now_ms=now_ms, key=key, **about)
+            return sessions.with_rest(tx, session)
+
+        self._saw(*self._do(op))
 
 
 class _Watch:
@@ -230,9 +236,10 @@ class _Watch:
 
 def _busy(session: Holding, lease: LeaseRow) -> str:
     holder = presence.decode(lease.holder or b"")
+    where = "this process, through another handle," if presence.is_here(holder) else str(holder)
     name = session._seen.name or session._seen.title or session.id
     return (
-        f"session {name!r} is run by {holder} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"
+        f"session {name!r} is run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"
         " take it over (take_over=True)"
     )
 

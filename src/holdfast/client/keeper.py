@@ -13,10 +13,10 @@ import weakref
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import Closed, Error
+from ..errors import Closed, Error, LeaseLost
 from ..ops import leases, runs
 from ..ops.leases import Fence
-from ..ops.sessions import LeaseRow
+from ..ops.sessions import LeaseRow, SessionRow
 from ..presence import BEAT_SECONDS
 from ..storage.base import Tx
 
@@ -40,15 +40,28 @@ class Held:
         """What every write names."""
         return Fence(self.lease.token, self.sure)
 
-    def give_back(self, status: str | None = None, **about: object) -> None:
-        """End the lease; doing so again does nothing, and neither does it if somebody else has it by now."""
+    def require(self, tx: Tx, session: SessionRow) -> None:
+        """Refuse a write once somebody else has the session: until it is entered again."""
+        try:
+            leases.require(tx, session, self.fence)
+        except LeaseLost:
+            self.over = True
+            raise
+
+    def give_back(self, status: str | None = None, *, orderly: bool = False, **about: object) -> None:
+        """End the lease; doing so again does nothing, and neither does it if somebody else has it by now.
+
+        Who leaves in order leaves nothing to say about how an earlier run ended.
+        """
         if self.over:
             return
         store, token = self.store, self.lease.token
         now_ms = store._clock.now_ms()
         try:
             store._write(
-                lambda tx: runs.leave(tx, store.scope, self.session_id, token, status=status, now_ms=now_ms, **about)
+                lambda tx: runs.leave(
+                    tx, store.scope, self.session_id, token, status=status, orderly=orderly, now_ms=now_ms, **about
+                )
             )
         except Closed:
             raise

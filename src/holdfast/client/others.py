@@ -18,7 +18,7 @@ from ..model.message import Message
 from ..model.status import ACTIVE, require_open
 from ..model.subagents import Sent, Spawned, Tree
 from ..model.tools import ToolCall
-from ..ops import approvals, calls, entries, inbox, leases, sessions, statuses, trees
+from ..ops import approvals, calls, entries, inbox, sessions, statuses, trees
 from ..ops.once import once
 from ..ops.sessions import SessionRow, Whole
 from ..storage.base import Tx
@@ -124,12 +124,12 @@ class Others(Holding, Calling):
         check.flag(below, what="subtree")
         why = None if reason is None else check.text(reason, what="reason")
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-        fence = None if self._held is None else self._held.fence
+        held = self._held
 
         def op(tx: Tx) -> Whole:
             session = entries.writable(tx, self._store.scope, self.id)
-            if fence is not None:
-                leases.require(tx, session, fence)
+            if held is not None:
+                held.require(tx, session)
 
             def do() -> tuple[SessionRow, int]:
                 return trees.end(tx, session, status, below=below, now_ms=now_ms, reason=why), 1
@@ -183,7 +183,7 @@ class Others(Holding, Calling):
     def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
         """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
 
-        Without any it waits up to ``wait`` seconds for the first one.
+        At most 200 at a time. Without any it waits up to ``wait`` seconds for the first one.
         """
         most = None if limit is None else check.whole(limit, what="limit", low=1)
         return until(self._store, lambda: self._receive(most) or None, check.seconds(wait, what="wait")) or []
@@ -192,20 +192,22 @@ class Others(Holding, Calling):
         store, now_ms = self._store, self._store._clock.now_ms()
         if not store._read(lambda tx: inbox.waiting(tx, self._row(tx), 1)):
             return []
-        fence = None if self._held is None else self._held.fence
+        held = self._held
 
         def op(tx: Tx) -> Any:
             session = entries.writable(tx, store.scope, self.id)
+            if held is not None:
+                held.require(tx, session)
             found = inbox.waiting(tx, session, limit)
             if not found:
                 return None
-            return inbox.receive(tx, session, found, now_ms=now_ms, title=lambda: title_of(found[0].body), fence=fence)
+            return inbox.receive(tx, session, found, now_ms=now_ms, title=lambda: title_of(found[0].body))
 
         done = store._write(op)
         return [] if done is None else self._shown(done[0], done[1], now_ms)
 
     def inbox(self) -> list[Sent]:
-        """Give what was sent and waits to be received, in its order."""
+        """Give what was sent and waits to be received, in its order: the first 200."""
         return [_sent(self.id, each) for each in self._store._read(lambda tx: inbox.waiting(tx, self._row(tx)))]
 
     # ------------------------------------------------------------------ approvals

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from ..errors import Invalid, NotFound
+from ..errors import Invalid, LeaseLost, NotFound
 from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
@@ -21,7 +21,7 @@ from ..model.operation import Operation
 from ..model.session import short_title
 from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import branches, calls, entries, leases, moves, operations, quick, work
+from ..ops import branches, calls, entries, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
 from ..storage.base import Append, Tx
@@ -205,7 +205,7 @@ class Speaking(Reading):
         key = None if idempotency_key is None else check.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
         drafts = [] if late else self._drafts(items)
-        fence = None if self._held is None else self._held.fence
+        held, fence = self._held, None if self._held is None else self._held.fence
         seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
         asked = Append(store.scope, self.id, now_ms, expected_revision, key, False, ())
         waiting = self._waiting[1] if self._waiting[0] is seen else {}
@@ -225,11 +225,16 @@ class Speaking(Reading):
                 ):
                     return done, [result]
                 session = self._row(tx)
-                if fence is not None:
-                    leases.require(tx, session, fence)
+                if held is not None:
+                    held.require(tx, session)
                 same = result is not None and session.hash == seen.hash  # what the handle remembers is still true
                 settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
-            done = quick.append(tx, asked, settled, known=known, title=partial(_title, drafts), fence=fence)
+            try:
+                done = quick.append(tx, asked, settled, known=known, title=partial(_title, drafts), fence=fence)
+            except LeaseLost:
+                if held is not None:
+                    held.over = True  # until it is entered again
+                raise
             return done, settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
@@ -250,9 +255,10 @@ class Speaking(Reading):
         self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int, seen: SessionRow | None = None
     ) -> list[Message]:
         """Take in what an append did, and give its messages; ``seen`` is the session's row from before it."""
-        self._seen = done.session
+        if done.session.updated >= self._seen.updated:  # else another thread on this handle has seen more
+            self._seen = done.session
         if self._held is not None:
-            self._held.sure = done.session.updated
+            self._held.sure = max(self._held.sure, done.session.updated)
         if self._waiting[1] or [draft for draft in drafts if draft.more]:
             alone = self._waiting[0] is seen is not None and done.session.revision == seen.revision + 1
             before = self._waiting[1] if alone else {}

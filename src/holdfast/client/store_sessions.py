@@ -20,7 +20,7 @@ from ..model.purge import Purged
 from ..model.session import short_title
 from ..model.status import STATUSES
 from ..model.subagents import Spawned
-from ..ops import agents, directories, leases, listing, moves, purge, sessions
+from ..ops import agents, directories, listing, moves, purge, sessions
 from ..ops import refs as parser
 from ..ops.once import once
 from ..ops.sessions import SessionRow, Whole
@@ -174,14 +174,14 @@ class StoreSessions(StoreAgents):
     def _create(self, made: sessions.Fields, key: str | None, by: Session | None = None) -> Session:
         """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
         now_ms = self._clock.now_ms()
-        fence = None if by is None or by._held is None else by._held.fence
+        held = None if by is None else by._held
         request = [list(made[:-1]), {**codec.decode(made.detail), "run_id": None}]
 
         def write(tx: Tx) -> Whole:
             def do() -> tuple[SessionRow, int]:
                 row = _make(tx, self.scope, made, now_ms)
-                if fence is not None and made.parent is not None:
-                    leases.require(tx, sessions.get(tx, self.scope, made.parent), fence)
+                if held is not None and made.parent is not None:
+                    held.require(tx, sessions.get(tx, self.scope, made.parent))
                 return row, row.sid
 
             def again(sid: int) -> SessionRow:

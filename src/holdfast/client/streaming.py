@@ -83,7 +83,7 @@ class Stream:
             new = streams.joined(self._said[self._stored :])
             first, now_ms = self._pieces + 1, self._session._store._clock.now_ms()
             try:
-                self._session._do(lambda tx: streams.add(tx, self._open(tx), first, new, now_ms=now_ms))
+                self._session._do(lambda tx: streams.add(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
             except Error as failure:
                 self._since = time.monotonic()  # tried again later, and told to whoever writes next
                 self._failure = failure if isinstance(failure, Conflict) or not _may_pass(failure) else None
@@ -118,12 +118,14 @@ class Stream:
     ) -> None:
         if self._ended:
             return
-        if error is None:
+        if error is None and self._said:
             self.finish()
             return
         try:
-            self._end("interrupted" if isinstance(error, Exception) else "cancelled")
+            self._end("interrupted" if error is None or isinstance(error, Exception) else "cancelled")
         except Error as failure:  # what went wrong first is what the caller must see
+            if error is None:
+                raise
             error.add_note(f"what had arrived could not be sealed: {failure}")
 
     def _end(self, status: str) -> Message | None:
@@ -157,9 +159,11 @@ class Stream:
             self.message = session._shown(done, settled, now_ms)[-1]
             return self.message
 
-    def _open(self, tx: Tx) -> StreamRow:
-        """Give the stream as it is; whose it is says who asks, never what was seen."""
+    def _open(self, tx: Tx, *, goes_on: bool = False) -> StreamRow:
+        """Give the stream as it is; whose it is says who asks, never what was seen. A stopped one does not go on."""
         session = self._session._row(tx)
+        if goes_on:
+            require_open(session.status)
         return streams.find(tx, self._row._replace(scope=session.scope, session=session.sid))
 
     def _close(self, op: Any) -> Any:

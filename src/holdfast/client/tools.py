@@ -12,6 +12,7 @@ from ..model import message as messages_
 from ..model import words
 from ..model.entry import Draft
 from ..model.message import Message
+from ..model.status import require_open
 from ..model.tools import ToolCall
 from ..ops import branches, calls, entries, sessions
 from ..ops.sessions import SessionRow
@@ -154,6 +155,7 @@ class Calling(Streaming):
 
         def op(tx: Tx) -> tuple[Any, ToolCall, tuple[str, int]]:
             session = entries.writable(tx, self._store.scope, self.id)
+            require_open(session.status)  # whoever was stopped starts nothing more
             if seq:  # a call that was read from this session must still wait
                 waiting = calls.require_open(tx, session, call_id)
                 _require_patience(waiting, tries)

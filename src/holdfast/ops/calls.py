@@ -8,9 +8,9 @@ tool message a page. What a call is lies in the entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,9 @@ BETWEEN = f"SELECT {COLUMNS} FROM call WHERE scope = ? AND key > ? AND key <= ? 
 _SMALL = 64 << 10
 _PAGE = 8
 _NEAR = 256
+
+
+_Found: TypeAlias = tuple[str, dict[str, int]]  # the id of a call, and where its marks are
 
 
 class Mark(NamedTuple):
@@ -247,8 +250,24 @@ def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
-    """Give the open calls of a path."""
-    return [_described(tx, session, call_id, marks) for call_id, marks in open_calls(tx, session).items()]
+    """Give the open calls of a path in the order of announcing."""
+    found = open_calls(tx, session).items()
+    return [_described(tx, session, *each) for each in _in_order(tx, session, found)]
+
+
+def _in_order(tx: Tx, session: SessionRow, found: Iterable[_Found]) -> Iterator[_Found]:
+    """Order calls as they were announced: those of one message lie in the table by their ids."""
+    for seq, run in groupby(found, lambda each: each[1]["call"]):
+        group = list(run)
+        if len(group) > 1:
+            place = {call.id: number for number, call in enumerate(_announced_in(tx, session, seq))}
+            group.sort(key=lambda each: place.get(each[0], 0))
+        yield from group
+
+
+def _announced_in(tx: Tx, session: SessionRow, seq: int) -> Sequence[ToolCall]:
+    uid, row = _row_at(tx, session, seq)
+    return () if row[1] == CALL else Message(uid, seq, row[3], row[2], row[5], row[6]).tool_calls
 
 
 def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
@@ -260,7 +279,7 @@ def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
             found.append((mark.call_id, latest[mark.call_id]))
         if mark.call_id in latest and (mark.what != "result" or "result" not in latest[mark.call_id]):
             _note(latest[mark.call_id], mark)
-    return (_described(tx, session, call_id, marks) for call_id, marks in found)
+    return (_described(tx, session, *each) for each in _in_order(tx, session, found))
 
 
 def _described(tx: Tx, session: SessionRow, call_id: str, marks: dict[str, int]) -> ToolCall:

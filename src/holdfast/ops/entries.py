@@ -332,7 +332,7 @@ def _said(body: bytes) -> bytes:
     """Give what a caller said in a body: without what was derived from the path when it was stored."""
     value = codec.decode(body)
     if isinstance(value, dict):
-        value = {name: each for name, each in value.items() if name not in ("tool_name", "answers")}
+        value = {name: each for name, each in value.items() if name not in ("tool_name", "answers", "calls")}
     return codec.canonical(value)
 
 

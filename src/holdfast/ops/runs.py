@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ..model.status import ACTIVE, FINISHED, INTERRUPTED
+from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Tx
 from . import entries, leases, sessions, statuses, streams
 from .sessions import LeaseRow, SessionRow
@@ -42,17 +42,33 @@ def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) ->
         return None
     resumed = session.seq > 0 or lease is not None
     token = 0 if lease is None else lease.token
-    for stream in streams.of_session(tx, session):
-        if stream.id in wanted.left or 0 < stream.token <= token:
-            session = streams.cut(tx, session, stream, now_ms=now_ms)
-    if wanted.last[1] and session.status not in FINISHED:
-        if session.status == INTERRUPTED:
-            session = sessions.write_cold(tx, session, status=ACTIVE)
+    session = _cut_streams(tx, session, token, wanted.left, now_ms)
+    if wanted.last[1] and session.status == ACTIVE:
         session = statuses.change(tx, session, INTERRUPTED, now_ms=now_ms, why=wanted.why)
     if session.status != ACTIVE:
         session = statuses.change(tx, session, ACTIVE, now_ms=now_ms)
     made = leases.put(tx, LeaseRow(scope, session.sid, token + 1, wanted.holder, now_ms, 0, now_ms))
     return Taken(leases.changed(tx, session, now_ms), sessions.detail(tx, session), made, resumed)
+
+
+def _cut_streams(tx: Tx, session: SessionRow, token: int, left: Collection[str], now_ms: int) -> SessionRow:
+    """Seal the answers of earlier holders, and those whose writers are gone."""
+    for stream in streams.of_session(tx, session):
+        if stream.id in left or 0 < stream.token <= token:
+            session = streams.cut(tx, session, stream, now_ms=now_ms)
+    return session
+
+
+def settle(tx: Tx, session: SessionRow, gone: int, left: Collection[str], *, now_ms: int) -> SessionRow:
+    """Write down that the holder with a token is gone, for somebody who does not take the session; once."""
+    lease = sessions.find_lease(tx, session)
+    if lease is None or lease.holder is None or lease.token != gone:
+        return session
+    session = _cut_streams(tx, session, gone, left, now_ms)
+    if session.status == ACTIVE:
+        session = statuses.change(tx, session, INTERRUPTED, now_ms=now_ms, why="gone")
+    leases.put(tx, lease._replace(holder=None))
+    return leases.changed(tx, session, now_ms)
 
 
 def last(lease: LeaseRow | None) -> tuple[int, bool]:
@@ -61,9 +77,12 @@ def last(lease: LeaseRow | None) -> tuple[int, bool]:
 
 
 def leave(
-    tx: Tx, scope: str, session_id: str, token: int, *, status: str | None, now_ms: int, **about: Any
+    tx: Tx, scope: str, session_id: str, token: int, *, status: str | None, orderly: bool, now_ms: int, **about: Any
 ) -> SessionRow | None:
-    """Give a lease back, with the status that the run ended in; None if somebody else has it by now."""
+    """Give a lease back, with the status that the run ended in; None if somebody else has it by now.
+
+    An ``orderly`` end is nothing to remember, and neither is what was remembered of an earlier one.
+    """
     row = tx.one(sessions.GET, (scope, session_id))
     if row is None or row[13] == 2:
         return None  # purged meanwhile
@@ -71,15 +90,9 @@ def leave(
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.token != token or lease.holder is None:
         return None
-    if not session.hidden:
-        session = _end(tx, session, status, now_ms, about)
+    if orderly and session.status == ACTIVE:
+        statuses.forget_end(tx, session)
+    if status is not None and session.status == ACTIVE and not session.hidden:
+        session = statuses.change(tx, session, status, now_ms=now_ms, **about)
     leases.put(tx, lease._replace(holder=None))
     return leases.changed(tx, session, now_ms)
-
-
-def _end(tx: Tx, session: SessionRow, status: str | None, now_ms: int, about: dict[str, Any]) -> SessionRow:
-    if status is None:
-        if session.status == ACTIVE:
-            statuses.forget_end(tx, session)
-        return session
-    return statuses.change(tx, session, status, now_ms=now_ms, **about) if session.status == ACTIVE else session

@@ -40,6 +40,7 @@ def _tree(
     made = Tree(
         id=session.id,
         key=session.key,
+        name=session.name,
         title=session.title,
         label=session.label,
         agent_id=session.agent,

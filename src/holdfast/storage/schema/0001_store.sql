@@ -140,7 +140,7 @@ CREATE INDEX entry_mid ON entry (scope, mid) WHERE mid IS NOT NULL;
 CREATE TABLE call (                     -- where tool calls are announced, started and answered; derived from entry
   scope        TEXT NOT NULL,
   key          INTEGER NOT NULL,        -- of the entry
-  what         TEXT NOT NULL,           -- 'call', 'start' or 'result'
+  what         TEXT NOT NULL,           -- 'call', 'start', 'result', 'lost', 'ask' or 'answer'
   call_id      TEXT NOT NULL,
   chk          INTEGER NOT NULL,
   PRIMARY KEY (scope, key, what, call_id)
