@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, TypedDict, Unpack
 
 from .. import codec
-from ..errors import Conflict, Invalid, NotFound
+from ..errors import Conflict, Invalid, NotFound, Unsupported
 from ..ids import new_id
 from ..model.operation import Operation
 from ..model.page import Page
@@ -84,6 +84,11 @@ class StoreSessions(StoreAgents):
             named = made.name is not None
             found = self._ensure(made, lambda tx: _named(tx, self.scope, made)) if named else self._create(made, None)
         if hold and not found._holds():
+            if self._backend.capabilities.read_only:
+                raise Unsupported(
+                    "this store was opened read-only, so nobody can run a session in it; get_session looks at one",
+                    capability="write",
+                )
             found._take(wait, take_over=take_over)
         return found
 
