@@ -172,7 +172,8 @@ class Reading(Handle):
 
 def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:
     """Give a session's row with the answers that are being written where its head is."""
-    found = [stream for stream in streams.of_session(tx, session) if stream.branch == session.branch]
+    open_ = streams.of_session(tx, session) if session.attached else ()  # they are sealed behind the end of a branch
+    found = [stream for stream in open_ if stream.branch == session.branch]
     return session, [_written(tx, session, stream, now_ms) for stream in found]
 
 
