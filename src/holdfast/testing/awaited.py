@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 import holdfast
-from holdfast import Message, Page, Resolved
+from holdfast import Message, Page, Resolved, Spawned
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def _shown(value: Any) -> Any:
         return _iterate(value)
     if isinstance(value, Page):
         return Page([_shown(item) for item in value], value.cursor, value.damaged)
-    if isinstance(value, Resolved):
+    if isinstance(value, Resolved | Spawned):
         return value._replace(session=_shown(value.session))
     if isinstance(value, Message) and value._reader is not None:
         reader = value._reader

@@ -14,18 +14,21 @@ from __future__ import annotations
 from .agents import Agents, States
 from .base import said
 from .branches import Branches
+from .live import Calls, Leases, Statuses, Streams
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
 from .regressions import Regressions
 from .sessions import Listing, Sessions, Trash
 from .stores import Stores
+from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 
 
-class StoreContract(*_PARTS, Points, Operations, Regressions):  # type: ignore[misc]
+class StoreContract(*_PARTS, *_LIVE, Points, Operations, Regressions):  # type: ignore[misc]
     """Subclass and define ``open``."""
 
 
