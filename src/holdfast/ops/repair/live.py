@@ -33,8 +33,13 @@ def fix_live(fix: Repair) -> None:
 
 
 def _fix_inboxes(fix: Repair) -> None:
-    kept = dict[tuple[str, int], list[Row]]()
+    kept, last = dict[tuple[str, int], list[Row]](), dict[tuple[str, int], int]()
     for row in list(fix.rows(INBOX)):
+        before = last.get(row[:2], 0)
+        if is_sound(row) and row[2] > before + 1:  # a damaged number says nothing about those before it
+            first = f"sent message {before + 1} of session number {row[1]}"
+            fix.lose("inbox", first, f"it and all before sent message {row[2]} are missing")
+        last[row[:2]] = row[2] if is_sound(row) or row[2] == before + 1 else before
         if is_sound(row) and live.sent_fault(fix.tx, row) in ("", live.GAP):
             kept.setdefault(row[:2], []).append(row)
         else:
