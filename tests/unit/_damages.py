@@ -18,6 +18,7 @@ import apsw
 
 import holdfast
 from holdfast.storage.base import row_check
+from holdfast.testing.contract.base import die
 
 # ---------------------------------------------------------------------- the store that is damaged
 
@@ -73,6 +74,7 @@ def build(path: Path) -> Path:
         purged.rename("erased title")
         store.purge_session(purged)
         store.main_session("coder").user("main")
+        _leave_under_way(store.create_session("live", agent="coder"))
         store.scoped("elsewhere").create_session("talk", agent="coder").user("in another scope")
         last = store.create_session("last", agent="other")
         last.user("the end")
@@ -80,9 +82,23 @@ def build(path: Path) -> Path:
     return path
 
 
+def _leave_under_way(session: holdfast.Session) -> None:
+    """Leave a session as kill -9 leaves it: held, half an answer written, messages received and waiting."""
+    session.user("go")
+    for text in ("one", "two", "three"):
+        session.send(text)
+    session.receive(1)
+    with session:
+        stream = session.stream(model="m")
+        for text, kind in (("think", "thinking"), ("half an ", "text"), ("answer", "text")):
+            stream.write(text, kind)
+            stream.flush()
+        die(session)
+
+
 TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox", "meta", "migration"),
 )
 
 
@@ -128,9 +144,21 @@ def _forge(table: str, where: str, change: str) -> Plant:
     return plant
 
 
+_KEYS = {
+    "idempotency": "scope || session || ikey || branch || '.' || seq",
+    "call": "scope || key || what || call_id",
+    "link": "scope || hash || key",
+    "agent_version": "scope || agent || '.' || version",
+    "lease": "scope || session",
+    "stream": "scope || session || id",
+    "delta": "scope || stream || '.' || n",
+    "inbox": "scope || session || '.' || n",
+}
+
+
 def _rowid(table: str) -> str:
     keys = {"call": "call_id || what || key", "link": "hash || key", "idempotency": "ikey", "meta": "name"}
-    return keys.get(table, "agent || '.' || version" if table == "agent_version" else "rowid")
+    return keys.get(table, _KEYS.get(table, "rowid"))
 
 
 def _checks(table: str, names: list[str], row: list[Any]) -> dict[str, int]:
@@ -342,6 +370,21 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "checkpoint of another entry": (_forge("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, {"checkpoint": 1}),
     "hash of a checkpoint changed": (_flip("checkpoint", "cid = 1", "hash = zeroblob(32)"), {"checkpoint"}, {}),
     "checkpoint of nothing": (_forge("checkpoint", "cid = 1", "branch = 99"), {"checkpoint"}, {}),
+    "lease changed": (_flip("lease", "1", "token = token + 1"), {"lease"}, {"lease": 1}),
+    "lease of nobody": (_insert("lease", "", 99, 1, None, 0, 0, 0), {"lease"}, {}),
+    "holder of a lease unreadable": (_forge("lease", "1", "holder = x'5b'"), {"lease"}, {"lease": 1}),
+    "stream changed": (_flip("stream", "1", "seq = seq + 1"), {"stream"}, {"stream": 1, "delta": 3}),
+    "stream on no branch": (_forge("stream", "1", "branch = 99"), {"stream"}, {"stream": 1, "delta": 3}),
+    "stream about nothing": (_forge("stream", "1", "about = x'5b'"), {"stream"}, {"stream": 1, "delta": 3}),
+    "stream missing": (_drop("stream", "1"), {"stream"}, {"stream": 1, "delta": 3}),
+    "piece of a stream changed": (_flip("delta", "n = 2", "data = x'21'"), {"stream"}, {"delta": 2}),
+    "piece of a stream missing": (_drop("delta", "n = 2"), {"stream"}, {"delta": 2}),
+    "first piece of a stream missing": (_drop("delta", "n = 1"), {"stream"}, {"delta": 3}),
+    "sent message changed": (_flip("inbox", "n = 2", "body = x'7b7d'"), {"inbox"}, {"inbox": 2}),
+    "sent message unreadable": (_forge("inbox", "n = 3", "body = x'5b'"), {"inbox"}, {"inbox": 1}),
+    "sent message missing": (_drop("inbox", "n = 2"), {"inbox"}, {"inbox": 2}),
+    "received message of nothing": (_forge("inbox", "n = 1", "key = 900 << 32"), {"inbox"}, {"inbox": 3}),
+    "sent message to nobody": (_insert("inbox", "", 99, 1, "x", None, 0, b"{}", 0), {"inbox"}, {}),
     "change missing": (_drop("feed", "pos = 9"), {"feed"}, {}),
     "change changed": (_flip("feed", "pos = 9", "last_seq = 1"), {"feed"}, {}),
     "change forged": (_forge("feed", "pos = 9", "last_seq = 900"), {"missing"}, {}),
@@ -376,13 +419,6 @@ def damaged(tmp_path: Path, name: str) -> tuple[Path, dict[str, set[Any]]]:
 
 
 # ---------------------------------------------------------------------- damage by chance
-
-_KEYS = {
-    "idempotency": "scope || session || ikey || branch || '.' || seq",
-    "call": "scope || key || what || call_id",
-    "link": "scope || hash || key",
-    "agent_version": "scope || agent || '.' || version",
-}
 
 
 def plant_some(path: Path, rng: random.Random) -> list[str]:

@@ -59,7 +59,9 @@ def test_whatever_is_damaged_the_copy_is_sound(tmp_path: Path, seed: int, counts
         with holdfast.open(done.path) as copy:
             for session in copy.iter_sessions(archived=None):
                 session.messages()
-                session.user("and on")
+                with copy.session(session, take_over=True):
+                    session.receive()
+                    session.user("and on")
             list(copy.events())
             assert not copy.verify(), about
 

@@ -15,6 +15,7 @@ import pytest
 from _damages import DAMAGES, build, damaged, rows_of
 
 import holdfast
+from holdfast.testing.contract.base import die
 
 pytestmark = [pytest.mark.promise("R12"), pytest.mark.feature("F5")]
 
@@ -139,9 +140,42 @@ def _go_back(session: holdfast.Session, rng: random.Random) -> None:
         session.rewind(rng.choice(points))
 
 
+def _live(session: holdfast.Session, rng: random.Random) -> None:
+    chosen = rng.randrange(8)
+    if chosen == 0:
+        session.send(f"sent {rng.random()}", idempotency_key=rng.choice((None, "sent once")))
+    elif chosen == 1:
+        session.receive(rng.choice((None, 1)))
+    elif chosen == 2:
+        with session.stream(id=rng.choice((None, "an answer"))) as stream:
+            stream.write("thinking", rng.choice(("text", "thinking")))
+            stream.flush()
+            stream.write("text")
+            stream.cancel() if rng.random() < 0.3 else None
+    elif chosen == 3:
+        stream = session.stream()
+        stream.write("left open")
+        stream.flush()
+        session.rewind(rng.randrange(session.head.seq + 1))
+    elif chosen == 4:
+        with session:
+            session.send("to itself")
+            die(session) if rng.random() < 0.7 else None
+    elif chosen == 5:
+        with session:
+            run = session.tool("ls")
+            run.__enter__()
+            session.ask_approval(run.call)
+            die(session)
+    elif chosen == 6:
+        rng.choice((session.complete, session.reopen, session.stop, session.timeout))()
+    else:
+        session.spawn("a task", label=f"label {rng.randrange(4)}")
+
+
 _ACTIONS = (
     *(_say, _say, _say, _keyed, _named_message, _attach, _spill, _run_tool, _call_and_answer, _gemini, _anthropic),
-    *(_work, _work, _work, _keep, _move, _move, _label, _undo, _go_back),
+    *(_work, _work, _work, _keep, _move, _move, _label, _undo, _go_back, _live, _live),
 )
 
 
