@@ -149,25 +149,28 @@ class Holding(Handle):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
-        """Take the lease if it is free; False if somebody has it."""
+        """Take the lease if it is free; False if somebody has it, whom the watch has seen then."""
         store = self._store
         store._keeper.give_back_abandoned()
-        lease, left = store._read(self._standing)
-        why = watch.judge(lease, store._clock.now_ms(), take_over)
-        if why is None:
-            return False
-        now_ms = store._clock.now_ms()
-        holder = presence.encode(presence.here(now_ms))
-        wanted = runs.Wanted(holder, runs.last(lease), why, left)
-        taken = store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
-        if taken is None:
-            return False
+        while True:
+            lease, left = store._read(self._standing)
+            why, now_ms = watch.judge(lease, store._clock.now_ms(), take_over), store._clock.now_ms()
+            if why is None:
+                return False
+            holder = presence.encode(presence.here(now_ms))
+            wanted = runs.Wanted(holder, runs.last(lease), why, left)
+            if (taken := self._taken(wanted, now_ms)) is not None:
+                break  # else somebody came first: look who
         self._saw(taken.session, taken.doc, taken.lease)
         self.resumed = taken.resumed
         held = self._held = Held(store, self.id, taken.lease, taken.session.updated)
         weakref.finalize(self, store._keeper.abandon, held).atexit = False
         store._keeper.keep(held)
         return True
+
+    def _taken(self, wanted: runs.Wanted, now_ms: int) -> runs.Taken | None:
+        store = self._store
+        return store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
 
     def _standing(self, tx: Tx) -> tuple[LeaseRow | None, frozenset[str]]:
         """Read the lease, and which streams their writers left."""
