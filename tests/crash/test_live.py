@@ -23,6 +23,9 @@ pytestmark = [
 ]
 
 
+_KILLS_PER_STORE = 50
+
+
 class Town:
     """Three agents, each a process, that are killed and started again."""
 
@@ -90,7 +93,7 @@ class Town:
         return found
 
 
-def _kill_again_and_again(town: Town, seed: int, kills: int) -> dict[str, int]:
+def _kill_again_and_again(town: Town, seed: str, kills: int) -> dict[str, int]:
     rng = random.Random(f"live {seed}")
     for round_ in range(1, kills + 1):
         with told(seed=seed, round=round_):
@@ -134,18 +137,17 @@ def _check_entries(town: Town) -> None:
             before = number
 
 
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_agents_that_are_killed_at_any_moment_lose_and_double_nothing(
-    tmp_path: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
+    tmp_path: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int], backend: str
 ) -> None:
-    town = Town(os.fspath(tmp_path / "store" / "a.db"), tmp_path)
-    _tell(tally, town, _kill_again_and_again(town, seed, counts(50, 1000)))
-
-
-def test_agents_on_postgres_that_are_killed_at_any_moment_lose_and_double_nothing(
-    tmp_path: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
-) -> None:
-    town = Town(_postgres.url(tmp_path), tmp_path)
-    _tell(tally, town, _kill_again_and_again(town, seed, counts(10, 200)))
+    kills = counts(50, 1000) if backend == "sqlite" else counts(10, 200)
+    for first in range(0, kills, _KILLS_PER_STORE):
+        place = tmp_path / f"from {first}"
+        place.mkdir()
+        town = Town(_postgres.url(place) if backend == "postgres" else os.fspath(place / "store" / "a.db"), place)
+        found = _kill_again_and_again(town, f"{seed} {first}", min(_KILLS_PER_STORE, kills - first))
+        _tell(tally, town, found)
 
 
 def _tell(tally: Callable[..., int], town: Town, found: dict[str, int]) -> None:
