@@ -216,6 +216,8 @@ class Streaming(Speaking):
         def op(tx: Tx) -> tuple[SessionRow, StreamRow]:
             session = entries.writable(tx, store.scope, self.id)
             require_open(session.status)
+            if id is not None and entries.find_by_id(tx, session, id) is not None:
+                raise Conflict(f"there is a message {id!r} already; give the stream another id, or none", found=id)
             return streams.begin(tx, session, wanted, now_ms=now_ms)
 
         self._seen, row = self._do(op)

@@ -624,6 +624,13 @@ class Streams(Contract):
         )
 
     @pytest.mark.feature("F4")
+    def test_an_id_that_is_taken_is_refused_before_anything_arrives(self, session: Session) -> None:
+        session.user("a", id="taken")
+        with pytest.raises(Conflict):
+            session.stream(id="taken")
+        assert said(session) == ["a"]
+
+    @pytest.mark.feature("F4")
     def test_every_kind_of_delta_has_its_part(self, session: Session) -> None:
         with session.stream() as stream:
             for delta, kind in (("think ", "thinking"), ("more", "thinking"), ("say", "text"), ("{}", "tool_input")):
