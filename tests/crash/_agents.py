@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,7 @@ class Agent:
 
     def _work(self, run: holdfast.ToolRun) -> None:
         self.tell("effect", run.call.id, run.call.idempotency_key)
+        time.sleep(self.rng.uniform(0, 0.01))  # a kill must hit a tool at work now and then
         run.result(f"did {run.call.id}")
         self.tell("result", run.call.id)
 
