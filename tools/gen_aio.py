@@ -244,6 +244,8 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
         ]
     how = "wait" if name in WAITING else "run"
     result = wrap(returns, f"await self._portal.{how}(lambda: {call})")
+    if returns == "Stream":
+        result = wrap(returns, f"await self._portal.enter(lambda: {call}, lambda made: made.cancel())")
     if returns in ENTERED:
         lines = [signature(function, f"Opening[Async{returns}]", seen, "def"), doc]
         lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]
@@ -321,7 +323,8 @@ def _special(name: str, cls: type) -> list[list[str]]:
     leave += "trace: TracebackType | None) -> None:"
     if name == "Store":
         return [*found, [*enter, "return self"], [leave, "await self.close()"]]
-    enter += ["await self._portal.run(self._sync.__enter__)", "return self"]
+    left = "CancelledError, CancelledError(), None"  # a task that is cancelled while it enters leaves again
+    enter += [f"await self._portal.enter(self._sync.__enter__, lambda made: made.__exit__({left}))", "return self"]
     return [*found, enter, [leave, "await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))"]]
 
 
@@ -346,6 +349,7 @@ def imports(seen: set[str]) -> str:
     """Write the imports for the names that were used."""
     lines = [f"from {NAMES[name]} import {name}" for name in sorted(seen)]
     lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
+    lines += ["from asyncio import CancelledError"]
     lines += [f"from .{cls.__module__.removeprefix('holdfast.')} import {name}" for name, cls in HANDLES.items()]
     lines += ["from .client.open import open_store"]
     lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]

@@ -6,6 +6,7 @@ method runs in a thread of the portal and finishes even when the task that await
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
@@ -878,10 +879,11 @@ class AsyncSession:
         async def opening() -> AsyncStream:
             return AsyncStream(
                 self._portal,
-                await self._portal.run(
+                await self._portal.enter(
                     lambda: self._sync.stream(
                         role, model=model, id=id, flush_seconds=flush_seconds, flush_bytes=flush_bytes
-                    )
+                    ),
+                    lambda made: made.cancel(),
                 ),
             )
 
@@ -1363,7 +1365,9 @@ class AsyncSession:
         return self._sync._repr_html_()
 
     async def __aenter__(self) -> AsyncSession:
-        await self._portal.run(self._sync.__enter__)
+        await self._portal.enter(
+            self._sync.__enter__, lambda made: made.__exit__(CancelledError, CancelledError(), None)
+        )
         return self
 
     async def __aexit__(
@@ -1452,7 +1456,9 @@ class AsyncToolRun:
         return f"<Async{repr(self._sync)[1:]}"
 
     async def __aenter__(self) -> AsyncToolRun:
-        await self._portal.run(self._sync.__enter__)
+        await self._portal.enter(
+            self._sync.__enter__, lambda made: made.__exit__(CancelledError, CancelledError(), None)
+        )
         return self
 
     async def __aexit__(
@@ -1497,7 +1503,9 @@ class AsyncStream:
         return f"<Async{repr(self._sync)[1:]}"
 
     async def __aenter__(self) -> AsyncStream:
-        await self._portal.run(self._sync.__enter__)
+        await self._portal.enter(
+            self._sync.__enter__, lambda made: made.__exit__(CancelledError, CancelledError(), None)
+        )
         return self
 
     async def __aexit__(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
 from typing import IO, Any, Generic, NamedTuple, TypeVar
@@ -55,6 +55,23 @@ class Portal:
         future = asyncio.wrap_future(self._pool.submit(call))
         future.add_done_callback(_look_at)
         return await asyncio.shield(future)
+
+    async def enter(self, call: Callable[[], T], undo: Callable[[T], object]) -> T:
+        """Run a call that begins something; it is ended again if this task is cancelled meanwhile."""
+        if self._closed:
+            raise Closed()
+        future = self._pool.submit(call)
+
+        def end(done: Future[T]) -> None:
+            if done.exception() is None:
+                with contextlib.suppress(RuntimeError):  # the pool is closed, and the store with it
+                    self._pool.submit(undo, done.result())
+
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            future.add_done_callback(end)
+            raise
 
     async def wait(self, call: Callable[[], T]) -> T:
         """Run a call that waits for others in a thread of its own; a task that is cancelled stops waiting."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from datetime import datetime
 from functools import cache
 
@@ -19,6 +20,7 @@ from .ids import new_id
 
 BEAT_SECONDS = 5.0  # between two signs of life
 SILENT_SECONDS = 30.0  # without one a holder on another machine is shown as gone
+LONG_SECONDS = 600.0  # without a word one who need not give any is
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +75,11 @@ def seems_gone(holder: Holder, beat_ms: int, now_ms: int) -> bool:
     return is_gone(holder) if is_near(holder) else now_ms - beat_ms > SILENT_SECONDS * 1000
 
 
+def has_left(holder: Holder, beat_ms: int, now_ms: int) -> bool:
+    """Say whether somebody who gives no regular signs of life is gone: elsewhere only after a very long silence."""
+    return is_gone(holder) if is_near(holder) else now_ms - beat_ms > LONG_SECONDS * 1000
+
+
 def since(taken_ms: int) -> str:
     """Write since when somebody holds something."""
     taken: datetime = to_datetime(taken_ms)
@@ -86,7 +93,7 @@ def _machine() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return f"{socket.gethostname()}/{os.uname().sysname}" if hasattr(os, "uname") else ""
+        return f"{socket.gethostname()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""
 
 
 def _began(pid: int) -> str | None:
@@ -95,7 +102,7 @@ def _began(pid: int) -> str | None:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except FileNotFoundError:
-        return None if os.path.exists("/proc/self/stat") else _exists(pid)
+        return _exists(pid)  # where processes of others are hidden, only a signal tells
     except OSError:
         return ""
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()  # a zombie has ended

@@ -8,19 +8,18 @@ silent by the clock and also while it is watched, so that a clock that jumps tak
 from __future__ import annotations
 
 import time
-import weakref
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import codec, presence
 from ..clock import to_datetime
-from ..errors import Busy, Invalid, LeaseLost
+from ..errors import Busy, Closed, Invalid, LeaseLost
 from ..model import words
-from ..model.status import ACTIVE, INTERRUPTED
+from ..model.status import ACTIVE, FINISHED, INTERRUPTED
 from ..ops import entries, runs, sessions, statuses, streams
 from ..ops.sessions import LeaseRow, Whole
-from ..presence import BEAT_SECONDS, Holder
+from ..presence import BEAT_SECONDS, SILENT_SECONDS, Holder
 from ..storage.base import Tx
 from . import check
 from .handle import Handle
@@ -87,16 +86,16 @@ class Holding(Handle):
 
     def runtime(self) -> float:
         """Give the seconds from its beginning to its end, or to now; never less than 0."""
-        end = self._end.get("at_ms") if self._seen.status != ACTIVE else None
-        if self._gone and self._lease is not None:
-            end = max(self._lease.beat_ms, self._seen.updated_ms)
-        return max(0, (self._store._clock.now_ms() if end is None else end) - self._seen.created_ms) / 1000
+        whole = self._seen, self._doc or b"{}", self._lease
+        return statuses.seconds(whole, self.status, self._store._clock.now_ms())
 
     # ------------------------------------------------------------------ the lease
 
     def __enter__(self: S) -> S:
-        if self._held is None or self._held.over:
+        if not self._holds():
             self._take(0.0, take_over=False)
+        elif self._seen.status in FINISHED:
+            self.reopen()
         assert self._held is not None
         self._held.depth += 1
         return self
@@ -113,7 +112,7 @@ class Holding(Handle):
             return
         status, about = _ending(error)
         try:
-            self._give_back(status, orderly=status is None, **about)
+            self._give_back(status, **about)
         except Exception as failure:  # what went wrong first is what the caller must see
             if error is None:
                 raise
@@ -121,19 +120,25 @@ class Holding(Handle):
 
     def release(self) -> None:
         """Give the lease back before the handle goes; without one nothing is done."""
-        self._give_back(None, orderly=True)
+        self._give_back(None)
 
-    def _give_back(self, status: str | None, *, orderly: bool, **about: Any) -> None:
-        held, self._held = self._held, None
+    def _give_back(self, status: str | None, **about: Any) -> None:
+        held = self._held
         if held is None:
             return
         self._store._keeper.drop(held)
-        held.give_back(status, orderly=orderly, **about)
+        if not held.over and held.give_back(status, **about):
+            self._held = (
+                None  # else somebody took it over: what this handle writes is refused until it is entered again
+            )
         self._look()
 
     def _look(self) -> None:
         scope = self._store.scope
-        seen = self._store._read(lambda tx: sessions.find_whole(tx, scope, self.id))
+        try:
+            seen = self._store._read(lambda tx: sessions.find_whole(tx, scope, self.id))
+        except Closed:
+            return
         if seen is not None:  # else it was purged meanwhile
             self._saw(*seen)
 
@@ -159,18 +164,27 @@ class Holding(Handle):
                 return False
             holder = presence.encode(presence.here(now_ms))
             wanted = runs.Wanted(holder, runs.last(lease), why, left)
-            if (taken := self._taken(wanted, now_ms)) is not None:
-                break  # else somebody came first: look who
+            if self._take_now(wanted, now_ms):
+                return True  # else somebody came first: look who
+
+    def _take_now(self, wanted: runs.Wanted, now_ms: int) -> bool:
+        """Take the lease unless somebody came first; one that may be taken and is not known to be is given back."""
+        store, token = self._store, wanted.last[0] + 1
+        held = Held(store, self.id, LeaseRow(store.scope, self._seen.sid, token, wanted.holder, now_ms, 0, now_ms))
+        try:
+            taken = store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
+            if taken is None:
+                return False
+            self._held, held.sure = held, taken.session.updated
+            held.belongs_to(self)
+            store._keeper.keep(held)
+        except BaseException:
+            self._held = None
+            store._keeper.abandon(held)
+            raise
         self._saw(taken.session, taken.doc, taken.lease)
         self.resumed = taken.resumed
-        held = self._held = Held(store, self.id, taken.lease, taken.session.updated)
-        weakref.finalize(self, store._keeper.abandon, held).atexit = False
-        store._keeper.keep(held)
         return True
-
-    def _taken(self, wanted: runs.Wanted, now_ms: int) -> runs.Taken | None:
-        store = self._store
-        return store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
 
     def _standing(self, tx: Tx) -> tuple[LeaseRow | None, frozenset[str]]:
         """Read the lease, and which streams their writers left."""
@@ -178,7 +192,7 @@ class Holding(Handle):
         left = (
             stream.id
             for stream in streams.of_session(tx, row)
-            if presence.seems_gone(presence.decode(stream.holder), streams.last_sign(tx, stream), now_ms)
+            if presence.has_left(presence.decode(stream.holder), streams.last_sign(tx, stream), now_ms)
         )
         return sessions.find_lease(tx, row), frozenset(left)
 
@@ -192,6 +206,8 @@ class Holding(Handle):
 
     def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
         """End it with an error."""
+        if not isinstance(error, BaseException | str):
+            raise Invalid(f"an error is an exception or a text, not {type(error).__name__}")
         self._finish("error", idempotency_key, error=words.of_error(error))
 
     def reopen(self, *, idempotency_key: str | None = None) -> None:
@@ -234,7 +250,8 @@ class _Watch:
         if presence.is_near(holder):
             return "gone" if presence.is_gone(holder) else None
         self.is_silent = presence.seems_gone(holder, lease.beat_ms, now_ms)
-        return "gone" if self.is_silent and time.monotonic() - self._since > 1.5 * BEAT_SECONDS else None
+        watched = time.monotonic() - self._since
+        return "gone" if watched > (1.5 * BEAT_SECONDS if self.is_silent else SILENT_SECONDS) else None
 
 
 def _busy(session: Holding, lease: LeaseRow) -> str:

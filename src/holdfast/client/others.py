@@ -18,7 +18,7 @@ from ..model.message import Message
 from ..model.status import ACTIVE, require_open
 from ..model.subagents import Sent, Spawned, Tree
 from ..model.tools import ToolCall
-from ..ops import approvals, calls, entries, inbox, sessions, statuses, trees
+from ..ops import approvals, calls, entries, inbox, sessions, trees
 from ..ops.once import once
 from ..ops.sessions import SessionRow, Whole
 from ..storage.base import Tx
@@ -62,10 +62,13 @@ class Others(Holding, Calling):
             task,
             parent=self,  # type: ignore[arg-type]
             label=label,
-            agent=agent or self._seen.agent,
+            agent=self._seen.agent if agent is None else agent,
             workspace=self._seen.workspace or None if workspace is None else workspace,
             model=model,
-            metadata={**(metadata or {}), **({} if call is None else {"call_id": call.id})},
+            metadata={
+                **check.mapping(metadata or {}, what="metadata"),
+                **({} if call is None else {"call_id": call.id}),
+            },
             idempotency_key=key,
         )
 
@@ -84,15 +87,8 @@ class Others(Holding, Calling):
         """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
         store = self._store
         return store._read(
-            lambda tx: trees.tree(tx, sessions.with_rest(tx, self._row(tx)), store._is_gone, self._seconds)
+            lambda tx: trees.tree(tx, sessions.with_rest(tx, self._row(tx)), store._is_gone, store._clock.now_ms())
         )
-
-    def _seconds(self, whole: Whole, status: str) -> float:
-        session, doc, lease = whole
-        end = statuses.ended(doc).get("at_ms") if session.status != ACTIVE else None
-        if status != session.status and lease is not None:
-            end = max(lease.beat_ms, session.updated_ms)
-        return max(0, (self._store._clock.now_ms() if end is None else end) - session.created_ms) / 1000
 
     def wait(self, *children: str | Session, timeout: float | None = None) -> list[Session]:
         """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
@@ -102,11 +98,11 @@ class Others(Holding, Calling):
         """
         seconds = None if timeout is None else check.seconds(timeout, what="timeout")
         store = self._store
-        wanted = [each if isinstance(each, str) else each.id for each in children] or [c.id for c in self.children()]
+        wanted = [_id_of(each) for each in children] or [child.id for child in self.children()]
         found = list[Any]()
 
         def look() -> list[Any] | None:
-            found[:] = [store.get_session(check.name(each, what="session")) for each in wanted]
+            found[:] = [store.get_session(each) for each in wanted]
             return found if all(each.status != ACTIVE for each in found) else None
 
         until(store, look, seconds)
@@ -158,8 +154,7 @@ class Others(Holding, Calling):
         if not said.strip() or len(said) > _LARGEST:
             raise Invalid("a message that is sent has text, of at most a million characters")
         own = {} if metadata is None else check.mapping(metadata, what="metadata")
-        origin = sender if sender is None or isinstance(sender, str) else sender.id
-        sender_id = check.optional_name(origin, what="sender")
+        sender_id = None if sender is None else _id_of(sender)
         store, now_ms = self._store, self._store._clock.now_ms()
         key, id = check.optional_name(idempotency_key, what="idempotency_key"), new_id(now_ms)
         about = {**own, "sent_id": id, **({} if sender_id is None else {"sender": sender_id})}
@@ -233,7 +228,8 @@ class Others(Holding, Calling):
             found = self._store._read(lambda tx: approvals.find(tx, self._row(tx), wanted))
             return found if found is not None and found.approved is not None else None
 
-        return until(self._store, look, seconds) or asked
+        found = until(self._store, look, seconds)
+        return asked if found is None else found
 
     def answer_approval(
         self, call: ToolCall | str, approved: bool, *, by: str | None = None, note: str | None = None
@@ -258,6 +254,11 @@ class Others(Holding, Calling):
     def approvals(self) -> list[Approval]:
         """Give what open calls of the path wait for a yes or no, and what was answered already."""
         return self._store._read(lambda tx: approvals.of_path(tx, self._row(tx)))
+
+
+def _id_of(session: object) -> str:
+    """Give the id, key or name of a session that was named, or is at hand."""
+    return check.name(session.id if isinstance(session, Others) else session, what="session")
 
 
 def _sent(session_id: str, row: inbox.SentRow) -> Sent:

@@ -180,7 +180,7 @@ def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions
 def _written(tx: Tx, session: sessions.SessionRow, stream: streams.StreamRow, now_ms: int) -> Message:
     """Show what has arrived of an answer."""
     said, sign = streams.pieces(tx, stream), streams.last_sign(tx, stream)
-    gone = presence.seems_gone(presence.decode(stream.holder), sign, now_ms)
+    gone = presence.has_left(presence.decode(stream.holder), sign, now_ms)
     about = {"id": stream.id, **codec.decode(stream.about)}
     body = streams.body(about, said, "interrupted" if gone else "streaming")
     return Message(session.uid, 0, session.turns, stream.at_ms, codec.encode(body))

@@ -28,6 +28,7 @@ from ..storage.base import Append, Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
 from .handle import Point, Write, place_of, request_of, writing
+from .keeper import Held
 from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
@@ -238,7 +239,9 @@ class Speaking(Reading):
             return done, settled
 
         large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
-        return Write(op, lambda done: show(self._shown(done[0], done[1], now_ms, seen)), prepare if large else None)
+        return Write(
+            op, lambda done: show(self._shown(done[0], done[1], now_ms, seen, held)), prepare if large else None
+        )
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
@@ -252,13 +255,21 @@ class Speaking(Reading):
         return None if self._late else self._seen
 
     def _shown(
-        self, done: entries.Appended, drafts: Sequence[Draft], now_ms: int, seen: SessionRow | None = None
+        self,
+        done: entries.Appended,
+        drafts: Sequence[Draft],
+        now_ms: int,
+        seen: SessionRow | None = None,
+        held: Held | None = None,
     ) -> list[Message]:
-        """Take in what an append did, and give its messages; ``seen`` is the session's row from before it."""
+        """Take in what an append did, and give its messages.
+
+        ``seen`` is the session's row from before it, ``held`` the lease under which it was written.
+        """
         if done.session.updated >= self._seen.updated:  # else another thread on this handle has seen more
             self._seen = done.session
-        if self._held is not None:
-            self._held.sure = max(self._held.sure, done.session.updated)
+        if held is not None:
+            held.sure = max(held.sure, done.session.updated)
         if self._waiting[1] or [draft for draft in drafts if draft.more]:
             alone = self._waiting[0] is seen is not None and done.session.revision == seen.revision + 1
             before = self._waiting[1] if alone else {}

@@ -70,10 +70,18 @@ class Stream:
             self._said.append(Piece(kind, delta))
             self._size += len(delta)
             if self._size >= self._bytes:
-                self.flush()
+                self._flush_or_wait()
                 return
         if first:
             self._session._store._keeper.hurry()
+
+    def _flush_or_wait(self) -> None:
+        """Bring what arrived to disk; what may come through later is tried again in the background."""
+        try:
+            self.flush()
+        except Error as failure:
+            if not _may_pass(failure):
+                raise
 
     def flush(self) -> None:
         """Bring what arrived to disk now; it is there when this returns."""
@@ -85,14 +93,16 @@ class Stream:
             try:
                 self._session._do(lambda tx: streams.add(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
             except Error as failure:
-                self._since = time.monotonic()  # tried again later, and told to whoever writes next
-                self._failure = failure if isinstance(failure, Conflict) or not _may_pass(failure) else None
+                self._since = time.monotonic()  # tried again later, if that can help
+                if not _may_pass(failure):
+                    self._fail(failure)
                 raise
             self._stored, self._pieces, self._size = len(self._said), self._pieces + len(new), 0
 
     def _due(self) -> float | None:
         """Give when the next flush is due, by the monotonic clock."""
-        return self._since + self._seconds if self._size and not self._ended else None
+        waits = self._size and not self._ended and self._failure is None
+        return self._since + self._seconds if waits else None
 
     def finish(self, message: Any = None, usage: Any = None) -> Message:
         """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
@@ -167,10 +177,20 @@ class Stream:
         return streams.find(tx, self._row._replace(scope=session.scope, session=session.sid))
 
     def _close(self, op: Any) -> Any:
-        done = self._session._do(op)
+        try:
+            done = self._session._do(op)
+        except Error as failure:
+            if not _may_pass(failure):
+                self._fail(failure)
+            raise
         self._ended = True
         self._session._store._keeper.forget(self)
         return done
+
+    def _fail(self, failure: Error) -> None:
+        """Note that nothing more can be stored: somebody else has the session, or it was stopped."""
+        self._failure = failure
+        self._session._store._keeper.forget(self)
 
     def _require_open(self) -> None:
         if self._ended:

@@ -18,6 +18,7 @@ from ..ops import branches, calls, entries, sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import check
+from .keeper import Held
 from .streaming import Streaming
 
 
@@ -42,6 +43,7 @@ class ToolRun:
         self._began, self._place = 0.0, ("", 0)
         self._call: ToolCall | None = None
         self._refused: Invalid | None = None
+        self._held: Held | None = None
         self.message = None
 
     @property
@@ -53,6 +55,9 @@ class ToolRun:
 
     def __enter__(self) -> ToolRun:
         self._call, self._place = self._session._start_call(*self._asked)
+        self._held = self._session._held
+        if self._held is not None:
+            self._held.running.add(self._call.id)
         self._began = time.monotonic()
         return self
 
@@ -90,6 +95,8 @@ class ToolRun:
         except Invalid as error:
             self._refused = error
             raise
+        if self._held is not None:
+            self._held.running.discard(self.call.id)
         return self.message
 
     def __repr__(self) -> str:

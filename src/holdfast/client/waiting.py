@@ -18,7 +18,7 @@ stopped: ContextVar[Callable[[], bool]] = ContextVar("stopped", default=lambda: 
 
 def until(store: StoreBase, look: Callable[[], T | None], seconds: float | None) -> T | None:
     """Look until something is there, for so many seconds; None if it never was. Without a limit for ever."""
-    found = look()
+    found = None if stopped.get()() else look()
     if found is not None or seconds == 0:
         return found
     deadline = None if seconds is None else time.monotonic() + seconds

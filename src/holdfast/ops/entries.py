@@ -139,9 +139,9 @@ def put_late(
     tx: Tx, session: SessionRow, branch: branches.BranchRow, drafts: Sequence[Draft], *, now_ms: int
 ) -> Appended:
     """Store entries behind the end of a branch that the head is not on; the head stays where it is."""
-    _require_sound(tx, session, drafts)
     end = point_on(tx, session.scope, branch, branch.tip_seq)
     there = sessions.standing_at(session, branch, end.seq, end.numbers)._replace(hash=end.hash)
+    _require_sound(tx, there, drafts)
     seq, last_hash, _ = _insert(tx, there, drafts, now_ms)
     branches.set_tip(tx, branch, seq, last_hash)
     position, rank = feed.record(tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=seq)

@@ -45,6 +45,8 @@ def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) ->
     session = _cut_streams(tx, session, token, wanted.left, now_ms)
     if wanted.last[1] and session.status == ACTIVE:
         session = statuses.change(tx, session, INTERRUPTED, now_ms=now_ms, why=wanted.why)
+    elif wanted.last[1]:
+        session = statuses.note_lost(tx, session, now_ms=now_ms)
     if session.status != ACTIVE:
         session = statuses.change(tx, session, ACTIVE, now_ms=now_ms)
     made = leases.put(tx, LeaseRow(scope, session.sid, token + 1, wanted.holder, now_ms, 0, now_ms))
@@ -77,11 +79,20 @@ def last(lease: LeaseRow | None) -> tuple[int, bool]:
 
 
 def leave(
-    tx: Tx, scope: str, session_id: str, token: int, *, status: str | None, orderly: bool, now_ms: int, **about: Any
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    token: int,
+    *,
+    status: str | None,
+    running: Collection[str],
+    now_ms: int,
+    **about: Any,
 ) -> SessionRow | None:
     """Give a lease back, with the status that the run ended in; None if somebody else has it by now.
 
-    An ``orderly`` end is nothing to remember, and neither is what was remembered of an earlier one.
+    Without a status it was left in order: nothing is remembered, also of an earlier end. Calls that were ``running``
+    are lost.
     """
     row = tx.one(sessions.GET, (scope, session_id))
     if row is None or row[13] == 2:
@@ -90,9 +101,11 @@ def leave(
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.token != token or lease.holder is None:
         return None
-    if orderly and session.status == ACTIVE:
+    if status is None and session.status == ACTIVE:
         statuses.forget_end(tx, session)
     if status is not None and session.status == ACTIVE and not session.hidden:
         session = statuses.change(tx, session, status, now_ms=now_ms, **about)
+    elif running and not session.hidden:
+        session = statuses.note_lost(tx, session, now_ms=now_ms)
     leases.put(tx, lease._replace(holder=None))
     return leases.changed(tx, session, now_ms)

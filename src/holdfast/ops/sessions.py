@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
-from ..errors import Conflict, Corrupt, NotFound
+from ..errors import Conflict, Corrupt, Invalid, NotFound
 from ..ids import new_id
 from ..model.entry import Numbers
 from ..model.status import require_open
@@ -55,6 +55,7 @@ GET_DETAIL = "SELECT doc, chk FROM detail WHERE sid = ?"
 PUT_DETAIL = """INSERT INTO detail (sid, doc, chk) VALUES (?, ?, ?)
 ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 
+_DEEPEST = 100
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
 
@@ -205,6 +206,7 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     above = None if fields.parent is None else get(tx, scope, fields.parent)
     if above is not None and fields.kind == "subagent":
         require_open(above.status)
+        _require_shallow(tx, above)
     parent = 0 if above is None else above.sid
     _require_free_label(tx, scope, fields.label, parent)
     sid, session_id = tx.next("session"), new_id(now_ms)
@@ -234,6 +236,15 @@ class Origin(NamedTuple):
     seq: int
     hash: bytes
     numbers: tuple[int, ...]
+
+
+def _require_shallow(tx: Tx, above: SessionRow) -> None:
+    """Refuse sub-agents of sub-agents without end: each costs, and none would ever be looked at."""
+    depth, parent = 1, above.parent
+    while parent:
+        depth, parent = depth + 1, by_number(tx, parent).parent
+        if depth >= _DEEPEST:
+            raise Invalid(f"sub-agents are at most {_DEEPEST} levels deep; let this one do the work itself")
 
 
 def _require_free(tx: Tx, scope: str, fields: Fields) -> None:

@@ -15,7 +15,7 @@ from ..model.entry import STATUS, Draft, More
 from ..model.status import ACTIVE, INTERRUPTED, require_move
 from ..storage.base import Tx
 from . import calls, entries, sessions
-from .sessions import SessionRow
+from .sessions import SessionRow, Whole
 
 
 def change(
@@ -31,6 +31,14 @@ def change(
         _remember(tx, session, said, now_ms)
     session = entries.put(tx, session, [_draft(said, lost)], now_ms=now_ms, idempotency_key=key).session
     return sessions.write_cold(tx, session, status=status)
+
+
+def note_lost(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
+    """Note the calls that are running as lost, where whoever ran them left and the status stays as it is."""
+    lost = _running(tx, session)
+    if not lost:
+        return session
+    return entries.put(tx, session, [_draft({"status": session.status}, lost)], now_ms=now_ms).session
 
 
 def _draft(said: dict[str, Any], lost: list[str]) -> Draft:
@@ -56,6 +64,15 @@ def ended(doc: bytes) -> dict[str, Any]:
     """Give how a session's last run ended; nothing if it was left in order."""
     found = sessions.decoded(doc).get("ended")
     return found if isinstance(found, dict) else {}
+
+
+def seconds(whole: Whole, status: str, now_ms: int) -> float:
+    """Give the seconds from a session's beginning to its end, or to now; ``status`` is what is shown of it."""
+    session, doc, lease = whole
+    end = ended(doc).get("at_ms") if session.status != ACTIVE else None
+    if status != session.status and lease is not None:  # its holder is gone: it was last alive then
+        end = max(lease.beat_ms, session.updated_ms)
+    return max(0, (now_ms if end is None else end) - session.created_ms) / 1000
 
 
 def forget_end(tx: Tx, session: SessionRow) -> None:

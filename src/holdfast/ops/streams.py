@@ -8,7 +8,7 @@ appends the message and drops the pieces in one transaction, so a message is the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -30,7 +30,8 @@ PIECES = "SELECT scope, stream, n, kind, data, at_ms, chk FROM delta WHERE scope
 LAST = "SELECT n, at_ms FROM delta WHERE scope = ? AND stream = ? ORDER BY n DESC LIMIT 1"
 ADD = "INSERT INTO delta (scope, stream, n, kind, data, at_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ?"
-KINDS = ("text", "thinking", "tool_input")
+_FIELDS = {"text": "text", "thinking": "thinking", "tool_input": "json"}
+KINDS = tuple(_FIELDS)
 
 
 class StreamRow(NamedTuple):
@@ -96,14 +97,10 @@ def last_sign(tx: Tx, stream: StreamRow) -> int:
 
 
 def pieces(tx: Tx, stream: StreamRow) -> list[Piece]:
-    """Give what arrived so far, neighbours of one kind joined."""
-    rows = tx.all(PIECES, (stream.scope, stream.id))
-    for n, row in enumerate(rows, 1):
-        if row_check(row[:-1]) != row[-1] or row[2] != n:
-            raise Corrupt(
-                f"a piece of stream {stream.id!r} is damaged or missing; run verify", what=f"stream {stream.id}"
-            )
-    return joined(Piece(row[3], bytes(row[4]).decode("utf-8", "surrogatepass")) for row in rows)
+    """Give what arrived so far, neighbours of one kind joined; up to a piece that is damaged, which verify tells."""
+    rows = enumerate(tx.all(PIECES, (stream.scope, stream.id)), 1)
+    sound = takewhile(lambda each: each[1][2] == each[0] and row_check(each[1][:-1]) == each[1][-1], rows)
+    return joined(Piece(row[3], bytes(row[4]).decode("utf-8", "surrogatepass")) for _, row in sound)
 
 
 def joined(given: Iterable[Piece]) -> list[Piece]:
@@ -118,7 +115,7 @@ def body(about: dict[str, Any], said: Sequence[Piece], status: str) -> dict[str,
 
 
 def _part(piece: Piece) -> dict[str, Any]:
-    return {"type": piece.kind, "thinking" if piece.kind == "thinking" else "text": piece.text}
+    return {"type": piece.kind, _FIELDS[piece.kind]: piece.text}
 
 
 def drop(tx: Tx, stream: StreamRow) -> None:

@@ -22,18 +22,16 @@ def children(tx: Tx, session: SessionRow) -> list[Whole]:
     return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.sid, session.scope))]
 
 
-def tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], seconds: Callable[[Whole, str], float]) -> Tree:
+def tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> Tree:
     """Give a session and all below it; those in the trash are not shown, but what they spent was spent."""
-    return _tree(tx, whole, is_gone, seconds)[0]
+    return _tree(tx, whole, is_gone, now_ms)[0]
 
 
-def _tree(
-    tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], seconds: Callable[[Whole, str], float]
-) -> tuple[Tree, Numbers]:
+def _tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> tuple[Tree, Numbers]:
     session, own = whole[0], stats.spent(tx, whole[0])
     below, total = list[Tree](), own
     for child in children(tx, session):
-        found, numbers = _tree(tx, child, is_gone, seconds)
+        found, numbers = _tree(tx, child, is_gone, now_ms)
         total = Numbers._make(map(add, total, numbers))
         below += [found] if not child[0].hidden else []
     status = shown_status(whole, is_gone)
@@ -45,7 +43,7 @@ def _tree(
         label=session.label,
         agent_id=session.agent,
         status=status,
-        seconds=seconds(whole, status),
+        seconds=statuses.seconds(whole, status, now_ms),
         stats=Stats.from_numbers(own, started_ms=session.created_ms),
         totals=Stats.from_numbers(total, started_ms=session.created_ms),
         children=tuple(below),
@@ -61,10 +59,12 @@ def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
 
 
 def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:
-    """End a session, and all below it that go on."""
-    ended = statuses.change(tx, session, status, now_ms=now_ms, error=reason)
-    for sid in [each.sid for each in subtree(tx, ended)][1:] if below else ():
-        each = sessions.by_number(tx, sid)  # as nobody can change it any more
-        if each.status not in FINISHED and not each.hidden:
-            statuses.change(tx, each, status, now_ms=now_ms, error=reason)
+    """End a session, and all below it that go on; nothing to end is ``Conflict``."""
+    ended, others = session, [each.sid for each in subtree(tx, session)][1:] if below else []
+    found = [sessions.by_number(tx, sid) for sid in others]  # as nobody can change them any more
+    going = [each for each in found if each.status not in FINISHED and not each.hidden]
+    if session.status not in FINISHED or not going:
+        ended = statuses.change(tx, session, status, now_ms=now_ms, error=reason)
+    for each in going:
+        statuses.change(tx, each, status, now_ms=now_ms, error=reason)
     return ended

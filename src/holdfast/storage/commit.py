@@ -59,6 +59,7 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: deque[Ticket[Any]] = deque()
         self._leader: Ticket[Any] | None = None
+        self._syncer = 0  # the thread that syncs now
         self._closed = False
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
@@ -82,6 +83,7 @@ class GroupCommit:
 
     def close(self) -> None:
         """Refuse new operations and wait until those under way are committed and durable."""
+        self._check_not_within()
         self._closed = True
         try:
             self._drain()
@@ -119,7 +121,8 @@ class GroupCommit:
 
     def _check_not_within(self) -> None:
         """Refuse a call from inside a write of the same thread, as signal handlers make: it would wait for itself."""
-        if self._leader is not None and self._leader.thread == threading.get_ident():
+        here = threading.get_ident()
+        if self._syncer == here or (self._leader is not None and self._leader.thread == here):
             raise Busy("this thread is in the middle of a write; a signal handler must not write, or close the store")
 
     def _join_queue(self, ticket: Ticket[Any]) -> None:
@@ -207,10 +210,14 @@ class GroupCommit:
         if self._sync is None:
             return
         with self._syncing:
-            if self._synced < number:
-                covered = self._committed
-                self._sync()
-                self._synced = covered
+            self._syncer = threading.get_ident()
+            try:
+                if self._synced < number:
+                    covered = self._committed
+                    self._sync()
+                    self._synced = covered
+            finally:
+                self._syncer = 0
 
 
 def _for_followers(error: BaseException | None) -> BaseException:
