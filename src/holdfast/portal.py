@@ -67,8 +67,10 @@ class Portal:
                 with contextlib.suppress(RuntimeError):  # the pool is closed, and the store with it
                     self._pool.submit(undo, done.result())
 
+        awaited = asyncio.wrap_future(future)
+        awaited.add_done_callback(_look_at)
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await asyncio.shield(awaited)
         except asyncio.CancelledError:
             future.add_done_callback(end)
             raise

@@ -243,7 +243,7 @@ def _require_shallow(tx: Tx, above: SessionRow) -> None:
     depth, parent = 1, above.parent
     while parent:
         depth, parent = depth + 1, by_number(tx, parent).parent
-        if depth >= _DEEPEST:
+        if depth > _DEEPEST:
             raise Invalid(f"sub-agents are at most {_DEEPEST} levels deep; let this one do the work itself")
 
 
