@@ -130,7 +130,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (inbox, "PUT"),
         (feed, "INSERT"),
         (sessions, "MOVE"),
-        (inbox, "WAITING"),
+        (inbox, "BACK"),
         (inbox, "RECEIVED"),
     ],
     "list branches": [(branches, "OF_SESSION")],

@@ -35,7 +35,7 @@ _FILES = ("", "-wal", "-lock", "-open", "-ballast")
 _SCOPES = ("", "other")
 _TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
 )
 
 
@@ -81,8 +81,24 @@ def _first_part(store: holdfast.Store) -> None:
     gone = store.create_session("gone")
     gone.user("to the trash")
     store.delete_session(gone.id)
+    _under_way(store)
     other = store.scoped("other").create_session("elsewhere")
     other.append(*({"role": "user", "content": text} for text in compose("elsewhere", 1, [300] * 10)))
+
+
+def _under_way(store: holdfast.Store) -> None:
+    """Leases, an answer that nobody finished, messages that wait and one that was received."""
+    for number in range(3):
+        with store.session(f"run {number}") as run:
+            run.user("go")
+            for text in compose(f"sent {number}", 1, [30, 300, 800]):
+                run.send(text)
+            run.receive(limit=1)
+            stream = run.stream(model="m")
+            for text in compose(f"stream {number}", 1, [20, 400, 900]):
+                stream.write(text)
+                stream.flush()
+            store._keeper.forget(stream)  # closing the store would seal it
 
 
 def _second_part(store: holdfast.Store) -> None:
@@ -218,6 +234,7 @@ def _session_questions(store: holdfast.Store, session_id: str) -> Iterator[tuple
     yield f"{session_id} state", lambda: [repr(get().state.items()), get().state.version()]
     yield f"{session_id} calls", lambda: [repr(_calls(get())), len(get().pending_calls())]
     yield f"{session_id} checkpoints", lambda: [_plain(each) for each in get().checkpoints()]
+    yield f"{session_id} inbox", lambda: [_plain(each) for each in get().inbox()]
     yield f"{session_id} attached", lambda: [_attached(each) for each in get().messages(limit=3)]
     for at in (None, 0, 1, 7, 24):
         yield f"{session_id} stats {at}", lambda at=at: _stats(get(), at)
@@ -310,7 +327,7 @@ def _rows(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         for table in _TABLES:
-            order = "" if table in ("idempotency", "meta") else " NOT INDEXED"
+            order = "" if table in ("idempotency", "meta", "lease", "stream", "delta", "inbox") else " NOT INDEXED"
             for row in connection.execute(f"SELECT * FROM {table}{order}"):
                 digest.update(repr(row).encode())
     except (apsw.Error, UnicodeDecodeError) as error:

@@ -107,7 +107,7 @@ SAYS = {
         r"tests: completed with \{'part': 'tests', 'messages': 3\}\n",
         r"notes: completed with \{'part': 'notes', 'messages': 3\}\n",
         "0 calls open",
-        r"release \(boss\) active, 1040 tokens, .*\n  tests \(worker\) completed, 520 tokens, ",
+        r"Make version 7 ready \(boss\) active, 1040 tokens, .*\n  tests \(worker\) completed, 520 tokens, ",
         r"  notes \(worker\) completed, 520 tokens, ",
     ],
     "survive_a_crash": [

@@ -14,6 +14,7 @@ import holdfast
 from holdfast import Copied, Store
 from holdfast.client.store import Store as Handle
 from holdfast.clock import SystemClock
+from holdfast.ops import calls
 from holdfast.storage.base import Backend
 from holdfast.storage.memory import MemoryBackend
 from holdfast.storage.wrap import Wrapper
@@ -156,10 +157,11 @@ def view(store: Store) -> dict[Any, Any]:
 
 def session_view(session: holdfast.Session) -> dict[str, Any]:
     """Give everything that the API shows of a session; hashes are those of its checkpoint and its rows."""
-    names = ("id", "key", "name", "title", "kind", "label", "agent_id", "workspace", "tags", "status", "archived")
+    names = ("id", "key", "name", "title", "kind", "label", "agent_id", "workspace", "tags", "archived")
     more = ("pinned", "deleted", "metadata", "prompt", "revision", "head", "created_at", "updated_at", "message_count")
     return {
         **{name: getattr(session, name) for name in (*names, *more) if hasattr(session, name)},
+        "status": session._seen.status,  # as it is stored: nobody runs a session in a copy
         "row": (session._seen.hash, session._seen.numbers, session._seen.message_ms, session._seen.states),
         "entries": list(session.entries()),
         "hashes": _hashes(session),
@@ -171,7 +173,7 @@ def session_view(session: holdfast.Session) -> dict[str, Any]:
         "operations": session.operations(limit=10_000),
         "stats": (session.stats(), session.stats(spent=True)),
         "work": (session.tasks(), session.get_plan(), session.notes(), session.files(), session.state.read()),
-        "calls": session.tool_calls(),
+        "calls": session._store._read(lambda tx: list(calls.all_calls(tx, session._row(tx)))),
         "turns": [turn.prompt for turn in session.turns()],
     }
 

@@ -256,7 +256,7 @@ class _Watch:
 
 def _busy(session: Holding, lease: LeaseRow) -> str:
     holder = presence.decode(lease.holder or b"")
-    where = "this process, through another handle," if presence.is_here(holder) else str(holder)
+    where = f"{holder}{', this one, through another handle,' if presence.is_here(holder) else ''}"
     name = session._seen.name or session._seen.title or session.id
     return (
         f"session {name!r} is run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"

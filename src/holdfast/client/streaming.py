@@ -143,7 +143,7 @@ class Stream:
             if self._said:
                 return self._seal(status)
             self._require_open()
-            self._close(lambda tx: streams.drop(tx, self._open(tx)))
+            self._close(lambda tx: streams.drop(tx, self._session._row(tx), self._open(tx)))
             return None
 
     def _seal(self, status: str, usage: Usage | None = None) -> Message:

@@ -61,7 +61,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     def lines(self, indent: str = "") -> list[str]:
         """Write the tree for people, a line each."""
-        name = self.label or self.name or self.title or self.id[:12]
+        name = self.label or self.title or self.name or self.id[:12]
         tokens = words.short_number(self.totals.usage.input_tokens + self.totals.usage.output_tokens)
         line = f"{indent}{name} ({self.agent_id}) {self.status}, {tokens} tokens, {show_duration(self.seconds)}"
         return [line, *(each for child in self.children for each in child.lines(indent + "  "))]

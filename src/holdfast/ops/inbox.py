@@ -1,6 +1,7 @@
 """The inbox of a session: messages that others sent, until the session takes them in.
 
-Sending is durable and ordered; receiving appends the messages to the log and marks them received in one transaction,
+Sending is durable and ordered, and how many were sent is kept beside the session, so that none vanishes unnoticed;
+receiving appends the messages to the log and marks them received in one transaction,
 so each becomes exactly one entry, whatever process asks and whenever it dies.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .. import codec
 from ..errors import Corrupt
 from ..model.entry import Draft, Numbers
 from ..model.message import MESSAGE
@@ -20,7 +22,7 @@ COLUMNS = "scope, session, n, id, sender, at_ms, body, key, chk"
 PUT = f"INSERT INTO inbox ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 GET = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND n = ?"
 LAST = "SELECT coalesce(max(n), 0) FROM inbox WHERE scope = ? AND session = ?"
-WAITING = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND key = 0 ORDER BY n LIMIT ?"
+BACK = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND n < ? ORDER BY n DESC LIMIT ?"
 RECEIVED = "UPDATE inbox SET body = NULL, key = ?, chk = ? WHERE scope = ? AND session = ? AND n = ?"
 _PAGE = 200
 
@@ -51,6 +53,8 @@ def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[Se
     (last,) = tx.one(LAST, (session.scope, session.sid)) or (0,)
     sent = sent._replace(scope=session.scope, session=session.sid, n=last + 1)
     tx.run(PUT, (*sent, row_check(sent)))
+    about = sessions.decoded(sessions.detail(tx, session))
+    sessions.put_detail(tx, session.sid, codec.encode({**about, "sent": sent.n}))
     position, rank = feed.record(tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq)
     head = session._replace(updated=position, updated_ms=now_ms, rank=rank).head
     return sessions.write_head(tx, session, head), sent
@@ -65,8 +69,19 @@ def by_number(tx: Tx, session: SessionRow, n: int) -> SentRow:
 
 
 def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
-    """Give the messages that wait, in the order they were sent."""
-    return [checked(row) for row in tx.all(WAITING, (session.scope, session.sid, limit or _PAGE))]
+    """Give the messages that wait, in the order they were sent: they lie behind all that were received."""
+    found, first, last = list[SentRow](), 1 << 62, 0
+    while rows := [checked(row) for row in tx.all(BACK, (session.scope, session.sid, first, _PAGE))]:
+        last = last or rows[0].n
+        found += [row for row in rows if not row.key]
+        if len(rows) < _PAGE or rows[-1].key:
+            break
+        first = rows[-1].n
+    found.reverse()
+    sent = sessions.decoded(sessions.detail(tx, session)).get("sent", 0)
+    if last < sent or [row.n for row in found] != list(range(found[0].n, found[0].n + len(found)) if found else ()):
+        raise Corrupt("a message that was sent is missing; run verify", what=f"inbox of session {session.id}")
+    return found[: limit or _PAGE]
 
 
 def receive(

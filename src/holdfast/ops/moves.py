@@ -165,7 +165,11 @@ def fork_session(
 def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
     """Give the details of a fork: those of the session, a run of its own, and where it came from."""
     kept = sessions.decoded(sessions.detail(tx, session))
-    kept = {name: value for name, value in kept.items() if name not in ("parent_id", "directory", "ended")}
+    kept = {
+        name: value
+        for name, value in kept.items()
+        if name not in ("parent_id", "directory", "ended", *sessions.UNDER_WAY)
+    }
     return codec.encode({**kept, "run_id": new_id(now_ms), "forked_from": session.id})
 
 

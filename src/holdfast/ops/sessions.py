@@ -56,6 +56,7 @@ PUT_DETAIL = """INSERT INTO detail (sid, doc, chk) VALUES (?, ?, ?)
 ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 
 _DEEPEST = 100
+UNDER_WAY = ("sent", "open")  # counts beside a session: messages that were sent, answers that are being written
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
 
@@ -320,6 +321,13 @@ def put_detail(tx: Tx, sid: int, doc: bytes) -> None:
 def detail(tx: Tx, session: SessionRow) -> bytes:
     """Read what lies beside a session's row, checked."""
     return checked_detail(session, tx.one(GET_DETAIL, (session.sid,)))
+
+
+def lasting(doc: bytes) -> bytes:
+    """Give details without what is of this store alone: how much is under way in the session here."""
+    if b'"sent"' not in doc and b'"open"' not in doc:
+        return doc
+    return codec.encode({name: value for name, value in decoded(doc).items() if name not in UNDER_WAY})
 
 
 def checked_detail(session: SessionRow, row: Row | None) -> bytes:

@@ -17,14 +17,16 @@ from ..errors import Conflict, Corrupt
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..storage.base import Row, Tx, row_check
-from . import branches, entries
+from . import branches, entries, sessions
 from .entries import Appended
 from .sessions import SessionRow
 
-COLUMNS = "scope, session, id, branch, seq, token, holder, about, at_ms, chk"
-PUT = f"INSERT INTO stream ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+COLUMNS = "scope, session, id, branch, seq, token, holder, about, at_ms, pieces, chk"
+PUT = f"INSERT INTO stream ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+COUNT = "UPDATE stream SET pieces = ?, chk = ? WHERE scope = ? AND session = ? AND id = ?"
 GET = f"SELECT {COLUMNS} FROM stream WHERE scope = ? AND session = ? AND id = ?"
-OF_SESSION = f"SELECT {COLUMNS} FROM stream WHERE scope = ? AND session = ? ORDER BY id"
+OF_SESSION = f"""SELECT doc, d.chk, {", ".join(f"s.{name}" for name in COLUMNS.split(", "))} FROM detail d
+LEFT JOIN stream s ON s.session = d.sid AND s.scope = ? WHERE d.sid = ? ORDER BY s.id"""
 DROP = "DELETE FROM stream WHERE scope = ? AND session = ? AND id = ?"
 PIECES = "SELECT scope, stream, n, kind, data, at_ms, chk FROM delta WHERE scope = ? AND stream = ? ORDER BY n"
 LAST = "SELECT n, at_ms FROM delta WHERE scope = ? AND stream = ? ORDER BY n DESC LIMIT 1"
@@ -46,6 +48,7 @@ class StreamRow(NamedTuple):
     holder: bytes
     about: bytes
     at_ms: int
+    pieces: int = 0
 
 
 class Piece(NamedTuple):
@@ -67,6 +70,7 @@ def begin(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> tup
     session = entries.attach(tx, session, now_ms)
     stream = stream._replace(session=session.sid, branch=session.branch, seq=session.seq)
     tx.run(PUT, (*stream, row_check(stream)))
+    _count_open(tx, session, 1)
     return session, stream
 
 
@@ -75,6 +79,8 @@ def add(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_m
     for n, piece in enumerate(pieces, first):
         row = (stream.scope, stream.id, n, piece.kind, piece.text.encode("utf-8", "surrogatepass"), now_ms)
         tx.run(ADD, (*row, row_check(row)))
+    grown = stream._replace(pieces=first + len(pieces) - 1)
+    tx.run(COUNT, (grown.pieces, row_check(grown), grown.scope, grown.session, grown.id))
 
 
 def find(tx: Tx, stream: StreamRow) -> StreamRow:
@@ -86,8 +92,20 @@ def find(tx: Tx, stream: StreamRow) -> StreamRow:
 
 
 def of_session(tx: Tx, session: SessionRow) -> list[StreamRow]:
-    """Give the open streams of a session, oldest first."""
-    return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
+    """Give the open streams of a session, oldest first; fewer than there should be are ``Corrupt``."""
+    rows = tx.all(OF_SESSION, (session.scope, session.sid))
+    doc = sessions.checked_detail(session, rows[0][:2] if rows else None)
+    found = [checked(row[2:]) for row in rows if row[2] is not None]
+    if len(found) != (sessions.decoded(doc).get("open", 0) if b'"open"' in doc else 0):
+        raise Corrupt("an answer that is being written is missing; run verify", what=f"session {session.id}")
+    return found
+
+
+def _count_open(tx: Tx, session: SessionRow, change: int) -> None:
+    """Keep how many streams are open beside the session, so that none vanishes unnoticed."""
+    about = sessions.decoded(sessions.detail(tx, session))
+    about["open"] = about.get("open", 0) + change
+    sessions.put_detail(tx, session.sid, codec.encode(about))
 
 
 def last_sign(tx: Tx, stream: StreamRow) -> int:
@@ -97,10 +115,20 @@ def last_sign(tx: Tx, stream: StreamRow) -> int:
 
 
 def pieces(tx: Tx, stream: StreamRow) -> list[Piece]:
-    """Give what arrived so far, neighbours of one kind joined; up to a piece that is damaged, which verify tells."""
-    rows = enumerate(tx.all(PIECES, (stream.scope, stream.id)), 1)
-    sound = takewhile(lambda each: each[1][2] == each[0] and row_check(each[1][:-1]) == each[1][-1], rows)
-    return joined(Piece(row[3], bytes(row[4]).decode("utf-8", "surrogatepass")) for _, row in sound)
+    """Give what arrived so far, neighbours of one kind joined; a piece that is damaged or missing is ``Corrupt``."""
+    found, is_whole = _sound(tx, stream)
+    if not is_whole:
+        raise Corrupt(f"a piece of stream {stream.id!r} is damaged or missing; run verify", what=f"stream {stream.id}")
+    return found
+
+
+def _sound(tx: Tx, stream: StreamRow) -> tuple[list[Piece], bool]:
+    """Give what arrived up to the first piece that is damaged or missing, and whether that is all of it."""
+    rows = tx.all(PIECES, (stream.scope, stream.id))
+    sound = [row for n, row in enumerate(rows, 1) if row[2] == n and row_check(row[:-1]) == row[-1]]
+    whole = list(takewhile(lambda each: each[0] == each[1][2], enumerate(sound, 1)))
+    said = joined(Piece(row[3], bytes(row[4]).decode("utf-8", "surrogatepass")) for _, row in whole)
+    return said, len(whole) == len(rows) == stream.pieces
 
 
 def joined(given: Iterable[Piece]) -> list[Piece]:
@@ -118,15 +146,16 @@ def _part(piece: Piece) -> dict[str, Any]:
     return {"type": piece.kind, _FIELDS[piece.kind]: piece.text}
 
 
-def drop(tx: Tx, stream: StreamRow) -> None:
+def drop(tx: Tx, session: SessionRow, stream: StreamRow) -> None:
     """Forget a stream and what arrived of it."""
+    _count_open(tx, session, -1)
     tx.run(DROP, (stream.scope, stream.session, stream.id))
     tx.run(DROP_PIECES, (stream.scope, stream.id))
 
 
 def seal(tx: Tx, session: SessionRow, stream: StreamRow, drafts: Sequence[Draft], *, now_ms: int) -> Appended:
     """Append what an open stream became and drop its pieces."""
-    drop(tx, stream)
+    drop(tx, session, stream)
     if session.branch == stream.branch and session.attached:
         return entries.put(tx, session, drafts, now_ms=now_ms)
     return entries.put_late(tx, session, branches.get(tx, stream.branch), drafts, now_ms=now_ms)
@@ -134,9 +163,11 @@ def seal(tx: Tx, session: SessionRow, stream: StreamRow, drafts: Sequence[Draft]
 
 def cut(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> SessionRow:
     """Seal a stream whose writer is gone: what had arrived is kept as an interrupted message."""
-    about, said = codec.decode(stream.about), pieces(tx, stream)
+    about, (said, is_whole) = codec.decode(stream.about), _sound(tx, stream)
+    if not is_whole:
+        about["metadata"] = {"damaged": "what arrived behind this is lost"}
     if not said:
-        drop(tx, stream)
+        drop(tx, session, stream)
         return session
     draft = messages_.draft(body(about, said, "interrupted"))
     if draft.mid is not None and entries.find_by_id(tx, session, draft.mid) is not None:

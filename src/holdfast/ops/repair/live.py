@@ -6,10 +6,13 @@ Messages that wait in an inbox are numbered anew where one is lost.
 
 from __future__ import annotations
 
+from ... import codec
+from ...model import words
 from ...storage.base import Row
-from ..verify import live
+from ..verify import live, places
 from ..verify.base import is_sound
 from ..verify.live import INBOX, LEASES, PIECES, STREAMS
+from ..verify.places import DETAILS, LAST_SENT
 from .base import Repair, checked
 
 DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
@@ -22,13 +25,18 @@ def fix_live(fix: Repair) -> None:
             fix.delete(LEASES, row[:2])
             fix.lose("lease", f"lease of session number {row[1]}", "its record was damaged: nobody runs the session")
     for row in fix.rows(STREAMS):
-        if live.stream_fault(fix.tx, row):
+        if live.stream_fault(fix.tx, row) not in ("", live.MISSING):
             fix.delete(STREAMS, row[:3])
             fix.lose("stream", f"stream {row[2]}", "its record was damaged, and what had arrived is lost with it")
     for row in fix.rows(PIECES):
         if live.piece_fault(fix.tx, row):
             fix.tx.run(DROP_PIECES, row[:3])
             fix.lose("stream", f"stream {row[1]}", f"what arrived from piece {row[2]} on is lost")
+    for row in fix.rows(STREAMS):
+        (count,) = fix.tx.one(live.PIECES_OF, (row[0], row[2])) or (0,)
+        if count != row[9]:
+            fix.replace(STREAMS, row[:3], checked((*row[:9], count)))
+            fix.lose("stream", f"stream {row[2]}", "pieces of it are missing")
     _fix_inboxes(fix)
 
 
@@ -52,3 +60,22 @@ def _fix_inboxes(fix: Repair) -> None:
             for n, row in enumerate(rows, 1):
                 fix.insert(INBOX, checked((*row[:2], n, *row[3:-1])))
             fix.rebuilt += 1
+    for row in fix.rows(DETAILS):
+        if not is_sound(row) or not places.is_object(row[1]):
+            continue
+        if places.other_open(fix.tx, row):
+            (count,) = fix.tx.one(places.OPEN, (row[0],)) or (0,)
+            row = checked((row[0], codec.encode({**codec.decode(row[1]), "open": count})))
+            fix.replace(DETAILS, row[:1], row)
+            fix.lose("stream", f"answers of session number {row[0]}", "what is being written there was counted anew")
+        if places.fewer_sent(fix.tx, row):
+            _count_again(fix, row)
+
+
+def _count_again(fix: Repair, row: Row) -> None:
+    """Let a session know how many messages are left of those that were sent to it."""
+    (left,) = fix.tx.one(LAST_SENT, (row[0],)) or (0,)
+    about = codec.decode(row[1])
+    missing = words.count(about["sent"] - left, "sent message")
+    fix.lose("inbox", f"inbox of session number {row[0]}", f"{missing} of it could not be kept")
+    fix.replace(DETAILS, row[:1], checked((row[0], codec.encode({**about, "sent": left}))))

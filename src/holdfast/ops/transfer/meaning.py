@@ -113,7 +113,10 @@ def _session_requests(tx: Tx, row: SessionRow) -> Iterator[Any]:
         return
     detail = sessions.decoded(sessions.detail(tx, row))
     metadata = _first(tx, row, "metadata", ("metadata", "metadata"), detail.get("metadata"))
-    detail = {**{name: value for name, value in detail.items() if name != "metadata"}, "run_id": None}
+    detail = {
+        **{name: value for name, value in detail.items() if name not in ("metadata", "ended", *sessions.UNDER_WAY)},
+        "run_id": None,
+    }
     if metadata:
         detail["metadata"] = metadata
     name = _first(tx, row, "name", ("delete", "restore"), row.name)

@@ -91,7 +91,7 @@ def of(tx: Tx, session: SessionRow) -> Moment:
     parent = sessions.by_number(tx, session.parent).id if session.parent else None
     done = tally(tx, OPERATIONS, OPERATION_ID, (*asked, 0))
     points = tally(tx, CHECKPOINTS, CHECKPOINT_ID, asked)
-    return Moment(session, sessions.detail(tx, session), parent, _parts(tx, session), done, points)
+    return Moment(session, sessions.lasting(sessions.detail(tx, session)), parent, _parts(tx, session), done, points)
 
 
 def tally(tx: Tx, count: str, name: str, asked: tuple[Any, ...]) -> Tally:

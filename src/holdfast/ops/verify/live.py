@@ -22,6 +22,8 @@ OF_BRANCH = "SELECT 1 FROM branch WHERE bid = ? AND session = ?"
 STREAM_OF = "SELECT 1 FROM stream WHERE scope = ? AND id = ?"
 BEFORE_PIECE = "SELECT 1 FROM delta WHERE scope = ? AND stream = ? AND n = ?"
 BEFORE_SENT = "SELECT 1 FROM inbox WHERE scope = ? AND session = ? AND n = ?"
+MISSING = "pieces of it are missing"
+PIECES_OF = "SELECT count(*) FROM delta WHERE scope = ? AND stream = ?"
 _DAMAGED = "the record does not match its check"
 GAP = "the message before it is missing"
 TAKE = "Nobody can tell who runs the session; repair makes a copy in which nobody does"
@@ -62,7 +64,9 @@ def stream_fault(tx: Tx, row: Row) -> str:
         return _DAMAGED
     if not tx.one(HAS_SESSION, (row[1], row[0])) or not tx.one(OF_BRANCH, (row[3], row[1])):
         return "its session or branch is missing"
-    return "" if _is_holder(row[6]) and is_object(row[7]) else "what it is about cannot be read"
+    if not _is_holder(row[6]) or not is_object(row[7]):
+        return "what it is about cannot be read"
+    return "" if tx.one(PIECES_OF, (row[0], row[2])) == (row[9],) else MISSING
 
 
 def pieces_page(tx: Tx, found: Found, after: Key) -> Key | None:

@@ -126,6 +126,12 @@ def _place(tx: Tx, found: Found, session: SessionRow, where: str) -> None:
             found.add("feed", where, f"change {position}, which it names as its own, is another's or missing", FOLLOW)
 
 
+OPEN = """SELECT count(*) FROM stream WHERE session = ? AND scope =
+(SELECT scope FROM session WHERE sid = stream.session)"""
+LAST_SENT = """SELECT max(n) FROM inbox WHERE session = ? AND scope =
+(SELECT scope FROM session WHERE sid = inbox.session) HAVING max(n) IS NOT NULL"""
+
+
 def details_page(tx: Tx, found: Found, after: Key) -> Key | None:
     """Check the next details of sessions."""
     rows = DETAILS.rows(tx, after)
@@ -136,7 +142,26 @@ def details_page(tx: Tx, found: Found, after: Key) -> Key | None:
             found.add("detail", where, "they are damaged")
         elif not tx.one(SESSION, (row[0],)):
             found.add("missing", where, "there is no such session")
+        elif fewer_sent(tx, row):
+            found.add("missing", where, "fewer messages lie in its inbox than were sent to it")
+        elif other_open(tx, row):
+            found.add("missing", where, "it has not as many answers that are being written as it should")
     return advance(rows, after)
+
+
+def fewer_sent(tx: Tx, row: Row) -> bool:
+    """Say whether messages vanished from the end of a session's inbox."""
+    sent = codec.decode(row[1]).get("sent", 0) if b'"sent"' in row[1] else 0
+    if not sent:
+        return False
+    last = tx.one(LAST_SENT, (row[0],))
+    return last is None or last[0] < sent
+
+
+def other_open(tx: Tx, row: Row) -> bool:
+    """Say whether streams vanished, or are there that were never begun."""
+    known = codec.decode(row[1]).get("open", 0) if b'"open"' in row[1] else 0
+    return tx.one(OPEN, (row[0],)) != (known,)
 
 
 def is_object(data: object) -> bool:

@@ -22,6 +22,7 @@ CREATE TABLE stream (                   -- an answer that is being written; it h
   holder       BLOB NOT NULL,
   about        BLOB NOT NULL,           -- role, model and id as JSON
   at_ms        INTEGER NOT NULL,
+  pieces       INTEGER NOT NULL,        -- how many rows of delta belong to it
   chk          INTEGER NOT NULL,
   PRIMARY KEY (scope, session, id)
 ) STRICT, WITHOUT ROWID;
@@ -49,4 +50,3 @@ CREATE TABLE inbox (                    -- messages that were sent to a session
   chk          INTEGER NOT NULL,
   PRIMARY KEY (scope, session, n)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX inbox_waiting ON inbox (scope, session, n) WHERE key = 0;
