@@ -75,6 +75,7 @@ class _Look:
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._seen, self._names = Beginning(), set[str]()
+        self._answered_at = (0, 0, 0, 0, 0)  # source, seq, steps, messages and system messages before the last answer
         self._kept = (0, 0, 0)  # steps, messages and system messages before the last place to end at
         self._fresh = set[str]()  # ids since then
         self._waiting = dict[str, tuple[Call | None, str | None]]()
@@ -83,13 +84,16 @@ class _Look:
 
     def found(self) -> Beginning:
         """Give what lies before the last place where it may end."""
+        if self._answered_at[0] > self._seen.count:
+            self._ends_amid()
         found, (steps, messages, system) = self._seen, self._kept
         del found.steps[steps:], found.messages[messages:], found.system[system:]
         return found
 
     def along(self, sources: Sequence[Source], known: Known) -> None:
         """Go on to the first source that is not right where it stands; this runs for every message."""
-        steps, messages, judge = self._seen.steps, self._seen.messages, self._judge
+        steps, messages, system = self._seen.steps, self._seen.messages, self._seen.system
+        judge, amid = self._judge, self._amid
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
             if type(source) is not Message:
@@ -119,16 +123,14 @@ class _Look:
             if seen is None or (self._model is not None and self._differs(seen, body, value)):
                 return
             takes = take.get(role := seen.role)
-            answers = self._amid and role == "assistant" and self._last not in ("", "assistant") and not self._waiting
-            used = set(self._fresh) if answers else self._fresh
+            answers = amid and role == "assistant" and not self._waiting and self._last not in ("", "assistant")
             if takes is None or not takes(seen):
                 return
             seen.seq, seen.source = source.seq, source
             if role == "user":
-                seen.is_request = True
-                self._ends_before(seen, index, {f"item {seen.id}"} if seen.id is not None else set())
+                self._ends_before(seen, index)
             elif answers:
-                self._ends_before(seen, index, self._fresh - used)
+                self._answered_at = (index, seen.seq, len(steps), len(messages), len(system))
             steps.append(seen)
             if seen.message is not None:
                 messages.append(seen.message)
@@ -181,13 +183,22 @@ class _Look:
         self._last = "user"
         return True
 
-    def _ends_before(self, seen: Step, index: int, own: set[str]) -> None:
-        """Let the beginning end before a message, for now: the message and its own ids are no part of it."""
+    def _ends_amid(self) -> None:
+        """Let the beginning end before the last answer to what tools gave."""
         found = self._seen
+        found.count, found.seq, *kept = self._answered_at
+        behind = found.steps[kept[0] :]
+        own = {self._rules.sent_id(call) for step in behind for call in step.calls}
+        found.ids |= self._fresh - own - {f"item {step.id}" for step in behind}
+        behind[0].place, self._kept = kept[1], (kept[0], kept[1], kept[2])
+
+    def _ends_before(self, seen: Step, index: int) -> None:
+        """Let the beginning end before a request, for now: the request and its own id are no part of it."""
+        found, own = self._seen, {f"item {seen.id}"} if seen.id is not None else set()
         found.ids |= self._fresh - own
         self._fresh = own
         self._kept = (len(found.steps), len(found.messages), len(found.system))
-        found.count, found.seq, seen.place = index, seen.seq, len(found.messages)
+        found.count, found.seq, seen.is_request, seen.place = index, seen.seq, True, len(found.messages)
 
     def _takes_answer(self, seen: Step) -> bool:
         if self._apart:
