@@ -43,7 +43,8 @@ def _put_far_away(store: Store, session: Session, *, silent_ms: int, keep: bool 
     """Let the holder of a session be on another machine, where its last sign of life is so long ago."""
     held = session._held
     assert held is not None
-    far = msgspec.structs.replace(presence.here(0), host="far", pid=7, machine="another start of another machine")
+    mine = presence.decode(held.lease.holder or b"")
+    far = msgspec.structs.replace(mine, host="far", pid=7, machine="another start of another machine")
 
     def op(tx: Tx) -> None:
         lease = sessions.find_lease(tx, sessions.get(tx, store.scope, session.id))

@@ -168,6 +168,26 @@ def test_an_interrupt_while_taking_leaves_nobody_outside(store: Store, monkeypat
         again.user("hello")
 
 
+def test_who_wanted_a_lease_and_did_not_get_it_takes_nothing_back(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails before anything is stored; somebody else takes the very same token then."""
+    session = store.create_session("x")
+
+    def fails(op: object, **options: object) -> object:
+        raise Busy("not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._backend, "write", fails)
+        with pytest.raises(Busy, match="not now"):
+            store.session(session)
+    with holdfast.open(path) as other, other.session("x") as mine:
+        store._keeper.give_back_abandoned()
+        mine.user("still mine")
+        with pytest.raises(Busy, match="is run by"):
+            store.session("x")
+
+
 def test_a_lease_that_could_not_be_given_back_is_given_back_later(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

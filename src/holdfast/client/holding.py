@@ -127,10 +127,9 @@ class Holding(Handle):
         if held is None:
             return
         self._store._keeper.drop(held)
+        # If somebody took it over, what this handle writes is refused until it is entered again.
         if not held.over and held.give_back(status, **about):
-            self._held = (
-                None  # else somebody took it over: what this handle writes is refused until it is entered again
-            )
+            self._held = None
         self._look()
 
     def _look(self) -> None:
@@ -216,9 +215,10 @@ class Holding(Handle):
 
     def _finish(self, status: str, key: str | None, **about: Any) -> None:
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-
         lease, left = self._store._read(self._standing)
-        gone = lease.token if lease is not None and self._store._is_gone(lease) else 0
+        holder = None if lease is None or lease.holder is None else presence.decode(lease.holder)
+        # One elsewhere that is silent may live: only whoever takes the session watches it long enough to tell.
+        gone = lease.token if lease is not None and holder is not None and presence.is_gone(holder) else 0
 
         def op(tx: Tx) -> Whole:
             session = entries.writable(tx, self._store.scope, self.id)

@@ -88,10 +88,9 @@ class Held:
 
     def leaving(self) -> Callable[[Tx], bool]:
         """Give the operation that ends the lease."""
-        scope, token, now_ms = self.store.scope, self.lease.token, self.store._clock.now_ms()
-        end, running = self._end, sorted(self.running)
+        scope, now_ms, end, running = self.store.scope, self.store._clock.now_ms(), self._end, sorted(self.running)
         return lambda tx: (
-            runs.leave(tx, scope, self.session_id, token, running=running, now_ms=now_ms, **end) is not None
+            runs.leave(tx, scope, self.session_id, self.lease, running=running, now_ms=now_ms, **end) is not None
         )
 
     def left(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from .. import presence
 from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Tx
 from . import entries, leases, sessions, statuses, streams
@@ -78,11 +79,16 @@ def last(lease: LeaseRow | None) -> tuple[int, bool]:
     return (0, False) if lease is None else (lease.token, lease.holder is not None)
 
 
+def _is_same(holder: bytes, other: bytes | None) -> bool:
+    """Say whether two records are of one taking: of two that wanted the same token only one got it."""
+    return other is not None and presence.decode(holder).id == presence.decode(other).id
+
+
 def leave(
     tx: Tx,
     scope: str,
     session_id: str,
-    token: int,
+    held: LeaseRow,
     *,
     status: str | None,
     running: Collection[str],
@@ -99,7 +105,7 @@ def leave(
         return None  # purged meanwhile
     session = sessions.checked(row)
     lease = sessions.find_lease(tx, session)
-    if lease is None or lease.token != token or lease.holder is None:
+    if lease is None or lease.holder is None or lease.token != held.token or not _is_same(lease.holder, held.holder):
         return None
     if status is None and session.status == ACTIVE:
         statuses.forget_end(tx, session)
