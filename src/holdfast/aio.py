@@ -335,8 +335,7 @@ class AsyncStore:
         """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
 
         Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record
-        is damaged is named in the page's ``damaged``.
+        whose record is damaged is named in the page's ``damaged``.
         """
         return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
             await self._portal.run(

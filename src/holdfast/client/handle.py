@@ -94,17 +94,17 @@ class Handle:
             write.before()
         return write.finish(self._store._write(write.op))
 
-    def _do(self, op: Op[T]) -> T:
+    def _do(self, op: Op[T], *, alone: bool = False) -> T:
         """Run a write; that of somebody who held the session and does no more is ``LeaseLost``."""
         held = self._held
         if held is None:
-            return self._store._write(op)
+            return self._store._write(op, alone=alone)
 
         def fenced(tx: Tx) -> T:
             held.require(tx, self._row(tx))
             return op(tx)
 
-        return self._store._write(fenced)
+        return self._store._write(fenced, alone=alone)
 
     def _operate(
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None

@@ -120,12 +120,9 @@ class Others(Holding, Calling):
         check.flag(below, what="subtree")
         why = None if reason is None else check.text(reason, what="reason")
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-        held = self._held
 
         def op(tx: Tx) -> Whole:
             session = entries.writable(tx, self._store.scope, self.id)
-            if held is not None:
-                held.require(tx, session)
 
             def do() -> tuple[SessionRow, int]:
                 return trees.end(tx, session, status, below=below, now_ms=now_ms, reason=why), 1
@@ -134,7 +131,7 @@ class Others(Holding, Calling):
                 tx, once(tx, session.scope, session.sid, key, [status, below, why], do=do, again=lambda _: session)
             )
 
-        self._saw(*self._store._write(op, alone=True))
+        self._saw(*self._do(op, alone=True))
 
     # ------------------------------------------------------------------ messages
 
@@ -187,18 +184,15 @@ class Others(Holding, Calling):
         store, now_ms = self._store, self._store._clock.now_ms()
         if not store._read(lambda tx: inbox.waiting(tx, self._row(tx), 1)):
             return []
-        held = self._held
 
         def op(tx: Tx) -> Any:
             session = entries.writable(tx, store.scope, self.id)
-            if held is not None:
-                held.require(tx, session)
             found = inbox.waiting(tx, session, limit)
             if not found:
                 return None
             return inbox.receive(tx, session, found, now_ms=now_ms, title=lambda: title_of(found[0].body))
 
-        done = store._write(op)
+        done = self._do(op)
         return [] if done is None else self._shown(done[0], done[1], now_ms)
 
     def inbox(self) -> list[Sent]:

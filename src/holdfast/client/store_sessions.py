@@ -281,8 +281,7 @@ class StoreSessions(StoreAgents):
         """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
 
         Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record
-        is damaged is named in the page's ``damaged``.
+        whose record is damaged is named in the page's ``damaged``.
         """
         check.whole(limit, what="limit", low=1, high=10_000)
         for name, flag in (("archived", archived), ("pinned", pinned)):

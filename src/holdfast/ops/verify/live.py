@@ -5,12 +5,14 @@ Each row must match its check, name what is there, and be able to be read; piece
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ... import presence
 from ...storage.base import Row, Tx
 from .. import inbox, sessions, streams
-from .base import LOST, LOWEST, Found, Key, Table, advance, is_sound
+from .base import LOST, LOWEST, Check, Found, Key, Table, advance, is_sound
 from .places import HAS_SESSION, is_object
 from .tables import HAS_ENTRY
 
@@ -29,16 +31,6 @@ GAP = "the message before it is missing"
 TAKE = "Nobody can tell who runs the session; repair makes a copy in which nobody does"
 
 
-def leases_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next leases."""
-    rows = LEASES.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        if fault := lease_fault(tx, row):
-            found.add("lease", f"lease of session number {row[1]}", fault, TAKE)
-    return advance(rows, after, 2)
-
-
 def lease_fault(tx: Tx, row: Row) -> str:
     """Say what does not fit about a lease."""
     if not is_sound(row):
@@ -46,16 +38,6 @@ def lease_fault(tx: Tx, row: Row) -> str:
     if not tx.one(HAS_SESSION, (row[1], row[0])):
         return "its session is missing"
     return "" if row[3] is None or _is_holder(row[3]) else "its holder cannot be read"
-
-
-def streams_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next streams."""
-    rows = STREAMS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        if fault := stream_fault(tx, row):
-            found.add("stream", f"stream {row[2]}", fault, LOST)
-    return advance(rows, after, 3)
 
 
 def stream_fault(tx: Tx, row: Row) -> str:
@@ -69,16 +51,6 @@ def stream_fault(tx: Tx, row: Row) -> str:
     return "" if tx.one(PIECES_OF, (row[0], row[2])) == (row[9],) else MISSING
 
 
-def pieces_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next pieces of streams."""
-    rows = PIECES.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        if fault := piece_fault(tx, row):
-            found.add("stream", f"piece {row[2]} of stream {row[1]}", fault, LOST)
-    return advance(rows, after, 3)
-
-
 def piece_fault(tx: Tx, row: Row) -> str:
     """Say what does not fit about a piece."""
     if not is_sound(row):
@@ -87,16 +59,6 @@ def piece_fault(tx: Tx, row: Row) -> str:
         return "its stream is missing"
     there = row[2] == 1 or tx.one(BEFORE_PIECE, (row[0], row[1], row[2] - 1))
     return "" if there else "the piece before it is missing"
-
-
-def inbox_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next messages that were sent."""
-    rows = INBOX.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        if fault := sent_fault(tx, row):
-            found.add("inbox", f"sent message {row[2]} of session number {row[1]}", fault, LOST)
-    return advance(rows, after, 3)
 
 
 def sent_fault(tx: Tx, row: Row) -> str:
@@ -111,6 +73,31 @@ def sent_fault(tx: Tx, row: Row) -> str:
     if key:
         return "" if body is None and tx.one(HAS_ENTRY, (key, scope)) else "the entry that it became is missing"
     return "" if body is not None and is_object(body) else "what it says cannot be read"
+
+
+def _page(table: Table, kind: str, fix: str, fault: Callable[[Tx, Row], str], name: Callable[[Row], str]) -> Check:
+    """Make the check of a table's next rows."""
+
+    def page(tx: Tx, found: Found, after: Key) -> Key | None:
+        rows = table.rows(tx, after)
+        for row in rows:
+            found.checked += 1
+            if what := fault(tx, row):
+                found.add(kind, name(row), what, fix)
+        return advance(rows, after, table.key_width)
+
+    return page
+
+
+PAGES: tuple[tuple[Check, Key], ...] = (
+    (_page(LEASES, "lease", TAKE, lease_fault, lambda row: f"lease of session number {row[1]}"), LEASES.start),
+    (_page(STREAMS, "stream", LOST, stream_fault, lambda row: f"stream {row[2]}"), STREAMS.start),
+    (_page(PIECES, "stream", LOST, piece_fault, lambda row: f"piece {row[2]} of stream {row[1]}"), PIECES.start),
+    (
+        _page(INBOX, "inbox", LOST, sent_fault, lambda row: f"sent message {row[2]} of session number {row[1]}"),
+        INBOX.start,
+    ),
+)
 
 
 def _is_holder(data: bytes) -> bool:

@@ -14,13 +14,15 @@ from __future__ import annotations
 from .agents import Agents, States
 from .base import said
 from .branches import Branches
-from .live import Calls, Leases, Statuses, Streams
+from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
 from .regressions import Regressions
 from .sessions import Listing, Sessions, Trash
+from .statuses import Statuses
 from .stores import Stores
+from .streams import Calls, Streams
 from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
 
