@@ -17,7 +17,9 @@ from ..codec import decode
 from ..ids import entry_id
 
 CALL, STATUS, APPROVAL = "call", "status", "approval"
-STATE_KINDS = frozenset({"tasks", "plan", "walkthrough", "note", "file", "build", "state", "compaction"})
+STATE_KINDS = frozenset(
+    {"tasks", "plan", "walkthrough", "note", "file", "build", "state", "compaction", "snapshot", "agents", "announced"}
+)
 
 
 class Numbers(NamedTuple):

@@ -226,6 +226,7 @@ NEXT = {
         ("operation", "oid"),
         ("blob", "blob_id"),
         ("feed", "pos"),
+        ("agent_checkpoint", "acid"),
     )
 }
 

@@ -15,8 +15,9 @@ from ..base import Dialect
 TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
     *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
+    *("seen", "journal", "agent_checkpoint", "pin"),
 )
-NUMBERED = ("agent", "session", "branch", "checkpoint", "operation", "blob", "feed")
+NUMBERED = ("agent", "session", "branch", "checkpoint", "operation", "blob", "feed", "agent_checkpoint")
 
 # What a transaction that is still under way could come before is left for later; an older epoch is over and done with.
 FEED = """SELECT epoch, xid, pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed
