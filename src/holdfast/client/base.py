@@ -10,9 +10,11 @@ from ..clock import Clock
 from ..model.operation import Operation
 from ..ops import sessions
 from ..storage.base import Backend, Op
+from ..workspace.scan import Limits
 from .attachments import Attachment
 from .keeper import Keeper
 from .session import Session
+from .workspaces import Place
 
 T = TypeVar("T")
 
@@ -41,6 +43,15 @@ class StoreBase:
         self._attachment: Callable[[dict[str, Any]], Any] = lambda given: Attachment(self, given)  # type: ignore[arg-type]
         self.scope = scope
         self.url = url
+
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> Place:
+        """Give a workspace; all handles of this store share what is remembered of it."""
+        key = self.scope, path, limits, rules
+        with self._keeper.places_lock:
+            found = self._keeper.places.get(key)
+            if found is None:
+                found = self._keeper.places[key] = Place(self, path, limits, rules)
+            return found
 
     def _read(self, op: Op[T]) -> T:
         return self._backend.read(op)

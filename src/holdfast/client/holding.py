@@ -22,7 +22,7 @@ from ..ops.sessions import LeaseRow, Whole
 from ..presence import BEAT_SECONDS, SILENT_SECONDS, Holder
 from ..storage.base import Tx
 from . import check
-from .handle import Handle
+from .capturing import Capturing
 from .keeper import Held
 from .waiting import until
 
@@ -30,7 +30,7 @@ S = TypeVar("S", bound="Holding")
 _LARGEST_RESULT = 1 << 20
 
 
-class Holding(Handle):
+class Holding(Capturing):
     """The part of a session that runs and ends."""
 
     resumed: bool
@@ -110,6 +110,7 @@ class Holding(Handle):
         held.depth -= 1
         if held.depth > 0:
             return
+        self._look_before_leaving()
         status, about = _ending(error)
         try:
             self._give_back(status, **about)
@@ -143,7 +144,7 @@ class Holding(Handle):
 
     def _take(self, wait: float, *, take_over: bool) -> None:
         """Take the lease; somebody else who has it is waited for, or ``Busy``."""
-        store, watch = self._store, _Watch()
+        store, watch, left = self._store, _Watch(), self._left_running()
 
         def look() -> bool | None:
             return self._try(watch, take_over) or None
@@ -151,6 +152,8 @@ class Holding(Handle):
         # A holder elsewhere that seems gone is watched a little longer: it may be that only its clock is wrong.
         if not until(store, look, wait) and not (watch.is_silent and until(store, look, 3 * BEAT_SECONDS)):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
+        if left and self._looks():
+            self._look_quietly(open_calls=left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; False if somebody has it, whom the watch has seen then."""

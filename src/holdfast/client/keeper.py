@@ -117,6 +117,8 @@ class Keeper:
     """The background of a store and of all its scopes."""
 
     def __init__(self) -> None:
+        self.places: dict[Any, Any] = {}  # workspaces, by scope, path and limits
+        self.places_lock = threading.Lock()
         self._mutex = threading.RLock()  # a signal handler may close the store
         self._wake = threading.Condition(self._mutex)
         self._held = set[Held]()

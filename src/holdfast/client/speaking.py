@@ -27,6 +27,7 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Append, Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
+from .capturing import Capturing
 from .handle import Point, Write, place_of, request_of, writing
 from .keeper import Held
 from .reading import Reading, make_messages
@@ -50,7 +51,7 @@ class Said(TypedDict, total=False):
     idempotency_key: str | None
 
 
-class Speaking(Reading):
+class Speaking(Capturing, Reading):
     """The part of a session that adds messages."""
 
     @writing
@@ -209,12 +210,18 @@ class Speaking(Reading):
         held, fence = self._held, None if self._held is None else self._held.fence
         seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
         asked = Append(store.scope, self.id, now_ms, expected_revision, key, False, ())
-        waiting = self._waiting[1] if self._waiting[0] is seen else {}
+        waiting, looks = self._waiting[1] if self._waiting[0] is seen else {}, self._looks()
 
         def prepare() -> None:
+            nonlocal seen, known, waiting, fence
             if late:
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
+            if looks:
+                self._look_before(drafts)
+                seen = known = self._seen
+                waiting = self._waiting[1] if self._waiting[0] is seen else {}
+                fence = None if held is None else held.fence
 
         def op(tx: Tx) -> tuple[entries.Appended, Sequence[Draft]]:
             settled: Sequence[Draft] = drafts
@@ -238,9 +245,9 @@ class Speaking(Reading):
                 raise
             return done, settled
 
-        large = late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
+        first = looks or late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
         return Write(
-            op, lambda done: show(self._shown(done[0], done[1], now_ms, seen, held)), prepare if large else None
+            op, lambda done: show(self._shown(done[0], done[1], now_ms, seen, held)), prepare if first else None
         )
 
     def _spill(self, drafts: list[Draft]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypedDict, Unpack
 from .. import codec
 from ..errors import Conflict, Invalid, NotFound, Unsupported
 from ..ids import new_id
+from ..model.capture import Capture, capture_of
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.purge import Purged
@@ -64,6 +65,7 @@ class StoreSessions(StoreAgents):
         wait: float = 0,
         take_over: bool = False,
         hold: bool = True,
+        capture: str | Capture = "calls",
         **fields: Unpack[NewSession],
     ) -> Session:
         """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
@@ -71,8 +73,9 @@ class StoreSessions(StoreAgents):
         It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
         ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
         store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
-        one session. The fields are for a new session.
+        one session. ``capture`` says when its workspace is looked at (``Capture``). The fields are for a new session.
         """
+        how = capture_of(capture)
         check.seconds(wait, what="wait")
         check.flag(take_over, what="take_over")
         check.flag(hold, what="hold")
@@ -83,6 +86,7 @@ class StoreSessions(StoreAgents):
             made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
             named = made.name is not None
             found = self._ensure(made, lambda tx: _named(tx, self.scope, made)) if named else self._create(made, None)
+        found._capture = how
         if hold and not found._holds():
             if self._backend.capabilities.read_only:
                 raise Unsupported(

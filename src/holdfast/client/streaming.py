@@ -157,6 +157,8 @@ class Stream:
         session = self._session
         now_ms = session._store._clock.now_ms()
         session._spill(drafts)
+        if session._looks():
+            session._look_before(drafts)
 
         def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
             found = entries.writable(tx, session._store.scope, session.id)

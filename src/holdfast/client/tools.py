@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from os import PathLike
 from types import TracebackType
 from typing import Any
 
@@ -37,8 +39,10 @@ class ToolRun:
         *,
         fresh: bool = False,
         tries: int = 0,
+        paths: list[bytes] | None = None,
     ) -> None:
         self._session = session
+        self._paths = paths
         self._asked = call_id, name, arguments, seq, fresh, tries
         self._began, self._place = 0.0, ("", 0)
         self._call: ToolCall | None = None
@@ -54,6 +58,8 @@ class ToolRun:
         return self._call
 
     def __enter__(self) -> ToolRun:
+        if self._session._looks():
+            self._session._look_before_start(self._paths)
         self._call, self._place = self._session._start_call(*self._asked)
         self._held = self._session._held
         if self._held is not None:
@@ -88,6 +94,8 @@ class ToolRun:
         if self.message is not None:
             raise Conflict("this call has its result already", found=self.message.seq)
         duration = max(0.0, time.monotonic() - self._began)
+        if self._session._looks():
+            self._session._look_before_result(self._paths)
         try:
             self.message = self._session._store_result(
                 self.call.id, content, success=success, duration=duration, began=self._place
@@ -107,20 +115,31 @@ class ToolRun:
 class Calling(Streaming):
     """The part of a session that runs tools."""
 
-    def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> ToolRun:
+    def tool(
+        self,
+        call: ToolCall | str,
+        arguments: Any = None,
+        *,
+        id: str | None = None,
+        paths: Iterable[str | PathLike[str]] | None = None,
+    ) -> ToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
         Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
         arguments. With the id of an open call that a message announced, it is the start of that call, never a second
-        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open.
+        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
+        that the tool touches, only they are looked at and not the whole workspace.
         """
+        touched = None if paths is None else [self._path_in(path) for path in check.many(paths, what="paths")]
         if isinstance(call, ToolCall):
-            return ToolRun(self, check.name(call.id, what="tool call id"), call.name, call.arguments, call.seq)
+            known = check.name(call.id, what="tool call id")
+            return ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched)
         name = check.name(call, what="tool name")
         call_id = check.optional_name(id, what="tool call id")
         if call_id is None:
-            return ToolRun(self, f"call_{new_id(self._store._clock.now_ms())}", name, arguments, fresh=True)
-        return ToolRun(self, call_id, name, arguments)
+            call_id = f"call_{new_id(self._store._clock.now_ms())}"
+            return ToolRun(self, call_id, name, arguments, fresh=True, paths=touched)
+        return ToolRun(self, call_id, name, arguments, paths=touched)
 
     def tool_result(
         self,
@@ -133,6 +152,8 @@ class Calling(Streaming):
     ) -> Message:
         """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
         wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
+        if self._looks():
+            self._look_before_result()
         return self._store_result(
             check.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )

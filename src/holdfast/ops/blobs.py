@@ -7,7 +7,10 @@ hash it is an upload in progress: nothing can link it yet, and garbage collectio
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterable
 from hashlib import sha256
+from typing import NamedTuple
 
 from ..errors import Corrupt, NotFound
 from ..storage.base import Tx, row_check
@@ -18,6 +21,7 @@ else:
     from backports import zstd
 
 CHUNK = 1 << 20
+_kept = threading.local()
 FIND = "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE scope = ? AND hash = ?"
 BEGIN = "INSERT INTO blob (blob_id, scope, hash, size, chunks, created_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 ADD_CHUNK = "INSERT INTO chunk (scope, blob_id, n, codec, data, chk) VALUES (?, ?, ?, ?, ?, ?)"
@@ -26,6 +30,14 @@ FINISH = "UPDATE blob SET hash = ?, size = ?, chunks = ?, created_ms = ?, chk = 
 UPLOAD = "SELECT 1 FROM blob WHERE blob_id = ? AND scope = ? AND hash IS NULL"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 DROP = "DELETE FROM blob WHERE blob_id = ?"
+
+
+class Packed(NamedTuple):
+    """A small content, ready to be kept."""
+
+    hash: str
+    size: int
+    chunk: tuple[str, bytes]
 
 
 def hash_of(data: bytes) -> str:
@@ -39,9 +51,29 @@ def pack(data: bytes) -> tuple[str, bytes]:
     return ("zstd", packed) if len(packed) < len(data) else ("raw", data)
 
 
+def pack_small(data: bytes) -> tuple[str, bytes]:
+    """Compress a small chunk by a compressor that this thread keeps: making one costs more than using it."""
+    compressor = getattr(_kept, "compressor", None)
+    if compressor is None:
+        compressor = _kept.compressor = zstd.ZstdCompressor(level=3)
+    packed = compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    return ("zstd", packed) if len(packed) < len(data) else ("raw", data)
+
+
 def exists(tx: Tx, scope: str, content_hash: str) -> bool:
     """Say whether the scope has this content, whole."""
     return tx.one(FIND, (scope, content_hash)) is not None
+
+
+def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
+    """Keep small contents, each of one packed chunk, that the scope has not yet."""
+    for content_hash, size, packed in contents:
+        if exists(tx, scope, content_hash):
+            continue
+        row = (tx.next("blob"), scope, content_hash, size, 1 if size else 0, now_ms)
+        tx.run(BEGIN, (*row, row_check(row)))
+        if size:
+            add_chunk(tx, scope, int(row[0]), 0, packed)
 
 
 def begin(tx: Tx, scope: str, *, now_ms: int) -> int:

@@ -101,6 +101,34 @@ def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
     return waiting
 
 
+def going_on(tx: Tx, session: SessionRow) -> list[str]:
+    """Give the calls that may be at work now: those that run, or else those that this turn announced and that wait.
+
+    Only the newest marks are looked at: who knows of older calls that still run names them.
+    """
+    ended, started, announced = set[str](), set[str](), dict[str, int]()
+    running = list[str]()
+    for mark in islice(_backwards(tx, session), _NEAR):
+        if mark.what in ("result", "lost"):
+            ended.add(mark.call_id)
+        elif mark.call_id in ended:
+            continue
+        elif mark.what == "start":
+            started.add(mark.call_id)
+        elif mark.what == "call":
+            ended.add(mark.call_id)  # an older call of this id is another one
+            if mark.call_id in started:
+                running.append(mark.call_id)
+            else:
+                announced[mark.call_id] = mark.seq
+    now = session.turns
+    return running[::-1] or [
+        call_id
+        for call_id, seq in reversed(announced.items())
+        if Numbers._make(entries.point(tx, session, seq).numbers).turns == now
+    ]
+
+
 def _note(marks: dict[str, int], mark: Mark) -> None:
     """Take in the next mark of a call: of several starts the last one counts."""
     marks[mark.what] = mark.seq

@@ -84,6 +84,11 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
     return row[1], Found(seq, row[2], body)
 
 
+def entry_at(tx: Tx, session: SessionRow, seq: int) -> Found:
+    """Give the state entry at a point of the path that is known to be one."""
+    return _read(tx, session, seq)[1]
+
+
 def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
     """Give the seq of the last entry of every state kind at a point of the path; the head without one."""
     work_seq = entries.numbers_at(tx, session, at).work_seq

@@ -153,6 +153,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     read_only: bool = False
     isolation: str = "queries"  # or "row security": the server itself keeps scopes apart
     groups: bool = True  # writes asked for at once are stored together, in one transaction
+    file: str = ""  # where it lies, if it is a file; those beside it begin with this name and a dash
 
 
 class Waiting(Protocol):

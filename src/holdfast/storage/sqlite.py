@@ -197,6 +197,7 @@ class SqliteBackend(Engine):
             durability=self._durability,
             journal=journal,
             read_only=self._read_only,
+            file=os.path.realpath(self.path),
         )
 
     def _set_journal(self) -> str:

@@ -1,0 +1,138 @@
+"""Capturing files: when a session looks at its workspace, and to whom a change is put down.
+
+Whoever runs a session looks at the boundaries: before a user message, before a tool starts, before its result is
+stored. What changed between two looks is put down to the calls that were open then; with none open it is somebody
+else's, and a rewind keeps it. In a turn without any call it is the turn's. What is given by hand (``checkpoint``) is
+the session's own. A workspace that cannot be looked at stops no conversation: ``capture_error`` says why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from os import PathLike
+
+from ..errors import Error, Invalid, Unsupported
+from ..model.capture import Capture
+from ..model.entry import Draft
+from ..ops import calls, snapshots
+from ..ops.sessions import SessionRow
+from ..ops.snapshots import Root, Taken
+from ..storage.base import Tx
+from ..workspace.scan import Limits, relative
+from .handle import Handle
+from .workspaces import Place, why_not
+
+
+class Capturing(Handle):
+    """The part of a session that looks at its files."""
+
+    _capture = Capture()
+    _quiet = False  # this turn has had no tool call so far
+    capture_error: str | None = None
+    """Why the workspace could not be looked at the last time; None if it could."""
+
+    def _place(self) -> Place | None:
+        """Give the workspace, or None if there is none that can be captured."""
+        path = self._seen.workspace
+        if not path or self._capture.mode == "off":
+            return None
+        self.capture_error = why_not(path)
+        return None if self.capture_error else self._any_place(path)
+
+    def _any_place(self, path: str) -> Place:
+        given = self._capture
+        return self._store._place(path, Limits(given.largest_file, given.largest_total), given.ignore)
+
+    def _look_at_files(
+        self, *, who: str | None = None, open_calls: Sequence[str] = (), paths: Iterable[bytes] | None = None
+    ) -> Root | None:
+        """Record what the workspace holds now; None if it is not captured."""
+        place = self._place()
+        if place is None:
+            return None
+        held, scope, now_ms = self._held, self._store.scope, self._store._clock.now_ms()
+
+        def commit(tx: Tx, taken: Taken) -> SessionRow:
+            if held is not None:
+                held.require(tx, self._row(tx))
+            return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
+
+        session, root = place.record(paths, commit, who=who, calls=tuple(open_calls))
+        self._seen = session
+        if held is not None:
+            held.sure = max(held.sure, session.updated)
+        return root
+
+    def _looks(self) -> bool:
+        """Say whether this handle looks at files by itself: it runs the session, in a workspace."""
+        return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns") and self._holds()
+
+    def _look_quietly(self, **how: object) -> None:
+        """Look, and let a workspace that cannot be looked at stop nothing."""
+        try:
+            self._look_at_files(**how)  # type: ignore[arg-type]
+        except (Unsupported, OSError) as error:
+            self.capture_error = str(error)
+
+    # ------------------------------------------------------------------ the boundaries
+
+    def _look_before(self, drafts: Sequence[Draft]) -> None:
+        """Look at files where messages that are about to be stored are a boundary."""
+        marks = {what for draft in drafts if draft.more is not None for what, _ in draft.more.calls}
+        turn = any(draft.adds.turns for draft in drafts)
+        mode = self._capture.mode
+        if turn or (mode == "calls" and marks & {"call", "result"}):
+            self._look_quietly()
+        elif not marks and (self._quiet or mode == "turns"):
+            self._look_quietly(who=snapshots.TURN)
+        self._quiet = (turn or self._quiet) and not marks
+
+    def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
+        self._quiet = False
+        if self._capture.mode == "calls":
+            held = self._held
+            running = sorted(held.running) if held is not None else []
+            self._look_quietly(paths=paths, open_calls=running, who=None if running else snapshots.OUTSIDE)
+
+    def _look_before_result(self, paths: Iterable[bytes] | None = None) -> None:
+        held = self._held
+        if self._capture.mode == "calls":
+            self._look_quietly(paths=paths, open_calls=sorted(held.running) if held is not None else ())
+
+    def _look_before_leaving(self) -> None:
+        """Look when a run ends: at what calls did that did not report, or at the rest of the turn."""
+        running = sorted(self._held.running) if self._held is not None else []
+        if not self._looks():
+            return
+        try:
+            if running:
+                self._look_quietly(open_calls=running)
+            elif self._capture.mode == "turns" or self._quiet:
+                self._look_quietly(who=snapshots.TURN)
+        except Error as error:  # what ends the run is more than this
+            self.capture_error = str(error)
+
+    def _left_running(self) -> list[str]:
+        """Give the calls that whoever had the session before left open."""
+        if not self._seen.workspace or self._capture.mode not in ("calls", "turns") or not self._seen.seq:
+            return []
+        return self._store._read(lambda tx: calls.going_on(tx, self._row(tx)))
+
+    # ------------------------------------------------------------------ paths
+
+    def _path_in(self, path: str | bytes | PathLike[str]) -> bytes:
+        """Give a path as it is called inside the workspace; one outside is ``Invalid``."""
+        if not isinstance(path, str | bytes | PathLike):
+            raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
+        root, given = self._seen.workspace, os.fsdecode(os.fspath(path))
+        if not root:
+            raise Invalid("this session has no workspace; give it one to capture files")
+        if not given or "\0" in given:
+            raise Invalid(f"{path!r} is no path")
+        whole = os.path.normpath(os.path.join(root, given))
+        folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+        inside = os.path.relpath(folder, root)
+        if inside == "." or inside.split("/")[0] == "..":
+            raise Invalid(f"{given!r} is not inside the workspace {root!r}")
+        return os.fsencode(relative(inside))

@@ -1,0 +1,280 @@
+"""The workspaces of a store: looked at, and what they hold kept.
+
+A ``Place`` is one directory as one scope of a store knows it. It is looked at under a lock, and what was found is
+recorded in one transaction with what is remembered of it; if contents were swept out meanwhile, everything is looked
+at again. New contents are packed and stored by a second thread while the first one reads on.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import Corrupt, Unsupported
+from ..ops import blobs, snapshots
+from ..ops.snapshots import Root, Swept, Taken
+from ..storage.base import Tx
+from ..workspace import tree
+from ..workspace.scan import Limits, Seen, Workspace
+from ..workspace.tree import Directory
+from . import blobs as contents
+
+if TYPE_CHECKING:
+    from .base import StoreBase
+
+T = TypeVar("T")
+_BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
+_TRIES = 5
+_CACHED = 20_000
+
+
+class Trees:
+    """The trees of a store, read once each; ``extra`` are those of a look that is not kept."""
+
+    def __init__(self, store: StoreBase) -> None:
+        self._store = store
+        self._known: dict[bytes, Directory] = {}
+        self.extra: dict[bytes, bytes] = {}
+
+    def load(self, digest: bytes) -> Directory:
+        """Give a directory by its digest; a missing one is ``Corrupt``."""
+        found = self._known.get(digest)
+        if found is None:
+            if len(self._known) > _CACHED:
+                self._known.clear()
+            found = self._known[digest] = self._read(digest)
+        return found
+
+    def _read(self, digest: bytes) -> Directory:
+        if digest == tree.EMPTY:
+            return {}
+        data = self.extra.get(digest)
+        if data is None:
+            data = self._store._read(lambda tx: blobs.read_whole(tx, self._store.scope, digest.hex()))
+        try:
+            return tree.decode(data)
+        except ValueError as error:
+            raise Corrupt("the record of a directory cannot be read", what=f"blob {digest.hex()}") from error
+
+    def root(self, content_hash: str) -> Root:
+        """Give a root; one that is missing is ``Corrupt``, never an empty one."""
+        return self._store._read(lambda tx: snapshots.read_root(tx, self._store.scope, content_hash))
+
+    def content(self, digest: bytes) -> Iterator[bytes]:
+        """Give a file's content in pieces."""
+        return contents.open_stream(self._store._backend, self._store.scope, digest.hex())
+
+
+class Discard:
+    """Keeps nothing but trees, in memory: for a look that changes nothing."""
+
+    def __init__(self, trees: Trees) -> None:
+        self._trees = trees
+
+    def has(self, digest: bytes) -> bool:
+        return True
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        self._trees.extra[digest] = data
+
+    def stream(self, pieces: Iterable[bytes]) -> bytes:
+        raise AssertionError("large content is said to be kept")
+
+
+class Upload:
+    """Stores contents in batches, by a thread of its own once there is more than one batch."""
+
+    def __init__(self, store: StoreBase) -> None:
+        self._store = store
+        self._batch: list[tuple[bytes, bytes]] = []
+        self._size = 0
+        self._put = set[bytes]()
+        self._waiting: queue.Queue[list[tuple[bytes, bytes]] | None] = queue.Queue(maxsize=3)
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def has(self, digest: bytes) -> bool:
+        if digest in self._put:
+            return True
+        scope = self._store.scope
+        return self._store._read(lambda tx: blobs.exists(tx, scope, digest.hex()))
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        if digest in self._put:
+            return
+        self._put.add(digest)
+        self._batch.append((digest, data))
+        self._size += len(data)
+        if self._size >= _BATCH_BYTES or len(self._batch) >= _BATCH_COUNT:
+            self._hand_over()
+
+    def stream(self, pieces: Iterable[bytes]) -> bytes:
+        store = self._store
+        return bytes.fromhex(contents.store_stream(store._backend, store._clock, store.scope, pieces))
+
+    def finish(self) -> None:
+        """Return when everything is stored; what failed in the other thread is raised here."""
+        if self._thread is None:
+            self._store_batch(self._batch)
+        else:
+            self._hand_over()
+            self.stop()
+        self._batch = []
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _hand_over(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="holdfast-files", daemon=True)
+            self._thread.start()
+        self._waiting.put(self._batch)
+        self._batch, self._size = [], 0
+
+    def _work(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            if self._failure is None:
+                try:
+                    self._store_batch(batch)
+                except BaseException as failure:
+                    self._failure = failure
+
+    def _store_batch(self, batch: list[tuple[bytes, bytes]]) -> None:
+        if not batch:
+            return
+        packed = [blobs.Packed(digest.hex(), len(data), blobs.pack_small(data)) for digest, data in batch]
+        scope, now_ms = self._store.scope, self._store._clock.now_ms()
+        self._store._write(lambda tx: blobs.put_many(tx, scope, packed, now_ms=now_ms))
+
+
+class Place:
+    """A workspace of a store."""
+
+    def __init__(self, store: StoreBase, path: str, limits: Limits, rules: tuple[str, ...]) -> None:
+        self.path = path
+        self._store = store
+        self._lock = threading.RLock()
+        self._made = limits, rules
+        self._workspace: Workspace | None = None
+        self._sweeps = 0
+        self.trees = Trees(store)
+        self.name = name_of(path)
+
+    def record(
+        self,
+        paths: Iterable[bytes] | None,
+        commit: Callable[[Tx, Taken], T],
+        *,
+        who: str | None = None,
+        calls: tuple[str, ...] = (),
+    ) -> tuple[T, Root]:
+        """Look, keep what is new, and commit in one transaction with what is remembered."""
+        with self._lock:
+            paths = None if paths is None else [*paths]
+            for _ in range(_TRIES):
+                root, seen = self._kept(paths)
+                taken = Taken(root[0], self._sweeps, who, calls, self.name, tuple(seen))
+                try:
+                    return self._store._write(lambda tx, taken=taken: commit(tx, taken)), root[1]  # type: ignore[misc]
+                except Swept:
+                    self._workspace = None
+                except BaseException:
+                    self._workspace = None  # what it takes note of was not stored
+                    raise
+            raise Unsupported("contents are swept out of this store all the time; end that first", capability="capture")
+
+    def _kept(self, paths: list[bytes] | None) -> tuple[tuple[str, Root], list[tuple[bytes, bytes | None]]]:
+        workspace, upload = self._loaded(), Upload(self._store)
+        try:
+            seen = workspace.look(upload, paths)
+            root = _root(seen)
+            data = snapshots.encode_root(root)
+            upload.put(tree.digest(data), data)
+            upload.finish()
+        except BaseException:
+            self._workspace = None
+            raise
+        finally:
+            upload.stop()
+        return (tree.digest(data).hex(), root), [*workspace.taken_note()]
+
+    def glance(self) -> Root:
+        """Look without keeping anything; trees of this look are known to ``trees``."""
+        with self._lock:
+            looked = self._loaded().copied()
+            return _root(looked.look(Discard(self.trees)))
+
+    def expect(self, paths: dict[bytes, tree.Node]) -> None:
+        """Let paths that were put back count as captured, whatever the rules say of them."""
+        with self._lock:
+            if self._workspace is not None:
+                self._workspace.expect(paths)
+
+    def _loaded(self) -> Workspace:
+        """Give the workspace with what is remembered of it; what was swept out meanwhile is not counted on."""
+        scope = self._store.scope
+        sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
+        if self._workspace is None or sweeps != self._sweeps:
+            self._sweeps, workspace = sweeps, self._new()
+            for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.name)).items():
+                workspace.remember(path, doc)
+            if not self._all_there(workspace):
+                workspace = self._new()
+            self._workspace = workspace
+        return self._workspace
+
+    def _all_there(self, workspace: Workspace) -> bool:
+        """Say whether everything that is thought to be kept is."""
+        scope, wanted = self._store.scope, {*workspace.digests()}
+        return self._store._read(lambda tx: all(blobs.exists(tx, scope, each.hex()) for each in wanted))
+
+    def _new(self) -> Workspace:
+        limits, rules = self._made
+        return Workspace(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._store, self.path))
+
+
+def _root(seen: Seen) -> Root:
+    return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
+
+
+def name_of(path: str) -> str:
+    """Name a workspace so that those of two machines are kept apart."""
+    return f"{socket.gethostname()}:{path}"
+
+
+def _own_files(store: StoreBase, root: str) -> list[str]:
+    """Give the files of the store itself that lie in a workspace: they must never be opened beside it."""
+    file = store._backend.capabilities.file
+    return [os.path.relpath(file, root)] if file and Path(file).is_relative_to(root) else []
+
+
+def why_not(path: str) -> str | None:
+    """Say why a directory is not captured; None if it can be."""
+    if os.name != "posix":
+        return "workspaces need a POSIX system"
+    if not os.path.isdir(path):
+        return "it is no directory here"
+    if os.path.realpath(path) in ("/", _home()):
+        return "it is the whole file system" if os.path.realpath(path) == "/" else "it is a home directory"
+    return None
+
+
+def _home() -> str:
+    """Give the home directory of whoever runs this, as the system's records have it: the environment is not read."""
+    import pwd
+
+    try:
+        return os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return ""

@@ -1,0 +1,191 @@
+"""Snapshots: what the files of a workspace were, as entries of the log.
+
+A snapshot is an entry that names a root: one content that holds the digest of the tree, its size, and what was not
+captured. So the files at any point of a path are found as tasks and plan are, go back with it, and an unchanged
+workspace adds nothing. Each names who made the changes since the one before: calls, the turn, the session itself, or
+somebody outside. ``disk``, beside the session's row, is the root that the session last saw or made in its workspace:
+where the head moved without the files, it is not that of the snapshot at the head, and the next snapshot says so
+(``from``), since what was there already is not somebody else's change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .. import codec
+from ..errors import Corrupt, Error
+from ..model.entry import Draft, More, Numbers
+from ..storage.base import Tx, row_check
+from . import blobs, calls, entries, sessions, work
+from .sessions import SessionRow
+from .work import Found
+
+KIND = "snapshot"
+GET_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ? AND dir = ?"
+ALL_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ?"
+PUT_SEEN = """INSERT INTO seen (scope, place, dir, doc, chk) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (scope, place, dir) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
+DROP_SEEN = "DELETE FROM seen WHERE scope = ? AND place = ? AND dir = ?"
+
+OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
+_ADDS = Numbers(work_seq=1)
+
+
+class Root(msgspec.Struct, frozen=True, array_like=True):
+    """A whole workspace at one moment."""
+
+    tree: bytes
+    size: int
+    missed: list[tuple[bytes, str]]  # the first few paths that were not captured, each with the reason
+    missed_count: int
+
+
+_read_root = msgspec.msgpack.Decoder(Root).decode
+
+
+class Swept(Error):
+    """Contents were swept out meanwhile; look again."""
+
+    code = "swept"
+
+
+class Taken(NamedTuple):
+    """A look at a workspace whose contents are stored: its root, the number of sweeps then, and who made the changes.
+
+    Without ``who`` it is the calls that are open, or somebody outside if there are none.
+    """
+
+    root: str
+    sweeps: int
+    who: str | None = None
+    calls: tuple[str, ...] = ()
+    place: str = ""
+    seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None: to forget
+
+
+def encode_root(root: Root) -> bytes:
+    """Write a root."""
+    return msgspec.msgpack.encode(root)
+
+
+def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
+    """Read a root; a missing one is an error, never an empty one."""
+    try:
+        return _read_root(blobs.read_whole(tx, scope, content_hash))
+    except msgspec.MsgspecError as error:
+        raise Corrupt("a snapshot of files cannot be read", what=f"blob {content_hash}") from error
+
+
+# ---------------------------------------------------------------------- recording
+
+
+def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) -> SessionRow:
+    """Add a snapshot unless the files are as recorded; the revision stays, since nothing was said.
+
+    ``Swept`` if contents were removed since the look: those that it counted on may be among them.
+    """
+    if sweeps(tx, scope) != taken.sweeps:
+        raise Swept()
+    session = entries.writable(tx, scope, session_id)
+    _remember(tx, scope, taken)
+    before, disk = work.latest(tx, session, KIND), disk_of(tx, session)
+    if before is not None and before.body["root"] == taken.root and disk in (None, taken.root):
+        return session
+    who, by = _who(tx, session, taken) if before is not None else (taken.who or START, taken.calls)
+    carried = disk if before is not None and disk not in (None, before.body["root"]) else None
+    return put(tx, session, taken.root, who=who, by=by, carried=carried, now_ms=now_ms)
+
+
+def put(
+    tx: Tx, session: SessionRow, root: str, *, who: str, by: tuple[str, ...] = (), carried: str | None, now_ms: int
+) -> SessionRow:
+    """Add a snapshot at the head."""
+    before = work.latest(tx, session, KIND)
+    body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
+    body |= {"calls": list(by)} if by else {}
+    body |= {"from": carried} if carried else {}
+    body["first"] = session.seq + 1 if before is None else before.body["first"]
+    needs = More(blobs=(root, carried) if carried else (root,))
+    draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
+    revision = session.revision
+    session = entries.put(tx, session, (draft,), now_ms=now_ms).session
+    session = sessions.write_head(tx, session, session._replace(revision=revision).head)
+    set_disk(tx, session, root)
+    return session
+
+
+def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...]]:
+    if taken.who is not None:
+        return taken.who, taken.calls
+    found = taken.calls or tuple(calls.going_on(tx, session))
+    return (CALLS, found) if found else (OUTSIDE, ())
+
+
+def disk_of(tx: Tx, session: SessionRow) -> str | None:
+    """Give the root that a session last saw or made in its workspace."""
+    found = sessions.decoded(sessions.detail(tx, session)).get("disk")
+    return found if isinstance(found, str) else None
+
+
+def set_disk(tx: Tx, session: SessionRow, root: str) -> None:
+    """Note what is in the workspace of a session now."""
+    kept = sessions.decoded(sessions.detail(tx, session))
+    if kept.get("disk") != root:
+        sessions.put_detail(tx, session.sid, codec.encode({**kept, "disk": root}))
+
+
+# ---------------------------------------------------------------------- finding
+
+
+def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
+    """Give the snapshot in force at a point; before the first one of the path it is that one.
+
+    Nothing was seen to change before the first look, so that is what was there.
+    """
+    found = work.latest(tx, session, KIND, seq)
+    if found is not None or seq is None:
+        return found
+    later = work.latest(tx, session, KIND)
+    return None if later is None else work.entry_at(tx, session, later.body["first"])
+
+
+def since(tx: Tx, session: SessionRow, seq: int) -> list[Found]:
+    """Give the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
+    found = []
+    for each in work.history(tx, session, KIND):
+        found.append(each)
+        if each.seq <= seq:
+            break
+    return found
+
+
+# ---------------------------------------------------------------------- what is remembered of a workspace
+
+
+def sweeps(tx: Tx, scope: str) -> int:
+    """Give how often contents were swept out of a scope."""
+    row = tx.one(GET_SEEN, (scope, "", b""))
+    return 0 if row is None else int(row[3])
+
+
+def count_sweep(tx: Tx, scope: str) -> None:
+    """Note that contents are being swept out."""
+    row = (scope, "", b"", str(sweeps(tx, scope) + 1).encode())
+    tx.run(PUT_SEEN, (*row, row_check(row)))
+
+
+def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:
+    """Give the directories of a workspace as they were last seen; a damaged record is as good as none."""
+    rows = tx.all(ALL_SEEN, (scope, place))
+    return {row[2]: row[3] for row in rows if row_check(row[:-1]) == row[-1]}
+
+
+def _remember(tx: Tx, scope: str, taken: Taken) -> None:
+    for path, doc in taken.seen:
+        if doc is None:
+            tx.run(DROP_SEEN, (scope, taken.place, path))
+        else:
+            row = (scope, taken.place, path, doc)
+            tx.run(PUT_SEEN, (*row, row_check(row)))

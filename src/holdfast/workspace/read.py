@@ -1,0 +1,69 @@
+"""Reading files of a workspace: only regular ones, never through a link, never so that opening could wait."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Protocol
+
+SMALL = 1 << 20
+OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Keep(Protocol):
+    """Takes content that was read."""
+
+    def has(self, digest: bytes) -> bool:
+        """Say whether this large content is kept already."""
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keep a small content."""
+
+    def stream(self, pieces: Iterable[bytes]) -> bytes:
+        """Keep a large content that arrives in pieces, and give its digest."""
+
+
+def content(descriptor: int, size: int, keep: Keep) -> tuple[bytes, int]:
+    """Read a file and keep it; give its digest and how much was read."""
+    if size < SMALL:
+        data = os.read(descriptor, size + 1)
+        if len(data) <= size:
+            digest = sha256(data).digest()
+            keep.put(digest, data)
+            return digest, len(data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    digest, length = _large(descriptor)
+    if keep.has(digest):
+        return digest, length
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return keep.stream(_pieces(descriptor)), os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+def _large(descriptor: int) -> tuple[bytes, int]:
+    digest = sha256()
+    for piece in _pieces(descriptor):
+        digest.update(piece)
+    return digest.digest(), os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    while piece := os.read(descriptor, SMALL):
+        yield piece
+
+
+def lines(directory: int, path: str) -> list[str]:
+    """Read a file of rules; one that is not there or cannot be read has none."""
+    try:
+        descriptor = os.open(path, OPEN, dir_fd=directory)
+    except OSError:
+        return []
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        data = os.read(descriptor, SMALL) if regular else b""
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    return data.decode("utf-8", "surrogateescape").splitlines()

@@ -1,0 +1,466 @@
+"""Looking at a workspace: what every directory holds, read again only where something changed.
+
+A ``Workspace`` remembers size, times, inode and mode of everything it saw. A name for which these are the same is not
+read again, unless it changed so shortly before it was read that the clock could not tell a second change apart. A
+directory is opened inside its parent and never through a link; only regular files are opened, and never so that
+opening could wait. What is not captured becomes a gap with its reason. New content goes to a ``Keep``; the tree of each
+changed directory too, so whoever has the root's digest has everything.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ..errors import Invalid, Unsupported
+from . import ignore, memory, read, tree
+from .ignore import Rules
+from .memory import Folder, Known, Stat
+from .read import Keep
+from .tree import DIR, FILE, GAP, LINK, Node
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_DEEPEST = 200
+_TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
+_SHOWN = 50
+
+
+class Limits(NamedTuple):
+    """What is too large to be captured, in bytes."""
+
+    file: int = 100 << 20
+    total: int = 4 << 30
+
+
+class Seen(NamedTuple):
+    """A look at a workspace: the digest of its tree, and what was not captured (the first few, and how many)."""
+
+    root: bytes
+    missed: tuple[tuple[bytes, str], ...]
+    missed_count: int
+    size: int
+
+
+class Workspace:
+    """A directory that is looked at again and again. Not for two threads at once."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        limits: Limits | None = None,
+        more_rules: Iterable[str] = (),
+        not_here: Iterable[str] = (),
+    ) -> None:
+        self.path = path
+        self.limits = limits or Limits()
+        self._base = ignore.given(tuple(more_rules))
+        self._not_here = tuple(not_here)  # files in it that are never opened, nor those beside them: NAME-...
+        self.folders: dict[str, Folder] = {}  # by path, '' is the root, others end in a slash
+        self.changed: set[str] = set()  # folders that are not as they were when somebody last took note
+        self._whole = False  # everything was looked at once: directories that others remembered may not fit together
+        self._device = 0
+        self._total = 0
+        self._start = 0
+
+    # ------------------------------------------------------------------ looking
+
+    def look(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
+        """Look at everything, or only at some paths and what is below them; give the tree as it is now."""
+        self._start = time.time_ns()
+        descriptor = self._open()
+        try:
+            self._device = os.fstat(descriptor).st_dev
+            self._total = sum(folder.size for folder in self.folders.values())
+            if paths is None or not self._whole:
+                self._whole = True
+                self._scan(descriptor, "", self._root_rules(descriptor), keep, 0)
+            else:
+                self._look_at(descriptor, paths, keep)
+        finally:
+            os.close(descriptor)
+        return self.seen()
+
+    def seen(self) -> Seen:
+        """Give the tree as it was last seen."""
+        missed = sorted(self._missed())
+        size = sum(folder.size for folder in self.folders.values())
+        return Seen(self.folders[""].digest, tuple(missed[:_SHOWN]), len(missed), size)
+
+    def _missed(self) -> Iterator[tuple[bytes, str]]:
+        for path, folder in self.folders.items():
+            for name, (_, node) in folder.names.items():
+                if node.kind == GAP:
+                    end = "/" if node.mode else ""
+                    yield os.fsencode(path + name + end), node.content.decode("utf-8", "replace")
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, _DIRECTORY)
+        except OSError as error:
+            raise Unsupported(
+                f"the workspace {self.path!r} cannot be looked at: {error.strerror}", capability="workspace"
+            ) from error
+
+    def _root_rules(self, descriptor: int) -> Rules:
+        lines = read.lines(descriptor, ".git/info/exclude")
+        return self._base.with_lines("", lines) if lines else self._base
+
+    def _rules(self, descriptor: int, path: str, above: Rules, names: Iterable[str]) -> Rules:
+        for name in ignore.FILES:
+            if name in names and (lines := read.lines(descriptor, name)):
+                above = above.with_lines(path, lines)
+        return above
+
+    def _scan(self, descriptor: int, path: str, above: Rules, keep: Keep, depth: int) -> bytes:
+        """Look at a directory and everything below it; give its digest."""
+        folder = self.folders.get(path)
+        if folder is None:
+            folder = self.folders[path] = Folder()
+            self.changed.add(path)
+        before, present, rest = folder.names, list[str](), list[os.DirEntry[str]]()
+        with os.scandir(descriptor) as entries:
+            for entry in entries:  # most names are as they were: as little as possible is done for those
+                known = before.get(entry.name)
+                if known is None or known[0] is None or known[1].kind == DIR:
+                    rest.append(entry)
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # gone meanwhile
+                if known[0] == (
+                    status.st_size,
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                    status.st_ino,
+                    status.st_mode,
+                ):
+                    present.append(entry.name)
+                else:
+                    rest.append(entry)
+        rules = self._rules_in(descriptor, path, above, present, rest)
+        now = before if len(present) == len(before) else {name: before[name] for name in present}
+        found = self._rest(descriptor, path, rest, before, rules, keep, depth)
+        folder.rules = rules.digest
+        return self._settle(path, folder, {**now, **found} if found else now, keep)
+
+    def _rules_in(
+        self, descriptor: int, path: str, above: Rules, present: list[str], rest: list[os.DirEntry[str]]
+    ) -> Rules:
+        names = [name for name in ignore.FILES if name in present or any(entry.name == name for entry in rest)]
+        return self._rules(descriptor, path, above, names) if names else above
+
+    def _rest(
+        self,
+        descriptor: int,
+        path: str,
+        rest: list[os.DirEntry[str]],
+        before: dict[str, Known],
+        rules: Rules,
+        keep: Keep,
+        depth: int,
+    ) -> dict[str, Known]:
+        """Look at the names of a directory that are new, changed, or directories themselves."""
+        found, same = dict[str, Known](), rules.digest == self.folders[path].rules
+        for entry in rest:
+            name, known = entry.name, before.get(entry.name)
+            if known is not None and known[1].kind == GAP:
+                if same and known[0] is None:
+                    found[name] = known
+                    continue
+                known = None
+            if entry.is_dir(follow_symlinks=False):
+                looked = self._directory(descriptor, path, name, known, rules, keep, depth)
+            else:
+                looked = self._changed(descriptor, path, entry, known, rules, keep)
+            if looked is not None:
+                found[name] = looked
+        return found
+
+    def _changed(
+        self, descriptor: int, path: str, entry: os.DirEntry[str], known: Known | None, rules: Rules, keep: Keep
+    ) -> Known | None:
+        try:
+            key = _key(entry.stat(follow_symlinks=False))
+        except OSError:
+            return None  # gone meanwhile
+        return self._leaf(descriptor, path, entry.name, key, known, rules, keep)
+
+    def _settle(self, path: str, folder: Folder, now: dict[str, Known], keep: Keep) -> bytes:
+        """Take in what a directory holds now; a changed one gets a new tree."""
+        before = folder.names
+        if now != before or not folder.digest:
+            for name, (_, node) in before.items():
+                if node.kind == DIR and (name not in now or now[name][1].kind != DIR):
+                    self._forget(f"{path}{name}/")
+            folder.names = now
+            folder.size = sum(node.size for _, node in now.values() if node.kind == FILE)
+            self.changed.add(path)
+            shown = {os.fsencode(name): node for name, (_, node) in now.items()}
+            data = tree.encode(shown)
+            digest = tree.digest(data)
+            if digest != folder.digest:
+                folder.digest = digest
+                keep.put(digest, data)
+        return folder.digest
+
+    def _forget(self, path: str) -> None:
+        """Let go of a directory that is gone, and of all below it."""
+        for each in [each for each in self.folders if each.startswith(path)]:
+            del self.folders[each]
+            self.changed.add(each)
+
+    def _directory(
+        self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep, depth: int
+    ) -> Known | None:
+        if name.startswith(ignore.STAGING):
+            return None
+        place = f"{path}{name}/"
+        if name in ignore.REPOSITORIES:
+            return _gap("a repository's own records", is_dir=True)
+        if (known is None or known[1].kind != DIR) and rules.ignores(place[:-1], name, is_dir=True):
+            return _gap("ignored", is_dir=True)
+        if depth >= _DEEPEST:
+            return _gap(f"deeper than {_DEEPEST} directories", is_dir=True, again=True)
+        try:
+            descriptor = os.open(name, _DIRECTORY, dir_fd=above)
+        except OSError as error:
+            return _unless_gone(error, is_dir=True)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_dev != self._device:
+                return _gap("another file system", is_dir=True, again=True)
+            digest = self._scan(descriptor, place, rules, keep, depth + 1)
+        except OSError as error:
+            self._forget(place)
+            return _unless_gone(error, is_dir=True)
+        finally:
+            os.close(descriptor)
+        return (0, 0, 0, 0, status.st_mode), Node(DIR, stat.S_IMODE(status.st_mode) & 0o777, 0, digest)
+
+    def _leaf(
+        self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: Rules, keep: Keep
+    ) -> Known | None:
+        """Look at a name that is no directory and not as it was."""
+        if name.startswith(ignore.STAGING):
+            return None
+        if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
+            return _gap("the store itself")
+        captured = known is not None and known[1].kind in (FILE, LINK)
+        if not captured and (name in ignore.REPOSITORIES or rules.ignores(path + name, name, is_dir=False)):
+            return _gap("ignored")
+        try:
+            if stat.S_ISLNK(key[4]):
+                target = os.fsencode(os.readlink(name, dir_fd=above))
+                return self._trusted(key), Node(LINK, 0, len(target), target)
+            if not stat.S_ISREG(key[4]):
+                return _gap(_what(key[4]), again=True)
+            return self._file(above, name, key, known, keep)
+        except OSError as error:
+            return _unless_gone(error)
+        except Unsupported:  # closing it would take the locks from a store that this process has open
+            return _gap("a store that is open", again=True)
+
+    def _file(self, above: int, name: str, key: Stat, known: Known | None, keep: Keep) -> Known:
+        size = key[0]
+        if size > self.limits.file:
+            return _gap(f"larger than {_bytes(self.limits.file)}", again=True)
+        more = size - (known[1].size if known is not None and known[1].kind == FILE else 0)
+        if self._total + more > self.limits.total:
+            return _gap(f"the workspace is larger than {_bytes(self.limits.total)}", again=True)
+        self._total += more
+        descriptor = os.open(name, read.OPEN, dir_fd=above)
+        try:
+            before = _key(os.fstat(descriptor))
+            if not stat.S_ISREG(before[4]):
+                return _gap(_what(before[4]), again=True)
+            digest, length = read.content(descriptor, before[0], keep)
+            after = _key(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        settled = before == after and length == after[0]
+        return self._trusted(after) if settled else None, Node(FILE, after[4] & 0o777, length, digest)
+
+    def _trusted(self, key: Stat) -> Stat | None:
+        """Give what tells this content from a later one, unless a change just now could look the same."""
+        tick = _COARSE_TICK if key[2] % 1_000_000_000 == 0 else _TICK
+        return key if key[2] < self._start - tick else None
+
+    # ------------------------------------------------------------------ some paths only
+
+    def _look_at(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
+        """Look at some paths; directories that are not known yet are looked at whole."""
+        by_folder: dict[str, set[str]] = {}
+        for path in paths:
+            folder, name = self._known_part(os.fsdecode(path))
+            by_folder.setdefault(folder, set()).add(name)
+        for place in sorted(by_folder, key=len, reverse=True):  # the deepest first: those above take their digests
+            self._refresh(root, place, by_folder[place], keep)
+        touched = {above for place in by_folder for above in _above(place)}
+        for place in sorted(touched, key=len, reverse=True):
+            if place in self.folders:
+                self._take_up(place, keep)
+
+    def _known_part(self, path: str) -> tuple[str, str]:
+        """Give the deepest known directory on the way to a path, and the name in it that leads on."""
+        names, folder = relative(path).split("/"), ""
+        for name in names[:-1]:
+            if f"{folder}{name}/" not in self.folders:
+                return folder, name
+            folder = f"{folder}{name}/"
+        return folder, names[-1]
+
+    def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
+        """Look again at some names of a known directory."""
+        folder = self.folders.get(path)
+        descriptor = _open_below(root, path)
+        if folder is None or descriptor is None:
+            return  # gone meanwhile; a look at the directory above tells
+        try:
+            rules, now = self._rules_at(root, path), dict(folder.names)
+            for name in names:
+                looked = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
+                if looked is None:
+                    now.pop(name, None)
+                else:
+                    now[name] = looked
+            self._settle(path, folder, now, keep)
+        finally:
+            os.close(descriptor)
+
+    def _one(self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep) -> Known | None:
+        try:
+            status = os.lstat(name) if above < 0 else os.stat(name, dir_fd=above, follow_symlinks=False)
+        except OSError:
+            return None
+        if stat.S_ISDIR(status.st_mode):
+            return self._directory(above, path, name, known, rules, keep, path.count("/"))
+        key = _key(status)
+        if known is not None and known[0] == key:
+            return known
+        return self._leaf(above, path, name, key, known, rules, keep)
+
+    def _rules_at(self, root: int, path: str) -> Rules:
+        rules, folder = self._root_rules(root), ""
+        for name in ["", *path.split("/")[:-1]]:
+            folder = f"{folder}{name}/" if name else ""
+            descriptor = _open_below(root, folder)
+            known = self.folders.get(folder)
+            if descriptor is None or known is None:
+                break
+            try:
+                rules = self._rules(descriptor, folder, rules, known.names)
+            finally:
+                os.close(descriptor)
+        return rules
+
+    def _take_up(self, path: str, keep: Keep) -> None:
+        """Give a directory the digests of those in it as they are now."""
+        folder = self.folders[path]
+        now = dict(folder.names)
+        for name, (key, node) in folder.names.items():
+            below = self.folders.get(f"{path}{name}/") if node.kind == DIR else None
+            if below is not None and below.digest != node.content:
+                now[name] = key, node._replace(content=below.digest)
+        self._settle(path, folder, now, keep)
+
+    # ------------------------------------------------------------------ between two looks
+
+    def taken_note(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Give the directories that changed since the last call, written down; None for one that is gone."""
+        changed, self.changed = self.changed, set()
+        for path in changed:
+            folder = self.folders.get(path)
+            yield os.fsencode(path), None if folder is None else memory.dump(folder)
+
+    def remember(self, path: bytes, doc: bytes) -> None:
+        """Take in a directory that an earlier process saw; what cannot be read is looked at again."""
+        try:
+            self.folders[os.fsdecode(path)] = memory.load(doc)
+        except msgspec.MsgspecError:
+            self.folders.clear()
+
+    def digests(self) -> Iterator[bytes]:
+        """Give the digests of everything that is thought to be kept: contents and trees."""
+        for folder in self.folders.values():
+            yield folder.digest
+            yield from (node.content for _, node in folder.names.values() if node.kind == FILE)
+
+    def copied(self) -> Workspace:
+        """Give a copy to look with: what it finds is not remembered here."""
+        other = copy.copy(self)
+        other.folders = {path: copy.copy(folder) for path, folder in self.folders.items()}
+        other.changed = set()
+        return other
+
+    def expect(self, paths: Mapping[bytes, Node]) -> None:
+        """Let paths count as captured that were put there: rules leave out only what is new."""
+        for path, node in paths.items():
+            folder, _, name = os.fsdecode(path).rpartition("/")
+            known = self.folders.get(f"{folder}/" if folder else "")
+            if known is not None:
+                known.names = {**known.names, name: (_NEVER, node)}
+
+
+_NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there
+_IGNORE_FILES = frozenset(ignore.FILES)
+
+
+def relative(path: str) -> str:
+    """Check a path inside a workspace: no way out, no name that is none."""
+    names = path.split("/")
+    if not path or path.startswith("/") or any(name in ("", ".", "..") or "\0" in name for name in names):
+        raise Invalid(f"{path!r} is no path inside the workspace")
+    return path
+
+
+def _above(path: str) -> Iterator[str]:
+    """Give the directories on the way to one, the nearest first."""
+    while path:
+        path = path[: path.rstrip("/").rfind("/") + 1]
+        yield path
+
+
+def _open_below(root: int, path: str) -> int | None:
+    """Open a directory inside another name by name, through no link; None if it is not there."""
+    here = os.dup(root)
+    for name in path.split("/")[:-1]:
+        try:
+            below = os.open(name, _DIRECTORY, dir_fd=here)
+        except OSError:
+            return None
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def _key(status: os.stat_result) -> Stat:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
+
+
+def _gap(reason: str, *, is_dir: bool = False, again: bool = False) -> Known:
+    """Make a gap; with ``again`` it is looked at each time, since its reason may go away."""
+    return (-1, 0, 0, 0, 0) if again else None, Node(GAP, int(is_dir), 0, reason.encode())
+
+
+def _unless_gone(error: OSError, *, is_dir: bool = False) -> Known | None:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return None
+    return _gap(f"unreadable: {error.strerror}", is_dir=is_dir, again=True)
+
+
+def _what(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"))
+    return next((word for is_kind, word in kinds if is_kind(mode)), "a device" if stat.S_ISBLK(mode) else "no file")
+
+
+def _bytes(count: int) -> str:
+    return f"{count >> 20} MB" if count < 10 << 30 else f"{count >> 30} GB"
