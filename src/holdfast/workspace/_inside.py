@@ -75,17 +75,21 @@ class Inside:
 
     def find(self, path: bytes) -> int | None:
         """Open a directory, or give None where there is none or a link is in the way; use it before the next call."""
-        names = path.split(b"/") if path else []
-        known = next((i for i in range(len(names), 0, -1) if b"/".join(names[:i]) in self._open), 0)
-        here = self._use(b"/".join(names[:known])) if known else self.root
-        for i in range(known, len(names)):
+        missing: list[bytes] = []
+        at = path
+        while at and at not in self._open:
+            at, _, name = at.rpartition(b"/")
+            missing.append(name)
+        here = self._use(at) if at else self.root
+        for name in reversed(missing):
             try:
-                here = os.open(names[i], _DIRECTORY, dir_fd=here)
+                here = os.open(name, _DIRECTORY, dir_fd=here)
             except OSError as error:
                 if error.errno in _NOT_THERE:
                     return None
                 raise
-            self._keep(b"/".join(names[: i + 1]), here)
+            at = at + b"/" + name if at else name
+            self._keep(at, here)
         return here
 
     def place(self, path: bytes) -> Place | None:
@@ -298,9 +302,13 @@ def put(source: Place, target: Place) -> None:
 
 
 def _put_by_rename(source: Place, target: Place) -> None:
-    if glance(target) is not None:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
-    move(source, target)
+    if glance(target) is None:
+        try:
+            return move(source, target)
+        except OSError as error:  # a directory replaces no file and none that holds something, even if it came just now
+            if error.errno not in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
 
 
 def remove_if_empty(place: Place) -> bool:
