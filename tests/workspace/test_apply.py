@@ -166,6 +166,22 @@ def test_a_change_and_its_taking_back_are_exact_whatever_kind_becomes_whatever_k
     goes_and_comes_back(tmp_path / "two", new, old)
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o177])
+def test_modes_are_exact_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(0o022)
+    try:
+        for number, (old, new) in enumerate(PAIRS.values()):
+            case = Case(tmp_path / str(number), old, new)
+            os.umask(umask)
+            case.carried_out()
+            assert read(case.root) == dict(new)
+            case.fresh().take_back()
+            assert read(case.root) == dict(old)
+            os.umask(0o022)
+    finally:
+        os.umask(before)
+
+
 def unprivileged(work: Callable[[], None]) -> None:
     """Do it in a child that is not root, so that modes mean something."""
     child = os.fork()
@@ -452,7 +468,9 @@ def test_a_mounted_directory_is_another_file_system(tmp_path: Path) -> None:
 
 def test_a_directory_with_files_of_others_stays_and_that_is_no_error(tmp_path: Path) -> None:
     case = Case(tmp_path / "w", {b"d": d(0o555), b"d/x": f(b"x")}, {})
+    (case.root / "d").chmod(0o755)
     (case.root / "d/ignored").write_bytes(b"theirs")
+    (case.root / "d").chmod(0o555)
     case.carried_out()
     assert read(case.root) == {b"d": d(0o555), b"d/ignored": f(b"theirs")}
     assert case.fresh().take_back() == []

@@ -79,16 +79,20 @@ NEW: Things = {
 def case() -> Iterator[Callable[[], Case]]:
     """Make cases in memory where there is such a place: syncing a disk a thousand times proves nothing more."""
     above = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
-    made: list[Case] = []
 
     def make() -> Case:
-        for each in made:
-            shutil.rmtree(each.root)
-        made[:] = [Case(above / "w", OLD, NEW)]
-        return made[0]
+        remove(above / "w")
+        return Case(above / "w", OLD, NEW)
 
     yield make
-    shutil.rmtree(above)
+    remove(above)
+
+
+def remove(root: Path) -> None:
+    """Remove a directory also where parts of it are read-only, and the user is not root."""
+    for at, _, _ in os.walk(root):
+        os.chmod(at, 0o700)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def counted(work: Callable[[], Any], meddle: Callable[..., None] = lambda *_: None) -> int:

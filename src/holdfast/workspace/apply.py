@@ -197,7 +197,7 @@ class Change:
         with directory(scratch) as staging:
             if fetch is not None:
                 self._fetch_old(inside, staging, fetch)
-            _write_ready(staging, {})
+            _write_ready(staging, self._locked(inside))
         if fetch is None:
             return self._scratch
         move(scratch, Place(inside.root, self._staging))
