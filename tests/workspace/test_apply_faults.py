@@ -278,3 +278,45 @@ def test_a_kill_at_any_call_while_cleaning_leaves_all_that_was_done(case: Callab
         else:
             one.fresh().clean()
             assert read(one.root, ours=True) == NEW, at
+
+
+def test_a_kill_at_any_call_while_a_version_is_put_beside_leaves_it_there_once(tmp_path: Path) -> None:
+    at, going = 0, True
+    while going:
+        one = Case(tmp_path / str(at), {b"a": f(b"old"), b"b": ln(b"old")}, {b"a": f(b"new"), b"b": ln(b"new")})
+        one.carried_out()
+        for name in ("a", "b"):
+            (one.root / name).unlink()
+            (one.root / name).write_bytes(b"his")
+        going = killed(one.fresh().take_back, at := at + 1)
+        assert one.fresh().take_back() == [b"a", b"b"]
+        one.change.clean()
+        beside = {b"a.holdfast-1": f(b"old"), b"b.holdfast-1": ln(b"old")}
+        assert read(one.root, ours=True) == {b"a": f(b"his"), b"b": f(b"his"), **beside}, at
+    assert at > 5
+
+
+def test_all_is_synced_before_the_first_rename_and_before_the_end(case: Callable[[], Case]) -> None:
+    one = case()
+    made: set[int] = set()
+    synced: list[int] = []
+    moves: list[int] = []
+
+    def watch(_: int, call: str, args: tuple[Any, ...]) -> None:
+        if call == "write":
+            made.add(os.fstat(args[0]).st_ino)
+        elif call == "fsync":
+            synced.append(os.fstat(args[0]).st_ino)
+        elif call in ("rename", "link", "unlink", "rmdir"):
+            moves.append(len(synced))
+
+    counted(lambda: one.change.stage(one.fetch), watch)
+    assert made <= set(synced)
+    assert synced[-2:] == [one.staging().stat().st_ino, one.root.stat().st_ino]
+    for work in (one.change.carry_out, one.change.take_back):
+        synced.clear(), moves.clear()
+        counted(work, watch)
+        last = set(synced[moves[-1] :])
+        names = {os.fsdecode(step.path.rpartition(b"/")[0]) for step in one.change._steps}
+        directories = {one.root / name for name in names if (one.root / name).is_dir()} | {one.staging()}
+        assert {each.stat().st_ino for each in directories if not each.is_symlink()} <= last
