@@ -64,6 +64,11 @@ class Capturing(Handle):
             held.sure = max(held.sure, session.updated)
         return root
 
+    def _look_by_hand(self) -> None:
+        """Record the files because somebody asks for it: what changed is the session's own."""
+        open_calls = () if self._held is None else sorted(self._held.running)
+        self._look_at_files(who=None if open_calls else snapshots.SESSION, open_calls=open_calls)
+
     def _looks(self) -> bool:
         """Say whether this handle looks at files by itself: it runs the session, in a workspace."""
         return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns") and self._holds()

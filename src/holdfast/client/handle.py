@@ -13,7 +13,7 @@ from ..model.message import Message
 from ..model.operation import Operation
 from ..model.status import ACTIVE
 from ..ops import checkpoints, moves, operations, sessions
-from ..ops.once import once
+from ..ops.once import made_before, once
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from . import check
@@ -105,6 +105,15 @@ class Handle:
             return op(tx)
 
         return self._store._write(fenced, alone=alone)
+
+    def _done_before(self, request: Any, key: str) -> Operation | None:
+        """Give what an earlier call with this idempotency key did, or None."""
+
+        def look(tx: Tx) -> Operation | None:
+            number = made_before(tx, self._store.scope, self._row(tx).sid, key, request)
+            return None if number is None else operations.named(tx, operations.by_number(tx, number))
+
+        return self._store._read(look)
 
     def _operate(
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None

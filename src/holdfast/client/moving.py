@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from .. import codec
 from ..errors import Invalid
 from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
+from ..ops import below, checkpoints, moves, operations, sessions
 from ..ops import branches as trees
-from ..ops import checkpoints, moves, operations, sessions
 from ..ops.once import once
 from ..storage.base import Tx
 from . import check
-from .handle import Handle, Point, place_of, request_of
-from .rewind import Rewind
+from .capturing import Capturing
+from .handle import Point, place_of, request_of
+from .rewind import Goal, Rewind, paths_given
 
 if TYPE_CHECKING:
     from .session import Session
 
 
-class Moving(Handle):
+class Moving(Capturing):
     """The part of a session that moves its head."""
 
     # ------------------------------------------------------------------ checkpoints
@@ -32,12 +36,15 @@ class Moving(Handle):
         *,
         description: str | None = None,
         type: str = "manual",
+        files: bool = True,
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
+        """Name this point: conversation, work, state, sub-agents and files. It costs what changed, at any length.
 
-        A name may be used again: it then means the newest of them, and all are listed.
+        A name may be used again: it then means the newest of them, and all are listed. Without ``files`` the workspace
+        is not looked at: the point has the files that were seen last.
         """
+        check.flag(files, what="files")
         if type not in checkpoints.TYPES:
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
         fields: dict[str, Any] = {
@@ -49,6 +56,7 @@ class Moving(Handle):
 
         def op(tx: Tx) -> tuple[sessions.SessionRow, Checkpoint]:
             def do() -> tuple[tuple[sessions.SessionRow, checkpoints.CheckpointRow], int]:
+                below.note(tx, self._row(tx), now_ms=now_ms)
                 made = checkpoints.create(tx, self._store.scope, self.id, **fields, now_ms=now_ms)
                 return made, made[1].cid
 
@@ -59,6 +67,8 @@ class Moving(Handle):
             session, row = once(tx, self._store.scope, sid, key, ["checkpoint", fields], do=do, again=again)
             return session, checkpoints.as_value(tx, session, row)
 
+        if files:
+            self._look_by_hand()
         self._seen, made = self._do(op)
         return made
 
@@ -83,31 +93,87 @@ class Moving(Handle):
 
     # ------------------------------------------------------------------ rewind and undo
 
-    def preview_rewind(self, target: Point) -> Rewind:
-        """Say what going back to a point would do, without doing it; ``apply`` does exactly that."""
-        return Rewind(self, target)
+    def preview_rewind(
+        self,
+        target: Point,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        overwrite: Iterable[str | PathLike[str]] = (),
+    ) -> Rewind:
+        """Say what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-    def rewind(self, target: Point, *, idempotency_key: str | None = None) -> Operation:
+        What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
+        without ``files`` only the conversation does.
+        """
+        check.flag(files, what="files")
+        check.flag(conversation, what="conversation")
+        if not files and not conversation:
+            raise Invalid("nothing would go back: leave files or conversation out, not both")
+        goal = Goal("rewind", place_of(target), request_of(target))
+        given = paths_given(self, overwrite)
+        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=given)
+
+    def rewind(
+        self,
+        target: Point,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        overwrite: Iterable[str | PathLike[str]] = (),
+        take_over: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Operation:
         """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
 
-        Tasks, plan, notes and session state go back too. The next append opens a branch there.
+        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there.
+        It is ``preview_rewind`` and ``apply`` in one.
         """
-        return self._rewind(target, None, idempotency_key)
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+        earlier = None if key is None else self._done_before(["rewind", request_of(target)], key)
+        if earlier is not None:
+            return earlier
+        planned = self.preview_rewind(target, files=files, conversation=conversation, overwrite=overwrite)
+        return planned._apply(take_over, key)
 
-    def _rewind(self, target: Point, expected_revision: int | None, key: str | None) -> Operation:
-        find = place_of(target)
+    def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
+        """Say what ``undo`` would do to the conversation and to files."""
+        return self._preview_again("undo", _id_of(operation))
 
-        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
-            place = find(tx, self._row(tx))
-            scope = self._store.scope
-            return moves.rewind(tx, scope, self.id, place, now_ms=now, expected_revision=expected_revision)
+    def preview_redo(self) -> Rewind:
+        """Say what ``redo`` would do to the conversation and to files."""
+        return self._preview_again("redo", None)
 
-        return self._operate(["rewind", request_of(target)], op, key)
+    def _preview_again(self, kind: str, wanted: str | None) -> Rewind:
+        scope = self._store.scope
+        found = self._store._read(lambda tx: operations.to_take_up(tx, scope, self.id, kind, wanted))
+        head = codec.decode(found.before).get("head")
+        if head is None:
+            raise Invalid(f"that operation ({found.kind}) moves neither the conversation nor files; {kind} it")
+
+        def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
+            branch = trees.find(tx, scope, session.sid, head[0])
+            tip = session.seq if branch.bid == session.branch and session.attached else branch.tip_seq
+            return moves.Place(tip if head[2] else head[1], head[0], anywhere=True)
+
+        return Rewind(self, found.id, Goal(kind, find, wanted, wanted), files=operations.moved_files(found))
+
+    def _moves_files(self, kind: str, wanted: str | None) -> bool:
+        """Say whether an undo or redo is about an operation that changed files."""
+        if not self._seen.workspace:
+            return False
+        scope = self._store.scope
+        found = self._store._read(lambda tx: operations.find_to_take_up(tx, scope, self.id, kind, wanted))
+        return found is not None and operations.moved_files(found)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
-        wanted = operation.id if isinstance(operation, Operation) else operation
-        wanted = check.optional_name(wanted, what="operation")
+        wanted, key = _id_of(operation), check.optional_name(idempotency_key, what="idempotency_key")
+        earlier = None if key is None else self._done_before(["undo", wanted], key)
+        if earlier is not None:
+            return earlier
+        if self._moves_files("undo", wanted):
+            return self._preview_again("undo", wanted)._apply(False, key)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
             done = operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
@@ -117,6 +183,12 @@ class Moving(Handle):
 
     def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Bring back what the last undo of this session took back."""
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+        earlier = None if key is None else self._done_before(["redo"], key)
+        if earlier is not None:
+            return earlier
+        if self._moves_files("redo", None):
+            return self._preview_again("redo", None)._apply(False, key)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
             done = operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now)
@@ -212,6 +284,11 @@ class Moving(Handle):
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
             idempotency_key,
         )
+
+
+def _id_of(operation: Operation | str | None) -> str | None:
+    wanted = operation.id if isinstance(operation, Operation) else operation
+    return check.optional_name(wanted, what="operation")
 
 
 def _plain_name(name: str | None, *, what: str) -> str | None:

@@ -1,89 +1,389 @@
-"""A rewind that was looked at before it is done: the preview holds what will leave, and is checked when applied."""
+"""A move in time that was looked at before it is done: a rewind, or the undo or redo of one.
+
+The preview compares three trees: what is on disk, what was recorded at the head, what was recorded at the point. It
+changes nothing. ``apply`` does what the preview says or, if anything is not as it was then, nothing: it records what is
+on disk first, so that the move can be taken back, then changes the files (``restoring``) and moves the session.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from .. import presence
+from ..errors import Busy, Conflict, Invalid
 from ..model import html, words
 from ..model.entry import Numbers
+from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import moves, operations
+from ..ops import calls, operations, rewinds, snapshots, work
+from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
+from ..ops.snapshots import Root
 from ..storage.base import Tx
-from .handle import Point, place_of
+from ..workspace import preview, tree
+from ..workspace.preview import Plan
+from . import restoring
+from .handle import FindPlace, Point
+from .states import difference
+from .workspaces import Place, Trees
 
 if TYPE_CHECKING:
     from .moving import Moving
 
+_SHOWN = 20
+_NOTHING = Plan((), (), (), ())
+
 
 class Rewind:
-    """What going back to ``target`` does: how many turns leave, and with which prompt the first of them begins."""
+    """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
+
+    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
+    ``not_captured`` are paths that stay since their content is not known.
+    """
 
     target: Point
     to_seq: int
     from_seq: int
     turns: int
     messages: int
-    is_empty: bool
     stats: Stats
     prompt: str | None
-    files: tuple[Any, ...] = ()
-    kept: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    not_captured: tuple[str, ...] = ()
+    is_empty: bool
+    files: tuple[FileChange, ...]
+    kept: tuple[str, ...]
+    others: tuple[str, ...]
+    not_captured: tuple[str, ...]
 
-    def __init__(self, session: Moving, target: Point) -> None:
-        self._session = session
-        self.target = target
-        find = place_of(target)
+    def __init__(
+        self,
+        session: Moving,
+        target: Point,
+        goal: Goal,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        overwrite: tuple[bytes, ...] = (),
+    ) -> None:
+        self._session, self.target, self._goal = session, target, goal
+        self._files, self._conversation, self._overwrite = files, conversation, overwrite
+        self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
+        self._place: Place | None = session._place() if files else None
+        if self._place is not None:
+            restoring.recover(session._store, self._place)
+        self._look = look = session._store._read(lambda tx: goal.look(tx, session._row(tx)))
+        self._root, self._plan = self._planned()
+        self._describe(look)
 
-        def look(tx: Tx) -> tuple[SessionRow, bool, int, Numbers, Numbers]:
-            row = session._row(tx)
-            place = find(tx, row)
-            point, _ = moves.point_of(tx, row, place)
-            parting = moves.common_point(tx, row, place)
-            same = moves.target(tx, row, place) == operations.head_view(row) or parting.seq == point.seq == row.seq
-            numbers = Numbers._make(point.numbers), Numbers._make(parting.numbers)
-            return row, same, parting.seq, *numbers
+    # ------------------------------------------------------------------ what it would do
 
-        row, self.is_empty, self._parting, there, shared = session._store._read(look)
-        self._revision = row.revision
-        self.to_seq = session._store._read(lambda tx: find(tx, row)).seq
-        self.from_seq = row.seq
-        self.turns = max(0, row.turns - shared.turns)
-        self.messages = max(0, row.messages - shared.messages)
-        self._back = max(0, there.messages - shared.messages)
-        self._work = row.work_seq != there.work_seq
+    def _planned(self) -> tuple[Root | None, Plan]:
+        """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
+        look, place = self._look, self._place
+        if place is None or look.there is None or look.here is None:
+            return None, _NOTHING
+        root = place.glance()
+        self._by, outside = _changes(place.trees, look, root)
+        wanted = place.trees.root(look.there)
+        others = self._changed_by_others(place.trees)
+        plan = preview.plan(
+            place.trees.load,
+            root.tree,
+            wanted.tree,
+            outside=outside.__contains__,
+            others=others,
+            overwrite=self._overwrite.__contains__,
+        )
+        return root, plan
+
+    def _changed_by_others(self, trees: Trees) -> set[bytes]:
+        """Give the paths that sessions which run in the same workspace changed since that point."""
+        look, store, found = self._look, self._session._store, set[bytes]()
+
+        def read(tx: Tx) -> list[list[Any]]:
+            live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
+            return [_recent(tx, row, look.at_ms) for row in live]
+
+        for history in store._read(read):
+            for before, after in _pairs(history):
+                if after.body["who"] != snapshots.OUTSIDE:
+                    found |= {each.path for each in _between(trees, before, after)}
+        return found
+
+    def _describe(self, look: Look) -> None:
+        row, there, shared = look.session, Numbers._make(look.point.numbers), Numbers._make(look.parting.numbers)
+        self.to_seq, self.from_seq = look.point.seq, row.seq
+        talks = self._conversation
+        self.turns = max(0, row.turns - shared.turns) if talks else 0
+        self.messages = max(0, row.messages - shared.messages) if talks else 0
+        self._back = max(0, there.messages - shared.messages) if talks else 0
+        self._work = talks and row.work_seq != there.work_seq
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns else None
+        names = _Names(self._session, look)
+        self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
+        self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
+        self.not_captured = self._missed()
+        same = look.view == operations.head_view(row) or look.parting.seq == look.point.seq == row.seq
+        self.is_empty = not self.files and (same or not talks) and not (talks and look.below)
+
+    def _file_change(self, step: Any, names: _Names) -> FileChange:
+        found = self._by.get(step.path, (0, ()))
+        return FileChange(os.fsdecode(step.path), preview.action(step), names.said(*found), found[1])
+
+    def _missed(self) -> tuple[str, ...]:
+        if not self._files:
+            return ()
+        if self._place is None:
+            why = self._session.capture_error
+            return (f"{self._session._seen.workspace} ({why})",) if why else ()
+        now = self._root.missed if self._root is not None else []
+        reasons = {os.fsdecode(path): reason for path, reason in now}
+        more = dict.fromkeys(_texts(self._plan.missed), "not captured then or now")
+        known = {name.rstrip("/") for name in reasons}
+        return tuple(f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
 
     def _first_prompt(self) -> str | None:
         reader: Any = self._session
-        for message in reader.iter_messages(after=self._parting, tools=False):
+        for message in reader.iter_messages(after=self._look.parting.seq, tools=False):
             if message.role == "user":
                 return str(message.text)
         return None
 
-    def apply(self) -> Operation:
-        """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""
-        return self._session._rewind(self.target, self._revision, None)
+    def diff(self) -> str:
+        """Give the difference that it makes to each path, as text."""
+        return "".join(each.text for each in self._differences())
+
+    def _differences(self) -> Iterator[FileDiff]:
+        assert self._place is not None or not self._plan.steps
+        for step in self._plan.steps:
+            if tree.DIR not in (step.old and step.old.kind, step.new and step.new.kind):
+                assert self._place is not None
+                yield difference(self._place, step.path, step.old, step.new)
+
+    # ------------------------------------------------------------------ doing it
+
+    def apply(self, *, take_over: bool = False) -> Operation:
+        """Do it. If session or files have changed since the preview it is ``Conflict`` and nothing is touched.
+
+        Somebody else who runs the session or one of its sub-agents is ``Busy``; with ``take_over`` their next write
+        is ``LeaseLost``.
+        """
+        return self._apply(take_over, None)
+
+    def _apply(self, take_over: bool, key: str | None) -> Operation:
+        session, place = self._session, self._place
+        if place is None or self._root is None:
+            return session._operate(self._request(), self._finish(self._look, take_over), key)
+        self._require_free(take_over)
+        look = self._secured(place)
+        done: list[tuple[SessionRow, Operation]] = []
+
+        def finish(tx: Tx) -> None:
+            now_ms = session._store._clock.now_ms()
+            self._require_same(session._row(tx))
+            if session._held is not None:
+                session._held.require(tx, session._row(tx))
+            done[:] = [self._finish(look, take_over)(tx, now_ms)]
+
+        restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
+        session._seen, operation = done[0]
+        if session._held is not None:
+            session._held.sure = max(session._held.sure, session._seen.updated)
+        if operation.summary != operations.NOTHING:
+            session._store._made(operation)
+        return operation
+
+    def _secured(self, place: Place) -> Look:
+        """Record what is on disk, so that this can be taken back; give the session as it is after that."""
+        session, seen = self._session, self._root
+        root = session._look_at_files()
+        if root is None or seen is None or root.tree != seen.tree:
+            changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
+            names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
+            raise Conflict(f"files changed since the preview: {names or 'all'}; preview again", found=names)
+        return session._store._read(lambda tx: self._goal.look(tx, session._row(tx)))
+
+    def _require_same(self, row: SessionRow) -> None:
+        if row.revision != self._look.session.revision:
+            raise Conflict(
+                "the session changed since the preview; preview again",
+                expected=self._look.session.revision,
+                found=row.revision,
+            )
+
+    def _require_free(self, take_over: bool) -> None:
+        """Refuse to change files under somebody who is at work."""
+        session = self._session
+        for row, lease in () if take_over else self._look.runners:
+            holder = presence.decode(lease.holder or b"{}")
+            mine = row.sid == session._seen.sid and session._holds()
+            if not mine and not presence.is_here(holder) and not session._store._is_gone(lease):
+                raise Busy(
+                    f"session {row.name or row.title or row.id!r} is run by {holder}; end that first, or take it over"
+                    " (take_over=True)",
+                    holder=str(holder),
+                )
+
+    def _finish(self, look: Look, take_over: bool) -> Any:
+        """Give the operation that moves the session."""
+        session, goal = self._session, self._goal
+        files = self._root is not None
+        wish = Wish(
+            look,
+            goal.kind,
+            goal.operation,
+            self._conversation,
+            files or self._place is None,
+            tuple(each.path for each in self.files),
+            look.there if files else None,
+            take_over,
+        )
+
+        def op(tx: Tx, now_ms: int) -> tuple[SessionRow, Operation]:
+            self._require_same(session._row(tx))
+            return rewinds.move(tx, session._store.scope, session.id, wish, now_ms=now_ms)
+
+        return op
+
+    def _request(self) -> list[Any]:
+        return [self._goal.kind, self._goal.asked]
+
+    # ------------------------------------------------------------------ for people
 
     def __str__(self) -> str:
         if self.is_empty:
-            return f"Already at entry {self.to_seq}: nothing leaves."
-        first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
-        gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
-        lines = [
-            f"Rewind from entry {self.from_seq} to the end of entry {self.to_seq}",
-            f"  conversation  {gone} off the path{first}; kept on the branch",
-        ]
+            return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._stays()])
+        word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo"}.get(self._goal.kind, self._goal.kind)
+        lines = [f"{word} from entry {self.from_seq} to the end of entry {self.to_seq}"]
+        if self._conversation:
+            first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
+            gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
+            lines.append(f"  conversation  {gone} off the path{first}; kept on the branch")
         if self._back:
             lines.append(f"  back          {words.count(self._back, 'message')} of another branch")
-        return "\n".join([*lines, "  work          tasks, plan, notes and state go back too"] if self._work else lines)
+        if self._work:
+            lines.append("  work          tasks, plan, notes and state go back too")
+        if self._conversation and self._look.below:
+            lines.append(f"  sub-agents    {words.count(len(self._look.below), 'sub-agent')} go back too")
+        return "\n".join([*lines, *self._changed(), *self._stays()])
+
+    def _changed(self) -> Iterator[str]:
+        marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
+        for number, each in enumerate(self.files[:_SHOWN]):
+            by = f"   (changed by {each.by})" if each.by else ""
+            end = "/" if each.action in ("mkdir", "rmdir") else ""
+            yield f"  {'files' if number == 0 else '':13} {marks[each.action]} {words.plain(each.path)}{end}{by}"
+        if len(self.files) > _SHOWN:
+            yield f"  {'':13} ... and {len(self.files) - _SHOWN:,} more"
+
+    def _stays(self) -> Iterator[str]:
+        for path in self.kept[:_SHOWN]:
+            yield f"  yours         ! {words.plain(path)} was edited outside the agent: kept (overwrite= restores it)"
+        for path in self.others[:_SHOWN]:
+            yield f"  others        ! {words.plain(path)} was changed by another live session too: not touched"
+        if self.not_captured:
+            more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
+            yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
 
     def _repr_html_(self) -> str:
-        return html.fields(repr(self), {"turns": self.turns, "prompt": self.prompt, "to": self.to_seq})
+        rows = {each.path: f"{each.action} {each.by}" for each in self.files}
+        stays = dict.fromkeys((*self.kept, *self.others), "kept")
+        about = {"turns": self.turns, "prompt": self.prompt, "to": self.to_seq}
+        return html.fields(repr(self), {**about, **rows, **stays})
 
     def __repr__(self) -> str:
-        return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path>"
+        files = f", {words.count(len(self.files), 'path')}" if self.files else ""
+        return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path{files}>"
+
+
+class Goal:
+    """Where a move goes: to a point that is found again each time, or to what an operation was before."""
+
+    def __init__(self, kind: str, find: FindPlace, asked: Any, operation: str | None = None) -> None:
+        self.kind, self.find, self.asked, self.operation = kind, find, asked, operation
+
+    def look(self, tx: Tx, row: SessionRow) -> Look:
+        """Look at what the move means now."""
+        return rewinds.look(tx, row, self.find(tx, row))
+
+
+def _changes(trees: Trees, look: Look, root: Root) -> tuple[dict[bytes, tuple[int, tuple[str, ...]]], set[bytes]]:
+    """Say who brought each path to where it is: turn and calls, or somebody outside."""
+    by, outside = dict[bytes, tuple[int, tuple[str, ...]]](), set[bytes]()
+    for before, after in _pairs(look.changes):
+        paths = [each.path for each in _between(trees, before, after)]
+        if after.body["who"] == snapshots.OUTSIDE:
+            outside.update(paths)
+        else:
+            who = look.turns.get(after.seq, 0), tuple(after.body.get("calls", ()))
+            by.update((path, who) for path in paths if path not in by)
+    last = look.disk or look.here
+    if last is not None:
+        new = [each.path for each in tree.differences(trees.load, trees.root(last).tree, root.tree)]
+        if look.open:
+            by.update((path, (look.session.turns, look.open)) for path in new)
+        else:
+            outside.update(new)
+    return by, outside
+
+
+def _pairs(newest_first: Any) -> Iterator[tuple[Any, Any]]:
+    """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
+    yield from zip(newest_first[1:], newest_first, strict=False)
+    if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
+        yield None, newest_first[-1]
+
+
+def _between(trees: Trees, before: Any, after: Any) -> Iterator[tree.Difference]:
+    """Give what changed while one snapshot became the next; what the head's own moves left behind is not a change."""
+    start = after.body.get("from") or before.body["root"]
+    return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
+
+
+def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[Any]:
+    """Give a session's snapshots since a time, newest first, and the one before them."""
+    found = []
+    for each in work.history(tx, row, snapshots.KIND):
+        found.append(each)
+        if each.at_ms < since_ms:
+            break
+    return found
+
+
+class _Names:
+    """The names of tools for the calls that changed files, each looked up once."""
+
+    def __init__(self, session: Moving, look: Look) -> None:
+        self._session, self._look = session, look
+        self._known: dict[str, str | None] = {}
+
+    def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
+        """Say who changed a path."""
+        if not turn and not call_ids:
+            return ""
+        names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
+        return " and ".join([", ".join(names) or "the agent"]) + f" in turn {turn}"
+
+    def _name(self, call_id: str) -> str:
+        if call_id not in self._known:
+            session = self._session
+            self._known[call_id] = session._store._read(lambda tx: calls.name_of(tx, session._row(tx), call_id))
+        return self._known[call_id] or "a tool"
+
+
+def _texts(paths: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(os.fsdecode(path) for path in paths)
+
+
+def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
+    return {name: reason for name, reason in found.items() if name not in known}
+
+
+def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
+    """Read the paths that a caller wants to have overwritten."""
+    if isinstance(overwrite, str | bytes | os.PathLike):
+        raise Invalid("overwrite is a list of paths; write [...]")
+    return tuple(session._path_in(path) for path in overwrite)

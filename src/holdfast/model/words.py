@@ -25,6 +25,13 @@ def short_number(value: int) -> str:
     return f"{value / 1000:.0f}k" if value < 1_000_000 else f"{value / 1e6:.1f}M"
 
 
+def plain(text: str) -> str:
+    """Write a text of unknown origin so that a terminal only shows it: control characters as their escapes."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
+    )
+
+
 def of_error(error: BaseException | str) -> str:
     """Write an error in few words, also one that cannot be written."""
     try:

@@ -31,15 +31,26 @@ def once(
     """Run ``do``, which gives a value and its number, unless this key did it before: then ``again(number)``."""
     if key is None:
         return do()[0]
-    digest = zlib.crc32(codec.canonical(request))
     tx.lock(f"once {scope} {sid} {key}")  # of two calls at once, the second one finds what the first one made
-    for branch, number, _, before in entries.find_keys(tx, scope, sid, key):
-        if branch == 0:
-            if before != digest:
-                raise Conflict(f"idempotency key {key!r} was used for another request; use a new key", found=key)
-            return again(number)
+    made = made_before(tx, scope, sid, key, request)
+    if made is not None:
+        return again(made)
     value, number = do()
     if number == 0:
         return value  # nothing was made that a retry could give again
-    entries.keep_key(tx, scope, sid, key, (0, number, number, digest))
+    entries.keep_key(tx, scope, sid, key, (0, number, number, _digest(request)))
     return value
+
+
+def _digest(request: Any) -> int:
+    return zlib.crc32(codec.canonical(request))
+
+
+def made_before(tx: Tx, scope: str, sid: int, key: str, request: Any) -> int | None:
+    """Give the number of what an earlier call with this key made; another request under it is ``Conflict``."""
+    for branch, number, _, before in entries.find_keys(tx, scope, sid, key):
+        if branch == 0:
+            if before != _digest(request):
+                raise Conflict(f"idempotency key {key!r} was used for another request; use a new key", found=key)
+            return int(number)
+    return None

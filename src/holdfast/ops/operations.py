@@ -92,6 +92,26 @@ def on_session(
     return changed, as_value(row, session.id, None)
 
 
+def note(
+    tx: Tx, session: SessionRow, kind: str, before: View, after: View, now_ms: int
+) -> tuple[SessionRow, Operation]:
+    """Record an operation that was made in steps: ``session`` is as it left it."""
+    position, rank = feed.record(tx, session, kind, branch=session.branch, first=session.seq, last=session.seq)
+    session = touch(tx, session, position, rank, now_ms, moved=False)
+    row = _record(tx, kind, (session.scope, session.sid, 0), before, after, now_ms, None)
+    return session, as_value(row, session.id, None)
+
+
+def view_of(tx: Tx, session: SessionRow, things: View) -> View:
+    """Describe the things that an operation is about to change, as they are now."""
+    return _session_view(tx, session, things)
+
+
+def put_in_place(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
+    """Change a session as ``after`` says; the caller records it."""
+    return _apply(tx, session, after, now_ms)
+
+
 def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
     """Write a session that an operation changed at its new position; one revision further if its head moved."""
     revision = session.revision + moved
@@ -147,6 +167,31 @@ def undo_session(tx: Tx, scope: str, session_id: str, *, operation_id: str | Non
     if row.session != session.sid:
         raise NotFound(f"this session has no operation {operation_id!r}")
     return undo(tx, scope, operation_id, now_ms=now_ms)
+
+
+def find_to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str | None) -> OperationRow | None:
+    """Give the operation that an undo or a redo of a session would take up, or None."""
+    session = sessions.get(tx, scope, session_id)
+    if kind == "redo":
+        return _last_undo(tx, scope, session_id)
+    if operation_id is not None:
+        row = find(tx, scope, operation_id)
+        return row if row.session == session.sid and row.undone_by is None else None
+    rows = tx.all(STANDING, (scope, session.sid, 0, 0, 1))
+    return checked(rows[0]) if rows else None
+
+
+def to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str | None) -> OperationRow:
+    """Give the operation that an undo or a redo of a session would take up; none is ``Conflict``."""
+    found = find_to_take_up(tx, scope, session_id, kind, operation_id)
+    if found is None:
+        raise Conflict(f"there is nothing to {kind} in this session")
+    return found
+
+
+def moved_files(row: OperationRow) -> bool:
+    """Say whether an operation changed files."""
+    return "files" in codec.decode(row.after)
 
 
 def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int) -> Done:
@@ -263,6 +308,11 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
             return sessions.decoded(sessions.detail(tx, session)).get("metadata", {})
         case "branch":  # made by a fork
             return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
+        case "files":  # what a move did in the workspace, for people to read
+            return asked
+        case "below":  # sub-agents that moved with it
+            known = {sid: unless_purged(tx, session.scope, sid) for sid in asked}
+            return {sid: [*head_view(row), row.hidden] for sid, row in known.items() if row is not None}
         case "session":  # made by a fork
             made = unless_purged(tx, session.scope, asked[0])
             return [asked[0], 1 if made is None else made.hidden]
@@ -303,10 +353,24 @@ def _apply(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
         made = unless_purged(tx, session.scope, after["session"][0])
         if made is not None and made.hidden != after["session"][1]:
             _bump(tx, _set_visible(tx, made, after["session"][1], made.name), "fork", now_ms)
+    for child, place in after.get("below", {}).items():
+        _place_below(tx, session, child, place, now_ms)
     plain = {thing: value for thing, value in after.items() if thing in _COLUMNS}
     if plain:
         session = sessions.write_cold(tx, session, **plain)
     return _move(tx, session, *after["head"]) if "head" in after else session
+
+
+def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], now_ms: int) -> None:
+    """Bring a sub-agent to where it was, in the list or out of it."""
+    child = unless_purged(tx, session.scope, child_id)
+    if child is None or [*head_view(child), child.hidden] == place:
+        return
+    moved = _move(tx, child, *place[:3])
+    if moved.hidden != place[3]:
+        moved = _set_visible(tx, moved, place[3], moved.name)
+    position, rank = feed.record(tx, moved, "rewind", branch=moved.branch, first=moved.seq, last=moved.seq)
+    touch(tx, moved, position, rank, now_ms, moved=True)
 
 
 _COLUMNS = frozenset({"title", "tags", "archived", "pinned", "workspace", "key", "status"})
@@ -384,7 +448,9 @@ def as_value(row: OperationRow, session_id: str | None, agent_id: str | None) ->
     before, after = codec.decode(row.before), codec.decode(row.after)
     summary = "; ".join(_describe(thing, before.get(thing), value) for thing, value in after.items())
     undone = row.undone_by is not None
-    return Operation(row.id, row.kind, session_id, row.at_ms, summary, undone, agent_id, after.get("workspace"))
+    files = after.get("files") or {}
+    place, paths = files.get("workspace") or after.get("workspace"), tuple(files.get("paths", ()))
+    return Operation(row.id, row.kind, session_id, row.at_ms, summary, undone, agent_id, place, paths)
 
 
 def _describe(thing: str, before: Any, after: Any) -> str:
@@ -397,6 +463,10 @@ def _describe(thing: str, before: Any, after: Any) -> str:
             return f"name {after!r}" if before == after else f"now named {after!r}"
         case "branch" | "session":
             return f"{thing} {after[0]} {'hidden' if after[1] else 'shown'}"
+        case "files":
+            return f"{words.count(len(after['paths']), 'path')} in the workspace"
+        case "below":
+            return words.count(len(after), "sub-agent") + " with it"
         case "sessions":
             return f"{len(after)} sessions with it"
         case "archived" | "pinned":

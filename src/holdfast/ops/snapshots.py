@@ -93,8 +93,10 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
     before, disk = work.latest(tx, session, KIND), disk_of(tx, session)
     if before is not None and before.body["root"] == taken.root and disk in (None, taken.root):
         return session
-    who, by = _who(tx, session, taken) if before is not None else (taken.who or START, taken.calls)
-    carried = disk if before is not None and disk not in (None, before.body["root"]) else None
+    if before is None and disk is None:
+        return put(tx, session, taken.root, who=START, carried=None, now_ms=now_ms)
+    who, by = _who(tx, session, taken)
+    carried = disk if before is None or disk != before.body["root"] else None
     return put(tx, session, taken.root, who=who, by=by, carried=carried, now_ms=now_ms)
 
 

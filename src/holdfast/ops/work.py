@@ -140,7 +140,7 @@ def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
     return {**{key: value for key, value in whole.items() if key not in gone}, **body["set"]}
 
 
-def _next_map(
+def next_map(
     tx: Tx, session: SessionRow, before: Found | None, put: Mapping[str, Any], drop: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Say how a map changes: as a difference to its base while that is short, else whole."""
@@ -207,7 +207,7 @@ def add_task(task: Task) -> Decide:
     def decide(tx: Tx, session: SessionRow) -> Change:
         before = latest(tx, session, "tasks")
         tasks = _with_ids([*task_list(tx, session), task])
-        body = _next_map(tx, session, before, {str(len(tasks) - 1): _plain(tasks[-1])})
+        body = next_map(tx, session, before, {str(len(tasks) - 1): _plain(tasks[-1])})
         return Change(body, {"tasks": len(tasks), "completed": _completed(tasks)})
 
     return decide
@@ -222,7 +222,7 @@ def update_task(index: int, status: str | None, description: str | None) -> Deci
         old = tasks[require_index(tasks, index)]
         text = old.description if description is None else description
         new = Task(text, require_status(status or old.status), old.id)
-        body = _next_map(tx, session, before, {str(index): _plain(new)})
+        body = next_map(tx, session, before, {str(index): _plain(new)})
         completed = _completed(tasks) - (old.status == "completed") + (new.status == "completed")
         return Change(body, {"completed": completed})
 
@@ -283,7 +283,7 @@ def record_file(path: str, action: str, call_id: str | None) -> Decide:
     def decide(tx: Tx, session: SessionRow) -> Change:
         before = latest(tx, session, "file")
         touched = {path: {"action": action, "call": call_id, "seq": session.seq + 1}}
-        return Change(_next_map(tx, session, before, touched))
+        return Change(next_map(tx, session, before, touched))
 
     return decide
 
@@ -379,7 +379,7 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
         if not _changes(mapping(tx, session, before), put, drop):
             return before or Found(0, 0, {"version": 1})
         new = session.states + 1
-        return Change({**_next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
+        return Change({**next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
 
     return decide
 

@@ -1,0 +1,147 @@
+"""Changing the files of a workspace together with the store: all of it, or nothing.
+
+The journal is written first, then everything new is staged, then the files are moved, then one transaction moves the
+session and erases the journal: that is the moment from which the change counts. Whatever fails before is taken back at
+once; whatever dies before is taken back by the next one who uses the workspace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .. import presence
+from ..errors import BackendError, Busy, Conflict, StorageFull
+from ..ids import new_id
+from ..ops import journal
+from ..ops.journal import JournalRow
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from ..workspace.apply import Change, Step
+from ..workspace.tree import FILE, LINK, Node
+from . import directories
+from .workspaces import Place
+
+if TYPE_CHECKING:
+    from .base import StoreBase
+
+
+def change_files(
+    store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx], None]
+) -> None:
+    """Carry out steps and then ``finish``, which makes them count."""
+    if not steps:
+        store._write(finish, alone=True)
+        return
+    row, change = _begin(store, place, session, steps)
+    try:
+        with _in_words():
+            change.stage(place.trees.content)
+            change.check()
+            change.carry_out()
+    except BaseException:
+        if not change.half_done:
+            _end(store, change, row)
+        raise
+
+    def complete(tx: Tx) -> None:
+        finish(tx)
+        journal.end(tx, row)
+
+    try:
+        store._write(complete, alone=True)
+    except BaseException:
+        with _in_words():
+            change.take_back(place.trees.content)
+        _end(store, change, row)
+        raise
+    place.expect({step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)})
+    _clean(change)
+
+
+def _begin(store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step]) -> tuple[JournalRow, Change]:
+    now_ms = store._clock.now_ms()
+    where = f"{place.path}\0{directories.identity(place.path) or ''}"
+    row = JournalRow(
+        store.scope,
+        place.name,
+        session.sid,
+        new_id(now_ms),
+        now_ms,
+        presence.encode(presence.here(now_ms)),
+        os.fsencode(where),
+        journal.encode_steps(steps),
+    )
+    change = Change(place.path, steps, row.id)
+    store._write(lambda tx: journal.begin(tx, row))
+    return row, change
+
+
+def _end(store: StoreBase, change: Change, row: JournalRow) -> None:
+    _clean(change)
+    store._write(lambda tx: journal.end(tx, row))
+
+
+def _clean(change: Change) -> None:
+    """Remove what was staged; where that fails it stays, and the next change removes it."""
+    try:
+        change.clean()
+    except OSError:
+        pass
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Say in our own words what the system refused."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(
+                f"there is no space for the files of the workspace{where}; nothing was changed"
+            ) from error
+        raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
+
+
+def recover(store: StoreBase, place: Place) -> list[str]:
+    """Take back a change that somebody left half done in this workspace; give paths that are neither old nor new.
+
+    One that is still under way is ``Busy``.
+    """
+    row = store._read(lambda tx: journal.find(tx, store.scope, place.name))
+    if row is None:
+        return []
+    holder, now_ms = presence.decode(row.holder), store._clock.now_ms()
+    if not presence.seems_gone(holder, row.at_ms, now_ms):
+        raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
+    mine = row._replace(holder=presence.encode(presence.here(now_ms)))
+    if not store._write(lambda tx: journal.take(tx, row, mine.holder)):
+        raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
+    path, _, identity = os.fsdecode(row.root).partition("\0")
+    left = list[bytes]()
+    if os.path.isdir(path) and (directories.identity(path) or "") == identity:
+        change = Change(path, [_step(*each) for each in journal.decode_steps(row)], row.id)
+        with _in_words():
+            left = change.take_back(place.trees.content)
+            change.clean()
+    store._write(lambda tx: journal.end(tx, mine))
+    return [os.fsdecode(each) for each in left]
+
+
+def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, int, int, bytes] | None) -> Step:
+    return Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
+
+
+def materialise(place: Place, steps: Sequence[Step]) -> None:
+    """Write files into a directory that holds nothing yet."""
+    if os.listdir(place.path):
+        raise Conflict(f"{place.path!r} is not empty; name a new or an empty directory")
+    change = Change(place.path, steps, new_id(0))
+    with _in_words():
+        change.stage(place.trees.content)
+        change.carry_out()
+    _clean(change)

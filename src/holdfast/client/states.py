@@ -1,0 +1,57 @@
+"""What was or is at a path, as values for people."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..model.files import FileDiff, FileState
+from ..workspace import read
+from ..workspace.tree import ABSENT, DIR, FILE, GAP, LINK, Node
+from .workspaces import Place
+
+MISSING = FileState("missing")
+
+
+def of_node(place: Place, node: Node | None) -> FileState:
+    """Show what a tree holds at a path."""
+    if node is None or node.kind == ABSENT:
+        return MISSING
+    if node.kind == FILE:
+        return FileState("file", b"".join(place.trees.content(node.content)), node.mode)
+    if node.kind == LINK:
+        return FileState("link", target=os.fsdecode(node.content))
+    if node.kind == DIR:
+        return FileState("directory", mode=node.mode)
+    assert node.kind == GAP
+    return FileState("unreadable", reason=f"not captured: {node.content.decode('utf-8', 'replace')}")
+
+
+def on_disk(root: str, path: bytes) -> FileState:
+    """Show what is at a path now; a file that cannot be read is something else than none."""
+    place = os.path.join(os.fsencode(root), path)
+    try:
+        status = os.lstat(place)
+        if stat.S_ISLNK(status.st_mode):
+            return FileState("link", target=os.fsdecode(os.readlink(place)))
+        if stat.S_ISDIR(status.st_mode):
+            return FileState("directory", mode=stat.S_IMODE(status.st_mode) & 0o777)
+        if not stat.S_ISREG(status.st_mode):
+            return FileState("unreadable", reason="no regular file")
+        return FileState("file", _content(place), stat.S_IMODE(status.st_mode) & 0o777)
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError as error:
+        return FileState("unreadable", reason=str(error.strerror))
+
+
+def _content(place: bytes) -> bytes:
+    descriptor = os.open(place, read.OPEN)
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def difference(place: Place, path: bytes, old: Node | None, new: Node | None) -> FileDiff:
+    """Show how a path changes from what is on disk to what was recorded."""
+    before = on_disk(place.path, path) if old is not None else MISSING
+    return FileDiff(os.fsdecode(path), before, of_node(place, new))

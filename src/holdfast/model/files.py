@@ -1,0 +1,128 @@
+"""Files as people see them: what a rewind does to a path, how a path differs, what was at a path."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import datetime
+from typing import NamedTuple
+
+from ..clock import to_datetime
+from . import html, words
+
+_LARGEST_TEXT = 1 << 20
+
+
+class FileChange(NamedTuple):
+    """What is done to a path, and who brought it to where it is now."""
+
+    path: str
+    action: str
+    by: str = ""
+    calls: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<FileChange {self.action} {self.path}>"
+
+
+class FileState(NamedTuple):
+    """What is at a path: ``kind`` is file, link, directory, missing or unreadable; ``reason`` says why the latter."""
+
+    kind: str
+    data: bytes | None = None
+    mode: int | None = None
+    target: str | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The content as text; None if it is none."""
+        return _text(self.data) if self.data is not None else self.target
+
+    def __repr__(self) -> str:
+        size = "" if self.data is None else f" {len(self.data)} B"
+        return f"<FileState {self.kind}{size}>"
+
+
+class FileDiff(NamedTuple):
+    """A path with what was there and what is there."""
+
+    path: str
+    before: FileState
+    after: FileState
+    at_ms: int = 0
+
+    @property
+    def created_at(self) -> datetime:
+        """When what was there before was seen."""
+        return to_datetime(self.at_ms)
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """How many lines came and went; none of either for what is no text."""
+        body = [line for line in self.text.splitlines()[2:] if line[:1] in "+-"]
+        return sum(line[0] == "+" for line in body), sum(line[0] == "-" for line in body)
+
+    @property
+    def text(self) -> str:
+        """The difference as a unified diff, or in words where it is no text."""
+        old, new = _shown(self.before), _shown(self.after)
+        if old is None or new is None:
+            return f"{self.path}: {_words(self.before)} -> {_words(self.after)}\n"
+        lines = difflib.unified_diff(
+            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{self.path}", f"b/{self.path}"
+        )
+        found = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        if self.before.mode != self.after.mode and None not in (self.before.mode, self.after.mode):
+            found += f"mode {self.before.mode:o} -> {self.after.mode:o} {self.path}\n"
+        return found
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<FileDiff {self.path}: {self.before.kind} -> {self.after.kind}>"
+
+
+def _text(data: bytes) -> str | None:
+    if b"\0" in data[:8000] or len(data) > _LARGEST_TEXT:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _shown(state: FileState) -> str | None:
+    """Give a state as text to compare; None if it cannot be."""
+    if state.kind == "missing":
+        return ""
+    return state.text if state.kind in ("file", "link") else None
+
+
+def _words(state: FileState) -> str:
+    if state.data is None:
+        return state.reason or state.kind
+    return f"{words.count(len(state.data), 'byte')}"
+
+
+class Diff(NamedTuple):
+    """What is otherwise at a second point: files, and messages that only one of the two paths has."""
+
+    files: tuple[FileDiff, ...]
+    left: tuple[str, ...]  # messages that only the first path has, each in a line
+    right: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.left or self.right)
+
+    def __str__(self) -> str:
+        said = [*(f"- {line}\n" for line in self.left), *(f"+ {line}\n" for line in self.right)]
+        return "".join([*said, *(each.text for each in self.files)])
+
+    def _repr_html_(self) -> str:
+        rows = {each.path: f"+{each.lines[0]} -{each.lines[1]}" for each in self.files}
+        return html.fields(repr(self), rows)
+
+    def __repr__(self) -> str:
+        messages = words.count(len(self.left) + len(self.right), "message")
+        return f"<Diff {words.count(len(self.files), 'file')}, {messages}>"

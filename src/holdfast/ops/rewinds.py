@@ -1,0 +1,160 @@
+"""Moving a session in time with its files and its sub-agents: what it would mean, and the transaction that does it.
+
+Files are not touched here. ``look`` says which snapshots are in force at the head and at the point, and who changed
+what in between; ``move`` makes the move an operation once the files are in their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import presence
+from ..model.operation import Operation
+from ..storage.base import Tx
+from . import below, branches, calls, entries, leases, moves, operations, sessions, snapshots, trees, work
+from .moves import Place
+from .operations import View
+from .sessions import LeaseRow, SessionRow
+from .work import Found
+
+LIVE = f"""SELECT {sessions._S}, {sessions._L} FROM lease l JOIN session s ON s.sid = l.session AND s.scope = l.scope
+WHERE l.scope = ? AND l.holder IS NOT NULL AND s.workspace = ? AND s.hidden = 0"""
+
+
+class Look(NamedTuple):
+    """A session as it is, and as it was at a point of its path or of another branch."""
+
+    session: SessionRow
+    view: list[Any]  # the head that the move gives
+    point: entries.Point
+    parting: entries.Point  # the last entry that both paths share
+    at_ms: int
+    here: str | None  # the root of the snapshot at the head, or what is known to be on disk where there is none
+    there: str | None  # that of the one at the point
+    disk: str | None
+    changes: tuple[Found, ...]  # snapshots behind the parting, newest first, and the one in force there last
+    turns: dict[int, int]  # of these
+    open: tuple[str, ...]  # calls that may be at work
+    below: dict[str, list[Any]]
+    runners: tuple[tuple[SessionRow, LeaseRow], ...]  # who runs it and its sub-agents
+
+
+def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = None) -> Look:
+    """Look at what a move to a place means."""
+    point, origin = moves.point_of(tx, session, place)
+    parting = moves.common_point(tx, session, place)
+    there = sessions.standing_at(session, origin, point.seq, point.numbers)
+    at_ms = _time_of(tx, there)
+    changes = snapshots.since(tx, session, parting.seq)
+    disk = snapshots.disk_of(tx, session)
+    then = work.latest(tx, there, snapshots.KIND)
+    if then is None and changes:  # nothing was seen to change before the first look
+        then = work.entry_at(tx, session, changes[0].body["first"])
+    turns = {each.seq: entries.numbers_at(tx, session, each.seq).turns for each in changes}
+    return Look(
+        session,
+        moves.target(tx, session, place) if view is None else view,
+        point,
+        parting,
+        at_ms,
+        changes[0].body["root"] if changes else disk,
+        None if then is None else then.body["root"],
+        disk,
+        tuple(changes),
+        turns,
+        tuple(calls.going_on(tx, session)),
+        below.wanted(tx, session, there, at_ms),
+        _runners(tx, session),
+    )
+
+
+def _time_of(tx: Tx, there: SessionRow) -> int:
+    if there.seq == 0:
+        return there.created_ms - 1
+    (row,) = entries.read(tx, there.scope, entries.path_segments(tx, there, there.seq - 1, there.seq))
+    return int(row[2])
+
+
+def _runners(tx: Tx, session: SessionRow) -> tuple[tuple[SessionRow, LeaseRow], ...]:
+    found = ((each, sessions.find_lease(tx, each)) for each in trees.subtree(tx, session))
+    return tuple((each, lease) for each, lease in found if lease is not None and lease.holder is not None)
+
+
+def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
+    """Give the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
+    own = {each.sid for each in trees.subtree(tx, session)}
+    rows = tx.all(LIVE, (session.scope, session.workspace)) if session.workspace else []
+    found = ((sessions.checked(row[:-8]), sessions.checked_lease(row[-8:])) for row in rows)
+    return [(each, lease) for each, lease in found if each.sid not in own]
+
+
+class Wish(NamedTuple):
+    """A move that was previewed: where to, with what, and what was seen then."""
+
+    look: Look
+    kind: str
+    operation: str | None = None  # what an undo or a redo takes up
+    conversation: bool = True
+    files: bool = True
+    paths: tuple[str, ...] = ()  # what changes on disk
+    result: str | None = None  # the root of the workspace once that is done
+    take_over: bool = False
+
+
+def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tuple[SessionRow, Operation]:
+    """Make a move: the head, the state of work, sub-agents, and what is known of the files, as one operation."""
+    session = sessions.get(tx, scope, session_id)
+    if wish.take_over:
+        _fence(tx, session, now_ms)
+        session = sessions.get(tx, scope, session_id)
+    moved = wish.result is not None
+    files = {"files": {"workspace": session.workspace, "paths": list(wish.paths)}} if moved else {}
+    if wish.kind == "undo":
+        done = operations.undo_session(tx, scope, session_id, operation_id=wish.operation, now_ms=now_ms)
+        session, operation = done.session or session, done.operation
+    elif wish.kind == "redo":
+        done = operations.redo(tx, scope, session_id=session_id, now_ms=now_ms)
+        session, operation = done.session or session, done.operation
+    else:
+        session, operation = _rewind(tx, session, wish, files, now_ms)
+    if wish.result is not None and snapshots.disk_of(tx, session) is not None:
+        snapshots.set_disk(tx, session, wish.result)
+    return session, operation
+
+
+def _rewind(tx: Tx, session: SessionRow, wish: Wish, files: View, now_ms: int) -> tuple[SessionRow, Operation]:
+    look_, both = wish.look, wish.conversation and wish.files
+    after: View = {"head": look_.view} if wish.conversation else {}
+    if wish.conversation and look_.below:
+        after["below"] = look_.below
+    root = wish.result if wish.files else look_.disk
+    known = look_.there == root and wish.conversation
+    if look_.here is None or root is None or both or known:
+        return operations.on_session(tx, session, wish.kind, {**after, **files}, now_ms=now_ms)
+    return _with_snapshot(tx, session, wish.kind, {**after, **files}, root, now_ms)
+
+
+def _with_snapshot(
+    tx: Tx, session: SessionRow, kind: str, after: View, root: str, now_ms: int
+) -> tuple[SessionRow, Operation]:
+    """Move only one of conversation and files: a snapshot on a branch of its own says what is in the workspace then."""
+    before = operations.view_of(tx, session, {"head": None, **after})
+    if "head" in after:
+        moved = operations.put_in_place(tx, session, after, now_ms)
+    else:
+        branches.set_tip(tx, sessions.head_branch(tx, session), session.seq, session.hash)
+        moved = session
+    if moved.attached:
+        moved = moved._replace(attached=0)
+    revision = session.revision
+    moved = snapshots.put(tx, moved, root, who=snapshots.SESSION, carried=None, now_ms=now_ms)
+    moved = sessions.write_head(tx, moved, moved._replace(revision=revision + 1).head)
+    return operations.note(tx, moved, kind, before, {**after, "head": operations.head_view(moved)}, now_ms)
+
+
+def _fence(tx: Tx, session: SessionRow, now_ms: int) -> None:
+    """Take a session and all below it from whoever runs them: their next write is refused."""
+    for each, lease in _runners(tx, session):
+        if not presence.is_here(presence.decode(lease.holder or b"{}")):
+            leases.put(tx, lease._replace(token=lease.token + 1, holder=None))
+            leases.changed(tx, each, now_ms)

@@ -1,0 +1,111 @@
+"""The plan of a change of files: from what is there to what was there, path by path. Pure: it only compares trees.
+
+What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; nothing is
+removed that holds something kept. Each remaining path becomes one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from . import tree
+from .apply import Step
+from .tree import ABSENT, DIR, FILE, GAP, LINK, Difference, Load, Node
+
+
+class Plan(NamedTuple):
+    """What would be done, and what is left as it is and why."""
+
+    steps: tuple[Step, ...]
+    kept: tuple[bytes, ...]  # somebody else's edits
+    others: tuple[bytes, ...]  # paths that another live session changed too
+    missed: tuple[bytes, ...]  # differ, but were not captured then or are not now
+
+
+def plan(
+    load: Load,
+    now: bytes,
+    wanted: bytes,
+    *,
+    outside: Callable[[bytes], bool],
+    others: Collection[bytes] = (),
+    overwrite: Callable[[bytes], bool] = lambda path: False,
+) -> Plan:
+    """Plan how the tree ``now`` becomes the tree ``wanted``."""
+    steps, kept, left, missed = list[Step](), list[bytes](), list[bytes](), list[bytes]()
+    for path, old, new in tree.differences(load, now, wanted):
+        old, new = _there(old), _there(new)
+        if old == new:
+            continue
+        if GAP in (old and old.kind, new and new.kind):
+            if old is None or new is None or old.kind != new.kind:
+                missed.append(path)
+        elif path in others:
+            left.append(path)
+        elif outside(path) and not overwrite(path):
+            kept.append(path)
+        else:
+            steps.append(Step(path, old, new))
+    fixed = {*kept, *left, *missed}
+    return Plan(_possible(steps, fixed, load, now), tuple(kept), tuple(left), tuple(missed))
+
+
+def _there(node: Node | None) -> Node | None:
+    """Give what is at a path: to have been looked for and not found is to be absent."""
+    return None if node is None or node.kind == ABSENT else node
+
+
+def _possible(steps: list[Step], fixed: set[bytes], load: Load, now: bytes) -> tuple[Step, ...]:
+    """Leave out steps that would remove or replace what something kept lies in, and those below something kept."""
+    holding = {above for path in fixed for above in above_all(path)}
+    found = list[Step]()
+    for step in steps:
+        old, new = step.old, step.new
+        goes = old is not None and old.kind == DIR and (new is None or new.kind != DIR)
+        if goes and (step.path in holding or _has_gaps(load, now, step.path)):
+            fixed.add(step.path)
+            continue
+        if any(above in fixed and not _is_dir(load, now, above) for above in above_all(step.path)):
+            continue
+        found.append(step)
+    return tuple(found)
+
+
+def _is_dir(load: Load, root: bytes, path: bytes) -> bool:
+    node = tree.find(load, root, path)
+    return node is not None and node.kind == DIR
+
+
+def _has_gaps(load: Load, root: bytes, path: bytes) -> bool:
+    """Say whether something in a directory was not captured: it cannot be removed then."""
+    node = tree.find(load, root, path)
+    waiting = [node.content] if node is not None and node.kind == DIR else []
+    while waiting:
+        for each in load(waiting.pop()).values():
+            if each.kind == GAP:
+                return True
+            if each.kind == DIR:
+                waiting.append(each.content)
+    return False
+
+
+def above_all(path: bytes) -> Iterable[bytes]:
+    """Give the directories that a path lies in."""
+    parts = path.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def action(step: Step | Difference) -> str:
+    """Name what a step does."""
+    old, new = step.old, step.new
+    if new is None:
+        return "rmdir" if old is not None and old.kind == DIR else "delete"
+    if new.kind == LINK:
+        return "link"
+    if new.kind == DIR:
+        return "chmod" if old is not None and old.kind == DIR else "mkdir"
+    if old is None or old.kind == DIR:
+        return "create"
+    same = old.kind == FILE and old.content == new.content
+    return "chmod" if same else "overwrite"
