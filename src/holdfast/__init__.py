@@ -43,14 +43,16 @@ from .errors import (
 )
 from .model.approval import Approval
 from .model.branch import Branch
+from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.copied import Amounts, Copied, Copying
 from .model.entry import Entry
 from .model.feed import Change
+from .model.files import Diff, FileChange, FileDiff, FileState
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
-from .model.purge import Purged
+from .model.purge import Pruned, Purged
 from .model.report import Problem, Repaired, Report
 from .model.session import Head, Stats, StoreStats
 from .model.subagents import Sent, Spawned, Tree
@@ -99,6 +101,7 @@ __all__ = [
     "Branch",
     "Busy",
     "Capabilities",
+    "Capture",
     "Change",
     "Checkpoint",
     "Closed",
@@ -108,8 +111,12 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Diff",
     "Entry",
     "Error",
+    "FileChange",
+    "FileDiff",
+    "FileState",
     "FileTouched",
     "Head",
     "Holder",
@@ -121,6 +128,7 @@ __all__ = [
     "Operation",
     "Page",
     "Problem",
+    "Pruned",
     "Purged",
     "Repaired",
     "Report",

@@ -32,13 +32,15 @@ from .context import Context
 from .context.tokens import Count
 from .model.approval import Approval
 from .model.branch import Branch
+from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.entry import Entry
 from .model.feed import Change
+from .model.files import Diff, FileChange, FileDiff, FileState
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
-from .model.purge import Purged
+from .model.purge import Pruned, Purged
 from .model.report import Repaired, Report
 from .model.session import Head, Stats, StoreStats
 from .model.subagents import Sent, Spawned, Tree
@@ -145,6 +147,7 @@ class AsyncStore:
         wait: float = 0,
         take_over: bool = False,
         hold: bool = True,
+        capture: str | Capture = "calls",
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
         """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
@@ -152,7 +155,7 @@ class AsyncStore:
         It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
         ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
         store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
-        one session. The fields are for a new session.
+        one session. ``capture`` says when its workspace is looked at (``Capture``). The fields are for a new session.
         """
 
         async def opening() -> AsyncSession:
@@ -166,6 +169,7 @@ class AsyncStore:
                         wait=wait,
                         take_over=take_over,
                         hold=hold,
+                        capture=capture,
                         **{key: unwrap(value) for key, value in fields.items()},
                     )
                 ),
@@ -407,6 +411,14 @@ class AsyncStore:
         """Give all operations of this scope, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))
 
+    async def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
+        """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
+
+        What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
+        so far is ``unreferenced``; nothing is ever pruned unasked.
+        """
+        return await self._portal.run(lambda: self._sync.prune(policy, dry_run=dry_run, spare_seconds=spare_seconds))
+
     async def undo(self, op: Operation | str | None = None) -> Operation:
         """Take back the last operation made through this handle, or a named one.
 
@@ -603,6 +615,11 @@ class AsyncSession:
         self._portal, self._sync = portal, sync
 
     @property
+    def capture_error(self) -> str | None:
+        """As the blocking ``Session`` holds it."""
+        return self._sync.capture_error
+
+    @property
     def resumed(self) -> bool:
         """As the blocking ``Session`` holds it."""
         return self._sync.resumed
@@ -688,20 +705,58 @@ class AsyncSession:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
         return await self._portal.run(lambda: self._sync.render_walkthrough())
 
+    async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
+        """Give the content of a file as it was at a point.
+
+        ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
+        """
+        return await self._portal.run(lambda: self._sync.file_at(path, point))
+
+    async def diff(self, a: Point, b: Point | None = None) -> Diff:
+        """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
+        return await self._portal.run(lambda: self._sync.diff(a, b))
+
+    async def files(self) -> list[FileTouched]:
+        """Give the paths that the session touched, each once, with its last action and the calls that did it.
+
+        Those that were seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
+        """
+        return await self._portal.run(lambda: self._sync.files())
+
+    async def snapshot_file(self, path: str | PathLike[str], *, idempotency_key: str | None = None) -> FileState:
+        """Keep a file as it is before it is changed; the first time counts until it is forgotten or at a checkpoint."""
+        return await self._portal.run(lambda: self._sync.snapshot_file(path, idempotency_key=idempotency_key))
+
+    async def file_diff(self, path: str | PathLike[str]) -> FileDiff | None:
+        """Say how an announced file differs from when it was announced; None if it does not, or was never announced."""
+        return await self._portal.run(lambda: self._sync.file_diff(path))
+
+    async def file_diffs(self) -> list[FileDiff]:
+        """Give the differences of all announced files that changed, in the order they were announced."""
+        return await self._portal.run(lambda: self._sync.file_diffs())
+
+    async def forget_files(self, *, idempotency_key: str | None = None) -> None:
+        """Forget all announced files: the next announcement of each counts."""
+        return await self._portal.run(lambda: self._sync.forget_files(idempotency_key=idempotency_key))
+
     async def checkpoint(
         self,
         name: str | None = None,
         *,
         description: str | None = None,
         type: str = "manual",
+        files: bool = True,
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name this point: conversation, tasks, plan and state. It costs one small row at any length.
+        """Name this point: conversation, work, state, sub-agents and files. It costs what changed, at any length.
 
-        A name may be used again: it then means the newest of them, and all are listed.
+        A name may be used again: it then means the newest of them, and all are listed. Without ``files`` the workspace
+        is not looked at: the point has the files that were seen last.
         """
         return await self._portal.run(
-            lambda: self._sync.checkpoint(name, description=description, type=type, idempotency_key=idempotency_key)
+            lambda: self._sync.checkpoint(
+                name, description=description, type=type, files=files, idempotency_key=idempotency_key
+            )
         )
 
     async def checkpoints(self) -> list[Checkpoint]:
@@ -712,16 +767,59 @@ class AsyncSession:
         """Give a checkpoint by its id, or the newest of that name."""
         return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
 
-    async def preview_rewind(self, target: Point) -> AsyncRewind:
-        """Say what going back to a point would do, without doing it; ``apply`` does exactly that."""
-        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_rewind(target)))
+    async def preview_rewind(
+        self,
+        target: Point,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        overwrite: Iterable[str | PathLike[str]] = (),
+    ) -> AsyncRewind:
+        """Say what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-    async def rewind(self, target: Point, *, idempotency_key: str | None = None) -> Operation:
+        What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
+        without ``files`` only the conversation does.
+        """
+        return AsyncRewind(
+            self._portal,
+            await self._portal.run(
+                lambda: self._sync.preview_rewind(target, files=files, conversation=conversation, overwrite=overwrite)
+            ),
+        )
+
+    async def rewind(
+        self,
+        target: Point,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        overwrite: Iterable[str | PathLike[str]] = (),
+        take_over: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Operation:
         """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
 
-        Tasks, plan, notes and session state go back too. The next append opens a branch there.
+        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there.
+        It is ``preview_rewind`` and ``apply`` in one.
         """
-        return await self._portal.run(lambda: self._sync.rewind(target, idempotency_key=idempotency_key))
+        return await self._portal.run(
+            lambda: self._sync.rewind(
+                target,
+                files=files,
+                conversation=conversation,
+                overwrite=overwrite,
+                take_over=take_over,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def preview_undo(self, operation: Operation | str | None = None) -> AsyncRewind:
+        """Say what ``undo`` would do to the conversation and to files."""
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_undo(operation)))
+
+    async def preview_redo(self) -> AsyncRewind:
+        """Say what ``redo`` would do to the conversation and to files."""
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
 
     async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
@@ -752,12 +850,19 @@ class AsyncSession:
         *,
         name: str | None = None,
         as_session: Literal[True],
+        into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncSession: ...
 
     @overload
     async def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: bool, idempotency_key: str | None = None
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: bool,
+        into: str | PathLike[str] | None = None,
+        idempotency_key: str | None = None,
     ) -> Branch | AsyncSession: ...
 
     async def fork(
@@ -766,15 +871,20 @@ class AsyncSession:
         *,
         name: str | None = None,
         as_session: bool = False,
+        into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Branch | AsyncSession:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
-        With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
+        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
+        files as they were at that point, and is the workspace of the new session. ``undo`` takes the fork back, and
+        leaves that directory.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(
-                lambda: self._sync.fork(at, name=name, as_session=as_session, idempotency_key=idempotency_key)
+                lambda: self._sync.fork(
+                    at, name=name, as_session=as_session, into=into, idempotency_key=idempotency_key
+                )
             )
         )
 
@@ -782,9 +892,11 @@ class AsyncSession:
         """Give all branches, oldest first; one whose fork was undone is left out."""
         return await self._portal.run(lambda: self._sync.branches())
 
-    async def switch(self, branch: str | Branch, *, idempotency_key: str | None = None) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back."""
-        return await self._portal.run(lambda: self._sync.switch(branch, idempotency_key=idempotency_key))
+    async def switch(
+        self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None
+    ) -> Operation:
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
+        return await self._portal.run(lambda: self._sync.switch(branch, files=files, idempotency_key=idempotency_key))
 
     async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add a user message; ``append`` describes durability and retries."""
@@ -888,14 +1000,22 @@ class AsyncSession:
 
         return Opening(opening)
 
-    def tool(self, call: ToolCall | str, arguments: Any = None, *, id: str | None = None) -> AsyncToolRun:
+    def tool(
+        self,
+        call: ToolCall | str,
+        arguments: Any = None,
+        *,
+        id: str | None = None,
+        paths: Iterable[str | PathLike[str]] | None = None,
+    ) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
         Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
         arguments. With the id of an open call that a message announced, it is the start of that call, never a second
-        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open.
+        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
+        that the tool touches, only they are looked at and not the whole workspace.
         """
-        return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id))
+        return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id, paths=paths))
 
     async def tool_result(
         self,
@@ -997,10 +1117,6 @@ class AsyncSession:
         return await self._portal.run(
             lambda: self._sync.record_file(path, action, call=call, idempotency_key=idempotency_key)
         )
-
-    async def files(self) -> list[FileTouched]:
-        """Give the paths that were touched, each once, with its last action."""
-        return await self._portal.run(lambda: self._sync.files())
 
     async def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
         """Count one more build attempt and give the count."""
@@ -1514,7 +1630,10 @@ class AsyncStream:
 
 
 class AsyncRewind:
-    """What going back to ``target`` does: how many turns leave, and with which prompt the first of them begins."""
+    """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
+
+    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
+    ``not_captured`` are paths that stay since their content is not known."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1545,11 +1664,6 @@ class AsyncRewind:
         return self._sync.messages
 
     @property
-    def is_empty(self) -> bool:
-        """As the blocking ``Rewind`` holds it."""
-        return self._sync.is_empty
-
-    @property
     def stats(self) -> Stats:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.stats
@@ -1560,7 +1674,12 @@ class AsyncRewind:
         return self._sync.prompt
 
     @property
-    def files(self) -> tuple[Any, ...]:
+    def is_empty(self) -> bool:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.is_empty
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.files
 
@@ -1579,9 +1698,17 @@ class AsyncRewind:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
 
-    async def apply(self) -> Operation:
-        """Do it. If the session has changed since the preview it is ``Conflict`` and nothing is touched."""
-        return await self._portal.run(lambda: self._sync.apply())
+    async def diff(self) -> str:
+        """Give the difference that it makes to each path, as text."""
+        return await self._portal.run(lambda: self._sync.diff())
+
+    async def apply(self, *, take_over: bool = False) -> Operation:
+        """Do it. If session or files have changed since the preview it is ``Conflict`` and nothing is touched.
+
+        Somebody else who runs the session or one of its sub-agents is ``Busy``; with ``take_over`` their next write
+        is ``LeaseLost``.
+        """
+        return await self._portal.run(lambda: self._sync.apply(take_over=take_over))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Conflict, Corrupt, Invalid, Unsupported
+from holdfast.model.tree import DIR, FILE, GAP, LINK, Node
 from holdfast.workspace import _inside
 from holdfast.workspace.apply import Change, Step
-from holdfast.workspace.tree import DIR, FILE, GAP, LINK, Node
 
 pytestmark = [pytest.mark.feature("F1")]
 

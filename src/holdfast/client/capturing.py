@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from os import PathLike
 
-from ..errors import Error, Invalid, Unsupported
+from ..errors import Busy, Error, Invalid, Unsupported
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..ops import calls, snapshots
@@ -20,6 +20,7 @@ from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root, Taken
 from ..storage.base import Tx
 from ..workspace.scan import Limits, relative
+from . import restoring
 from .handle import Handle
 from .workspaces import Place, why_not
 
@@ -58,6 +59,7 @@ class Capturing(Handle):
                 held.require(tx, self._row(tx))
             return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
 
+        restoring.recover(self._store, place)
         session, root = place.record(paths, commit, who=who, calls=tuple(open_calls))
         self._seen = session
         if held is not None:
@@ -77,7 +79,7 @@ class Capturing(Handle):
         """Look, and let a workspace that cannot be looked at stop nothing."""
         try:
             self._look_at_files(**how)  # type: ignore[arg-type]
-        except (Unsupported, OSError) as error:
+        except (Busy, Unsupported, OSError) as error:
             self.capture_error = str(error)
 
     # ------------------------------------------------------------------ the boundaries
@@ -123,6 +125,19 @@ class Capturing(Handle):
         if not self._seen.workspace or self._capture.mode not in ("calls", "turns") or not self._seen.seq:
             return []
         return self._store._read(lambda tx: calls.going_on(tx, self._row(tx)))
+
+    def _look_after_taking(self, left: list[str]) -> None:
+        """Put right what a rewind left that was cut off, and look at what calls did that were."""
+        if not self._looks():
+            return
+        place = self._place()
+        if left:
+            self._look_quietly(open_calls=left)
+        elif place is not None:
+            try:
+                restoring.recover(self._store, place)
+            except Busy as error:
+                self.capture_error = str(error)
 
     # ------------------------------------------------------------------ paths
 

@@ -152,8 +152,7 @@ class Holding(Capturing):
         # A holder elsewhere that seems gone is watched a little longer: it may be that only its clock is wrong.
         if not until(store, look, wait) and not (watch.is_silent and until(store, look, 3 * BEAT_SECONDS)):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        if left and self._looks():
-            self._look_quietly(open_calls=left)
+        self._look_after_taking(left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; False if somebody has it, whom the watch has seen then."""

@@ -17,15 +17,15 @@ from ..ops import branches as trees
 from ..ops.once import once
 from ..storage.base import Tx
 from . import check
-from .capturing import Capturing
 from .handle import Point, place_of, request_of
+from .looking import Looking, write_files
 from .rewind import Goal, Rewind, paths_given
 
 if TYPE_CHECKING:
     from .session import Session
 
 
-class Moving(Capturing):
+class Moving(Looking):
     """The part of a session that moves its head."""
 
     # ------------------------------------------------------------------ checkpoints
@@ -224,11 +224,18 @@ class Moving(Capturing):
         *,
         name: str | None = None,
         as_session: Literal[True],
+        into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Session: ...
     @overload
     def fork(
-        self, at: Point | None = None, *, name: str | None = None, as_session: bool, idempotency_key: str | None = None
+        self,
+        at: Point | None = None,
+        *,
+        name: str | None = None,
+        as_session: bool,
+        into: str | PathLike[str] | None = None,
+        idempotency_key: str | None = None,
     ) -> Branch | Session: ...
     def fork(
         self,
@@ -236,21 +243,32 @@ class Moving(Capturing):
         *,
         name: str | None = None,
         as_session: bool = False,
+        into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Branch | Session:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
-        With ``as_session`` the branch is a session of its own. ``undo`` takes the fork back.
+        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
+        files as they were at that point, and is the workspace of the new session. ``undo`` takes the fork back, and
+        leaves that directory.
         """
+        if into is not None and not as_session:
+            raise Invalid("only a session has a workspace of its own: fork(as_session=True, into=...)")
+        place = None if into is None else check.workspace(into)
         name = _plain_name(name, what="session name" if as_session else "branch name")
-        find, fork = None if at is None else place_of(at), moves.fork_session if as_session else moves.fork
+        find = None if at is None else place_of(at)
+        request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+        if place is not None and (key is None or self._done_before(request, key) is None):
+            write_files(self, at, place)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
-            place = None if find is None else find(tx, self._row(tx))
-            return fork(tx, self._store.scope, self.id, place, name=name, now_ms=now)
+            at = None if find is None else find(tx, self._row(tx))
+            if as_session:
+                return moves.fork_session(tx, self._store.scope, self.id, at, name=name, workspace=place, now_ms=now)
+            return moves.fork(tx, self._store.scope, self.id, at, name=name, now_ms=now)
 
-        request = ["fork", None if at is None else request_of(at), name, as_session]
-        done = self._operate(request, op, idempotency_key)
+        done = self._operate(request, op, key)
         if as_session:
             return self._store._session(
                 *self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
@@ -276,14 +294,28 @@ class Moving(Capturing):
 
         return self._store._read(look)
 
-    def switch(self, branch: str | Branch, *, idempotency_key: str | None = None) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back."""
+    def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
         name = check.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
+        check.flag(files, what="files")
+        key = check.optional_name(idempotency_key, what="idempotency_key")
+        earlier = None if key is None else self._done_before(["switch", name], key)
+        if earlier is not None:
+            return earlier
+        if files:
+            return self._preview_switch(name)._apply(False, key)
         return self._operate(
             ["switch", name],
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
-            idempotency_key,
+            key,
         )
+
+    def _preview_switch(self, name: str) -> Rewind:
+        def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
+            uid, seq, _ = moves.tip_of(tx, session, name)
+            return moves.Place(seq, uid, anywhere=True, attached=True)
+
+        return Rewind(self, name, Goal("switch", find, name))
 
 
 def _id_of(operation: Operation | str | None) -> str | None:

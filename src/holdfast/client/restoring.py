@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
 from ..ids import new_id
+from ..model.tree import FILE, LINK, Node
 from ..ops import journal
 from ..ops.journal import JournalRow
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..workspace.apply import Change, Step
-from ..workspace.tree import FILE, LINK, Node
 from . import directories
-from .workspaces import Place
+from .workspaces import Place, Trees
 
 if TYPE_CHECKING:
     from .base import StoreBase
@@ -136,12 +136,20 @@ def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, 
     return Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
 
 
-def materialise(place: Place, steps: Sequence[Step]) -> None:
-    """Write files into a directory that holds nothing yet."""
-    if os.listdir(place.path):
-        raise Conflict(f"{place.path!r} is not empty; name a new or an empty directory")
-    change = Change(place.path, steps, new_id(0))
+def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
+    """Write files into a directory that is new, or holds nothing yet; one that is made for it goes again on failure."""
     with _in_words():
-        change.stage(place.trees.content)
-        change.carry_out()
+        made = not os.path.isdir(into)
+        os.makedirs(into, exist_ok=True)
+        if os.listdir(into):
+            raise Conflict(f"{into!r} is not empty; name a new or an empty directory", found=into)
+        change = Change(into, steps, new_id(0))
+        try:
+            change.stage(trees.content)
+            change.carry_out()
+        except BaseException:
+            _clean(change)
+            if made and not os.listdir(into):
+                os.rmdir(into)
+            raise
     _clean(change)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import presence
 from ..errors import Busy, Conflict, Invalid
-from ..model import html, words
+from ..model import html, tree, words
 from ..model.entry import Numbers
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
@@ -23,7 +23,7 @@ from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root
 from ..storage.base import Tx
-from ..workspace import preview, tree
+from ..workspace import preview
 from ..workspace.preview import Plan
 from . import restoring
 from .handle import FindPlace, Point
@@ -107,9 +107,9 @@ class Rewind:
             return [_recent(tx, row, look.at_ms) for row in live]
 
         for history in store._read(read):
-            for before, after in _pairs(history):
+            for before, after in pairs(history):
                 if after.body["who"] != snapshots.OUTSIDE:
-                    found |= {each.path for each in _between(trees, before, after)}
+                    found |= {each.path for each in between(trees, before, after)}
         return found
 
     def _describe(self, look: Look) -> None:
@@ -313,8 +313,8 @@ class Goal:
 def _changes(trees: Trees, look: Look, root: Root) -> tuple[dict[bytes, tuple[int, tuple[str, ...]]], set[bytes]]:
     """Say who brought each path to where it is: turn and calls, or somebody outside."""
     by, outside = dict[bytes, tuple[int, tuple[str, ...]]](), set[bytes]()
-    for before, after in _pairs(look.changes):
-        paths = [each.path for each in _between(trees, before, after)]
+    for before, after in pairs(look.changes):
+        paths = [each.path for each in between(trees, before, after)]
         if after.body["who"] == snapshots.OUTSIDE:
             outside.update(paths)
         else:
@@ -330,14 +330,14 @@ def _changes(trees: Trees, look: Look, root: Root) -> tuple[dict[bytes, tuple[in
     return by, outside
 
 
-def _pairs(newest_first: Any) -> Iterator[tuple[Any, Any]]:
+def pairs(newest_first: Any) -> Iterator[tuple[Any, Any]]:
     """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
     yield from zip(newest_first[1:], newest_first, strict=False)
     if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
         yield None, newest_first[-1]
 
 
-def _between(trees: Trees, before: Any, after: Any) -> Iterator[tree.Difference]:
+def between(trees: Trees, before: Any, after: Any) -> Iterator[tree.Difference]:
     """Give what changed while one snapshot became the next; what the head's own moves left behind is not a change."""
     start = after.body.get("from") or before.body["root"]
     return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)

@@ -6,19 +6,19 @@ import os
 import stat
 
 from ..model.files import FileDiff, FileState
+from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
 from ..workspace import read
-from ..workspace.tree import ABSENT, DIR, FILE, GAP, LINK, Node
-from .workspaces import Place
+from .workspaces import Place, Trees
 
 MISSING = FileState("missing")
 
 
-def of_node(place: Place, node: Node | None) -> FileState:
+def of_node(trees: Trees, node: Node | None) -> FileState:
     """Show what a tree holds at a path."""
     if node is None or node.kind == ABSENT:
         return MISSING
     if node.kind == FILE:
-        return FileState("file", b"".join(place.trees.content(node.content)), node.mode)
+        return FileState("file", b"".join(trees.content(node.content)), node.mode)
     if node.kind == LINK:
         return FileState("link", target=os.fsdecode(node.content))
     if node.kind == DIR:
@@ -54,4 +54,4 @@ def _content(place: bytes) -> bytes:
 def difference(place: Place, path: bytes, old: Node | None, new: Node | None) -> FileDiff:
     """Show how a path changes from what is on disk to what was recorded."""
     before = on_disk(place.path, path) if old is not None else MISSING
-    return FileDiff(os.fsdecode(path), before, of_node(place, new))
+    return FileDiff(os.fsdecode(path), before, of_node(place.trees, new))

@@ -11,14 +11,15 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from ..errors import Closed, Conflict
+from ..errors import Closed, Conflict, Invalid
 from ..model import html
 from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
+from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, stats
+from ..ops import changes, feed, operations, stats, sweep
 from ..ops import verify as verify_
 from ..storage.base import Capabilities, Tx
 from . import check
@@ -80,6 +81,23 @@ class Store(StoreSessions):
             return Page([operations.named(tx, row) for row in rows[:limit]], more)
 
         return self._read(look)
+
+    def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
+        """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
+
+        What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
+        so far is ``unreferenced``; nothing is ever pruned unasked.
+        """
+        if policy != "unreferenced":
+            raise Invalid(f"the policy is 'unreferenced', not {policy!r}")
+        check.flag(dry_run, what="dry_run")
+        before_ms = self._clock.now_ms() - round(check.seconds(spare_seconds, what="spare_seconds") * 1000)
+        scope = self.scope
+
+        def op(tx: Tx) -> Pruned:
+            return sweep.sweep(tx, scope, before_ms=before_ms, dry_run=dry_run)
+
+        return self._read(op) if dry_run else self._backend.write(op, frees_space=True, alone=True)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
         """Take back the last operation made through this handle, or a named one.

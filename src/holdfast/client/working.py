@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import Invalid
 from ..model.tools import ToolCall
-from ..model.work import FileTouched, Note, Task, require_status
+from ..model.work import Note, Task, require_status
 from ..ops import work
 from . import check
 from .state import SessionState
@@ -116,10 +116,6 @@ class Working(Calling):
         done = check.name(action, what="action")
         call_id = check.optional_name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
         self._change("file", work.record_file(place, done, call_id), [place, done, call_id], idempotency_key)
-
-    def files(self) -> list[FileTouched]:
-        """Give the paths that were touched, each once, with its last action."""
-        return self._store._read(lambda tx: work.file_list(tx, self._row(tx)))
 
     def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
         """Count one more build attempt and give the count."""

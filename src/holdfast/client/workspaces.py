@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import Corrupt, Unsupported
+from ..model import tree
+from ..model.tree import Directory
 from ..ops import blobs, snapshots
 from ..ops.snapshots import Root, Swept, Taken
 from ..storage.base import Tx
-from ..workspace import tree
 from ..workspace.scan import Limits, Seen, Workspace
-from ..workspace.tree import Directory
 from . import blobs as contents
 
 if TYPE_CHECKING:

@@ -7,6 +7,18 @@ import msgspec
 from . import words
 
 
+class Pruned(msgspec.Struct, frozen=True):
+    """Contents that nothing needed any more: erased or, of a dry run, to be erased."""
+
+    blobs: int = 0
+    bytes: int = 0
+    dry_run: bool = True
+
+    def __str__(self) -> str:
+        would = "would be erased" if self.dry_run else "erased"
+        return f"{words.count(self.blobs, 'content')}, {words.count(self.bytes, 'byte')} {would}"
+
+
 class Purged(msgspec.Struct, frozen=True):
     """What is gone for good, and what stays because sessions forked from it need it."""
 

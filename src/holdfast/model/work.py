@@ -49,12 +49,13 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class FileTouched(msgspec.Struct, frozen=True):
-    """A path with its last action and the tool call that did it, where that was said."""
+    """A path with its last action and the tool call that did it, where that is known."""
 
     path: str
     action: str
     call_id: str | None
     seq: int
+    calls: tuple[str, ...] = ()  # all that were open then, if more than one
 
     def __repr__(self) -> str:
         return f"<FileTouched {self.action} {self.path}>"

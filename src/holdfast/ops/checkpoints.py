@@ -14,7 +14,7 @@ from ..model.checkpoint import Checkpoint
 from ..model.entry import Numbers
 from ..model.session import Head, Stats
 from ..storage.base import Row, Tx, row_check
-from . import branches, entries, feed, operations, sessions, work
+from . import branches, entries, feed, operations, sessions, snapshots, work
 from .sessions import SessionRow
 
 COLUMNS = "cid, scope, id, session, name, description, type, at_ms, branch, seq, hash, chk"
@@ -22,6 +22,7 @@ INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,
 GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
+NEWEST = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid DESC LIMIT 1"
 OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
@@ -98,6 +99,12 @@ def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
     return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
 
 
+def newest(tx: Tx, session: SessionRow) -> CheckpointRow | None:
+    """Give the last checkpoint of a session, or None."""
+    row = tx.one(NEWEST, (session.scope, session.sid))
+    return None if row is None else checked(row)
+
+
 def point(tx: Tx, row: CheckpointRow) -> entries.Point:
     """Give the point that a checkpoint names, verified against its hash."""
     found = entries.point_on(tx, row.scope, branches.get(tx, row.branch), row.seq)
@@ -113,8 +120,11 @@ def seen_from(tx: Tx, session: SessionRow, row: CheckpointRow) -> SessionRow:
 
 
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
-    """Show a checkpoint to callers."""
+    """Show a checkpoint to callers; its size is what its row and the files of its snapshot take by themselves."""
     there = seen_from(tx, session, row)
+    taken = work.latest(tx, there, snapshots.KIND)
+    root = None if taken is None else snapshots.read_root(tx, session.scope, taken.body["root"])
+    own = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
     return Checkpoint(
         id=row.id,
         name=row.name,
@@ -125,9 +135,11 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
         at_ms=row.at_ms,
         head=Head(there.uid, row.seq, False),
         state_version=work.state_version(work.latest(tx, there, "state")),
-        size_bytes=sum(len(value) if isinstance(value, str | bytes) else 8 for value in row),
+        size_bytes=own + (0 if root is None else root.size),
         checksum=row.hash.hex(),
         stats=Stats.from_numbers(Numbers._make(there.numbers), started_ms=session.created_ms),
+        tree=None if root is None else root.tree.hex(),
+        not_captured=() if root is None else tuple(snapshots.missed(root)),
     )
 
 

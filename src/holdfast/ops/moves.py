@@ -7,7 +7,7 @@ the one it starts on, in the same session or in a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, NotFound
@@ -28,6 +28,7 @@ class Place(NamedTuple):
     seq: int
     uid: str | None = None
     anywhere: bool = False  # a checkpoint's point need not be on the path of the head
+    attached: bool = False  # at the tip of the branch, and going on there
 
 
 def change(tx: Tx, scope: str, session_id: str, kind: str, after: View, *, now_ms: int) -> tuple[SessionRow, Operation]:
@@ -60,7 +61,7 @@ def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
     if place.anywhere and place.uid is not None:
         branch = branches.find(tx, session.scope, session.sid, place.uid)
         point = entries.point_on(tx, session.scope, branch, place.seq)
-        return [place.uid, point.seq, 0]
+        return [place.uid, point.seq, int(place.attached)]
     if place.seq == session.seq:
         entries.place_of(tx, session, *place[:2])
         return operations.head_view(session)
@@ -73,11 +74,16 @@ def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
 def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> tuple[SessionRow, Operation]:
     """Move the head to the tip of a branch."""
     session = sessions.get(tx, scope, session_id)
-    row = branches.find(tx, scope, session.sid, branch)
+    return on_session(tx, session, "switch", {"head": tip_of(tx, session, branch)}, now_ms=now_ms)
+
+
+def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
+    """Describe a head at the tip of a branch."""
+    row = branches.find(tx, session.scope, session.sid, branch)
     if row.hidden:
         raise NotFound(f"branch {branch!r} was taken back by an undo; redo brings it back")
     seq = session.seq if row.bid == session.branch and session.attached else row.tip_seq
-    return on_session(tx, session, "switch", {"head": [row.uid, seq, 1]}, now_ms=now_ms)
+    return [row.uid, seq, 1]
 
 
 def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
@@ -140,7 +146,14 @@ def forked_session(tx: Tx, scope: str, operation_id: str) -> sessions.Whole:
 
 
 def fork_session(
-    tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    place: Place | None,
+    *,
+    name: str | None,
+    workspace: str | None = None,
+    now_ms: int,
 ) -> tuple[SessionRow, Operation]:
     """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
     session = sessions.get(tx, scope, session_id)
@@ -148,7 +161,7 @@ def fork_session(
     fields = sessions.Fields(
         agent=session.agent,
         name=name,
-        workspace=session.workspace,
+        workspace=session.workspace if workspace is None else workspace,
         title=session.title,
         detail=_forked_detail(tx, session, now_ms),
     )

@@ -12,11 +12,15 @@ from typing import Any
 from ..ids import new_id
 from ..model.purge import Purged
 from ..storage.base import Tx, row_check
-from . import blobs, branches, chain, entries, feed, sessions
+from . import blobs, branches, chain, entries, feed, sessions, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
 LINKS = "SELECT hash FROM link WHERE scope = ? AND key > ? AND key <= ?"
+ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.key
+WHERE link.scope = ? AND link.key > ? AND link.key <= ? AND entry.kind = 'snapshot'"""
+PLACES = "SELECT DISTINCT place FROM seen WHERE scope = ?"
+FORGET = "DELETE FROM seen WHERE scope = ? AND place = ?"
 LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 DROP = tuple(
     f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?" for table in ("entry", "call", "link", "lost")
@@ -25,7 +29,7 @@ DROP_PIECES = """DELETE FROM delta WHERE scope = ? AND stream IN
 (SELECT id FROM stream WHERE scope = ? AND session = ?)"""
 DROP_OF_SESSION = tuple(
     f"DELETE FROM {table} WHERE scope = ? AND session = ?"
-    for table in ("idempotency", "operation", "checkpoint", "lease", "stream", "inbox")
+    for table in ("idempotency", "operation", "checkpoint", "lease", "stream", "inbox", "journal")
 )
 COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 CUT = """UPDATE branch SET name = ?, parent = ?, fork_seq = ?, depth = ?, jump = ?, jump_seq = ?, created_ms = ?,
@@ -43,17 +47,19 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
     needed_by, hashes, gone, kept = set[str](), set[str](), 0, 0
-    needs = _needs(tx, doomed)
+    needs, roots = _needs(tx, doomed), set[str]()
     for session in doomed.values():
         for branch in branches.of_session(tx, scope, session.sid, session.branches):
             need, users = needs[branch.bid]
             needed_by |= users
             hashes |= _hashes(tx, branch, need)
+            roots |= _roots(tx, branch, need)
             gone += _drop(tx, branch, need)
             kept += max(0, need - branch.fork_seq)
         if session.hidden < 2:
             _blank(tx, session, now_ms)
-    erased = sum(blobs.drop(tx, scope, each) for each in sorted(hashes) if not tx.one(LINKED, (scope, each)))
+    erased = sweep.drop_trees(tx, scope, roots)
+    erased += sum(blobs.drop(tx, scope, each) for each in sorted(hashes) if not tx.one(LINKED, (scope, each)))
     ids = tuple(session.id for session in doomed.values() if session.hidden < 2)
     return Purged(ids, gone, erased, kept, tuple(sorted(needed_by)))
 
@@ -125,6 +131,12 @@ def _hashes(tx: Tx, branch: BranchRow, need: int) -> set[str]:
     return {row[0] for row in tx.all(LINKS, (branch.scope, base + need, base + entries.MAX_SEQ))}
 
 
+def _roots(tx: Tx, branch: BranchRow, need: int) -> set[str]:
+    """Give the snapshots that go, as far as no other entry names them too."""
+    base = entries.key_of(branch.bid, 0)
+    return {row[0] for row in tx.all(ROOTS, (branch.scope, base + need, base + entries.MAX_SEQ))}
+
+
 def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
     """Erase the entries of a branch behind the last one needed."""
     base = entries.key_of(branch.bid, 0)
@@ -150,6 +162,9 @@ def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
 
 def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Empty a session's row of everything a person wrote."""
+    for (place,) in tx.all(PLACES, (session.scope,)):
+        if session.workspace and place.endswith(f":{session.workspace}"):
+            tx.run(FORGET, (session.scope, place))  # it names files; what others need of it is read again
     tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))

@@ -56,7 +56,9 @@ PUT_DETAIL = """INSERT INTO detail (sid, doc, chk) VALUES (?, ?, ?)
 ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 
 _DEEPEST = 100
-UNDER_WAY = ("sent", "open")  # counts beside a session: messages that were sent, answers that are being written
+# What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
+# what was last seen in its workspace.
+UNDER_WAY = ("sent", "open", "disk")
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
 
@@ -325,7 +327,7 @@ def detail(tx: Tx, session: SessionRow) -> bytes:
 
 def lasting(doc: bytes) -> bytes:
     """Give details without what is of this store alone: how much is under way in the session here."""
-    if b'"sent"' not in doc and b'"open"' not in doc:
+    if not any(f'"{name}"'.encode() in doc for name in UNDER_WAY):
         return doc
     return codec.encode({name: value for name, value in decoded(doc).items() if name not in UNDER_WAY})
 

@@ -10,6 +10,7 @@ where the head moved without the files, it is not that of the snapshot at the he
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from . import blobs, calls, entries, sessions, work
 from .sessions import SessionRow
 from .work import Found
 
-KIND = "snapshot"
+KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 GET_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ? AND dir = ?"
 ALL_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ?"
 PUT_SEEN = """INSERT INTO seen (scope, place, dir, doc, chk) VALUES (?, ?, ?, ?, ?)
@@ -78,6 +79,14 @@ def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
         raise Corrupt("a snapshot of files cannot be read", what=f"blob {content_hash}") from error
 
 
+def missed(root: Root) -> Iterator[str]:
+    """Give what was not captured, for people: the first few paths with the reason, and how many more."""
+    for path, reason in root.missed:
+        yield f"{path.decode('utf-8', 'surrogateescape')} ({reason})"
+    if root.missed_count > len(root.missed):
+        yield f"... and {root.missed_count - len(root.missed):,} more"
+
+
 # ---------------------------------------------------------------------- recording
 
 
@@ -109,13 +118,26 @@ def put(
     body |= {"calls": list(by)} if by else {}
     body |= {"from": carried} if carried else {}
     body["first"] = session.seq + 1 if before is None else before.body["first"]
-    needs = More(blobs=(root, carried) if carried else (root,))
+    needs = More(blobs=_roots(body))
     draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
     revision = session.revision
     session = entries.put(tx, session, (draft,), now_ms=now_ms).session
     session = sessions.write_head(tx, session, session._replace(revision=revision).head)
     set_disk(tx, session, root)
     return session
+
+
+def _roots(body: dict[str, Any]) -> tuple[str, ...]:
+    """Give the contents that a snapshot names."""
+    return (body["root"], body["from"]) if "from" in body else (body["root"],)
+
+
+def _announced(body: dict[str, Any]) -> tuple[str, ...]:
+    """Give the contents of the files that an entry of announced ones holds."""
+    return tuple(sorted({each[3] for each in body["set"].values() if each[0] == FILE}))
+
+
+NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # which contents an entry of a kind names
 
 
 def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
 from ..ids import entry_id
-from ..model.entry import STATE_KINDS, Draft, Numbers
+from ..model.entry import STATE_KINDS, Draft, More, Numbers
 from ..model.work import Compaction, FileTouched, Note, Task, require_status
 from ..storage.base import Tx
 from . import entries, sessions
@@ -35,10 +35,11 @@ class Found(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a state entry is to say, and what it makes of the counts that the session's row shows."""
+    """What a state entry is to say, what it makes of the counts that the session's row shows, and contents it names."""
 
     body: dict[str, Any]
     counts: Mapping[str, int] = MappingProxyType({})
+    blobs: tuple[str, ...] = ()
 
 
 Decide = Callable[[Tx, SessionRow], "Change | Found"]
@@ -62,7 +63,7 @@ def change(
     if isinstance(decided, Found):
         return session, decided  # it is so already
     body = {"last": lasts(tx, session), **decided.body, **asked}
-    draft = Draft(kind, codec.encode(body), adds=_ADDS)
+    draft = Draft(kind, codec.encode(body), adds=_ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
     if decided.counts:
         session = sessions.write_cold(tx, session, **decided.counts)
     done = entries.put(tx, session, (draft,), now_ms=now_ms, idempotency_key=key)
@@ -145,7 +146,7 @@ def next_map(
 ) -> dict[str, Any]:
     """Say how a map changes: as a difference to its base while that is short, else whole."""
     if before is None:
-        return _whole_map(dict(put))
+        return whole_map(dict(put))
     body = before.body
     drop = set(drop)
     if body["base"]:
@@ -158,10 +159,11 @@ def next_map(
     if len(codec.encode(changed)) <= max(_WHOLE_BYTES, size // 2):
         return changed
     whole = mapping(tx, session, before._replace(body={**body, **changed}))
-    return _whole_map(whole)
+    return whole_map(whole)
 
 
-def _whole_map(whole: dict[str, Any]) -> dict[str, Any]:
+def whole_map(whole: dict[str, Any]) -> dict[str, Any]:
+    """Say what a map is, whole."""
     return {"base": 0, "size": len(codec.encode(whole)), "set": whole, "del": []}
 
 
@@ -187,7 +189,7 @@ def set_tasks(tasks: list[Task]) -> Decide:
     named = _with_ids(tasks)
 
     def decide(tx: Tx, session: SessionRow) -> Change:
-        body = _whole_map({str(index): _plain(task) for index, task in enumerate(named)})
+        body = whole_map({str(index): _plain(task) for index, task in enumerate(named)})
         return Change(body, {"tasks": len(named), "completed": _completed(named)})
 
     return decide

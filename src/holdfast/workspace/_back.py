@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ..model.tree import Node
 from ._forward import settle, sync_all
 from ._inside import (
     OWNER,
@@ -30,7 +31,6 @@ from ._inside import (
     unlink,
 )
 from ._plan import Numbered, Plan, is_directory, only_mode, possible_modes
-from .tree import Node
 
 _LONGEST = 150  # bytes of a name that are kept when something is added to it
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..errors import Conflict, Corrupt
-from .tree import DIR, FILE, LINK, Node
+from ..model.tree import DIR, FILE, LINK, Node
 
 system = os
 

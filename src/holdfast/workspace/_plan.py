@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import Invalid
+from ..model.tree import DIR, FILE, LINK, Node
 from ._inside import OWNER, PERMISSIONS
-from .tree import DIR, FILE, LINK, Node
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 

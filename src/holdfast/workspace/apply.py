@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import Conflict, Unsupported
+from ..model.tree import DIR, FILE, Node, decode, encode
 from ._back import Back
 from ._forward import Forward
 from ._inside import (
@@ -42,7 +43,6 @@ from ._inside import (
     write,
 )
 from ._plan import Plan, Step, check_id, check_steps, is_directory
-from .tree import DIR, FILE, Node, decode, encode
 
 __all__ = ["Change", "Fetch", "Step"]
 

@@ -9,7 +9,7 @@ import os
 
 import msgspec
 
-from .tree import Node
+from ..model.tree import Node
 
 Stat = tuple[int, int, int, int, int]  # size, mtime_ns, ctime_ns, inode, mode
 Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not looked at

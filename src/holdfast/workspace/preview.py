@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from . import tree
+from ..model import tree
+from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Difference, Load, Node
 from .apply import Step
-from .tree import ABSENT, DIR, FILE, GAP, LINK, Difference, Load, Node
 
 
 class Plan(NamedTuple):

@@ -19,11 +19,12 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import Invalid, Unsupported
-from . import ignore, memory, read, tree
+from ..model import tree
+from ..model.tree import DIR, FILE, GAP, LINK, Node
+from . import ignore, memory, read
 from .ignore import Rules
 from .memory import Folder, Known, Stat
 from .read import Keep
-from .tree import DIR, FILE, GAP, LINK, Node
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _DEEPEST = 200

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, index, live, log, places, tables
+from . import changes, content, files, index, live, log, places, tables
 from .base import BACKUP, LOWEST, Check, Found, Key, Read, walk
 from .derived import UNREADABLE
 
@@ -43,7 +43,7 @@ def verify(read: Read, engine_check: Callable[[], list[str]]) -> Report:
     """Check every record of a store, in all scopes."""
     found = Found()
     _attempt(found, lambda: _check_engine(found, engine_check))
-    for check, start in CHECKS:
+    for check, start in (*CHECKS, *files.pages()):
         _attempt(found, lambda: walk(read, found, check, start))  # noqa: B023
     _attempt(found, lambda: content.check_blobs(read, found))
     return Report(tuple(found.problems), found.checked)

@@ -15,14 +15,14 @@ from ...model import forms
 from ...model.entry import APPROVAL, CALL, STATE_KINDS, STATUS, Draft, More
 from ...model.message import MESSAGE_KINDS, Message, draft
 from ...storage.base import Row, Tx
-from .. import calls, entries, sessions, work
+from .. import calls, entries, sessions, snapshots, work
 from ..blobs import zstd  # type: ignore[attr-defined]
 from ..branches import BranchRow
 from ..sessions import SessionRow
 
 Mark = tuple[str, str]
 UNREADABLE = (Error, LookupError, TypeError, ValueError, AttributeError, OverflowError, zstd.ZstdError)
-MAPS = frozenset({"tasks", "file", "state"})
+MAPS = frozenset({"tasks", "file", "state", "agents", "announced"})
 _MAP = frozenset({"base", "size", "set", "del"})
 _SHAPES = {
     **dict.fromkeys(MAPS, _MAP),
@@ -32,6 +32,7 @@ _SHAPES = {
     "note": {"text", "task"},
     "build": {"count"},
     "compaction": {"upto", "summary"},
+    "snapshot": {"root", "who", "first"},
 }
 _NOBODY = SessionRow._make((0,) * len(SessionRow._fields))
 
@@ -56,6 +57,8 @@ def needs(row: Row, body: bytes | None, raw: bytes | None) -> Needs:
     if row[1] == APPROVAL:
         said = codec.decode(body)
         return Needs((("answer" if "approved" in said else "ask", said["call_id"]),))
+    if row[1] in snapshots.NEEDS:
+        return Needs(blobs=frozenset(snapshots.NEEDS[row[1]](codec.decode(body))))
     if row[1] not in MESSAGE_KINDS:
         return Needs()
     more = _more(Message("", 0, 0, 0, body, raw))

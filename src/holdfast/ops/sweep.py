@@ -1,0 +1,85 @@
+"""Sweeping out contents that nothing needs any more.
+
+What entries link is needed, and of a snapshot everything that its tree leads to. Uploads under way are spared, and so
+is what was stored lately: somebody may be about to link it. Looking and erasing are one transaction, and its number is
+counted, so that whoever looked at a workspace before it looks again (``snapshots.record``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ..errors import Corrupt
+from ..model import tree
+from ..model.purge import Pruned
+from ..storage.base import Tx
+from . import blobs, snapshots
+
+LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
+ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.key
+WHERE link.scope = ? AND entry.kind = 'snapshot'"""
+STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NOT NULL"
+
+
+def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
+    """Erase contents that nothing needs and that were stored before a time; or only say how much that is."""
+    needed = needed_in(tx, scope)
+    doomed = [
+        (name, size) for name, size, at_ms in tx.all(STORED, (scope,)) if name not in needed and at_ms < before_ms
+    ]
+    if doomed and not dry_run:
+        snapshots.count_sweep(tx, scope)
+        for name, _ in doomed:
+            blobs.drop(tx, scope, name)
+    return Pruned(len(doomed), sum(size for _, size in doomed), dry_run)
+
+
+def needed_in(tx: Tx, scope: str) -> set[str]:
+    """Give the hashes of all contents of a scope that something needs."""
+    needed = {row[0] for row in tx.all(LINKED, (scope,))}
+    roots = [row[0] for row in tx.all(ROOTS, (scope,))]
+    needed.update(each.hex() for each in _reached(tx, scope, roots))
+    return needed
+
+
+def drop_trees(tx: Tx, scope: str, roots: Iterable[str]) -> int:
+    """Erase what snapshots that are gone led to, as far as nothing else needs it; give how many contents."""
+    candidates = {each.hex() for each in _reached(tx, scope, roots)}
+    gone = candidates - needed_in(tx, scope) if candidates else set()
+    if gone:
+        snapshots.count_sweep(tx, scope)
+    return sum(blobs.drop(tx, scope, name) for name in sorted(gone))
+
+
+def _reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
+    """Give the digests of all trees and files that roots lead to, each once; what is damaged leads nowhere."""
+    known = set[bytes]()
+    waiting = [each for each in (_tree_of(tx, scope, root) for root in roots) if each is not None]
+    while waiting:
+        digest = waiting.pop()
+        if digest in known:
+            continue
+        known.add(digest)
+        yield digest
+        for node in _directory(tx, scope, digest).values():
+            if node.kind == tree.DIR:
+                waiting.append(node.content)
+            elif node.kind == tree.FILE and node.content not in known:
+                known.add(node.content)
+                yield node.content
+
+
+def _tree_of(tx: Tx, scope: str, root: str) -> bytes | None:
+    try:
+        return snapshots.read_root(tx, scope, root).tree
+    except Corrupt:
+        return None
+
+
+def _directory(tx: Tx, scope: str, digest: bytes) -> tree.Directory:
+    try:
+        return tree.decode(blobs.read_whole(tx, scope, digest.hex()))
+    except (Corrupt, msgspec.MsgspecError):
+        return {}
