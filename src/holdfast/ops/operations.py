@@ -369,7 +369,7 @@ def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], n
     moved = _move(tx, child, *place[:3])
     if moved.hidden != place[3]:
         moved = _set_visible(tx, moved, place[3], moved.name)
-    position, rank = feed.record(tx, moved, "rewind", branch=moved.branch, first=moved.seq, last=moved.seq)
+    position, rank = feed.record(tx, moved, "below", branch=moved.branch, first=moved.seq, last=moved.seq)
     touch(tx, moved, position, rank, now_ms, moved=True)
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pathspec import GitIgnoreSpec
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".holdfastignore")
 STAGING = ".holdfast-"  # how names of our own begin while files are put back
@@ -55,15 +56,17 @@ class Rules:
 
 
 def _spec(lines: list[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # only where there are rules: importing it takes a while
+
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:  # one line is no pattern: keep the others
-        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(GitIgnoreSpec, line)])
 
 
-def _is_pattern(line: str) -> bool:
+def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
     try:
-        GitIgnoreSpec.from_lines([line])
+        spec.from_lines([line])
     except ValueError:
         return False
     return True

@@ -42,7 +42,7 @@ BRANCHES = f"SELECT {branches.COLUMNS} FROM branch WHERE bid > ? AND bid <= ?"
 LOST_OPERATIONS = f"SELECT session, count(*) FROM operation WHERE kind = '{LOST_KIND}' GROUP BY session"
 OPERATION_GAPS = "SELECT max(oid) - count(*) FROM operation"
 PURGED = f"""SELECT count(*) FROM feed WHERE session IN (SELECT sid FROM session WHERE hidden = 2)
-AND kind NOT IN ('entries', 'session', 'checkpoint', 'purge', 'move', 'copy', '{LOST_KIND}')"""
+AND kind NOT IN ('entries', 'session', 'checkpoint', 'purge', 'move', 'below', 'copy', '{LOST_KIND}')"""
 
 WINDOW = 20_000
 
