@@ -82,7 +82,7 @@ def test_copying_back_brings_nothing_and_on_again_the_same(tmp_path: Path) -> No
     talk.user("said in the copy")
     talk.rewind(2)
     done = holdfast.copy(target, source)
-    assert (done.sessions, done.entries, done.operations) == (1, 1, 1)
+    assert (done.sessions, done.entries, done.operations) == (2, 1, 1), "its sub-agent went back with it"
     assert_same(source, target)
     assert is_empty(holdfast.copy(third, source)), "a destination that has more is left alone"
 
@@ -131,7 +131,7 @@ def test_a_second_copy_brings_only_what_is_new(monkeypatch: pytest.MonkeyPatch) 
     talk.checkpoint("late")
     source.get_agent("coder").state.set("late", True)
     done = holdfast.copy(source, target)
-    assert (done.sessions, done.entries, done.agents, done.checkpoints, done.operations) == (2, 43, 1, 1, 2)
+    assert (done.sessions, done.entries, done.agents, done.checkpoints, done.operations) == (2, 44, 1, 1, 2)
     assert (done.already.sessions, done.already.entries) == (first.sessions - 1, first.entries)
     assert_same(source, target)
     source.undo()
