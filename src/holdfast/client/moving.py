@@ -106,13 +106,7 @@ class Moving(Looking):
         What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
         without ``files`` only the conversation does.
         """
-        check.flag(files, what="files")
-        check.flag(conversation, what="conversation")
-        if not files and not conversation:
-            raise Invalid("nothing would go back: leave files or conversation out, not both")
-        goal = Goal("rewind", place_of(target), request_of(target))
-        given = paths_given(self, overwrite)
-        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=given)
+        return self._planned(target, files, conversation, overwrite, shown=True)
 
     def rewind(
         self,
@@ -133,8 +127,25 @@ class Moving(Looking):
         earlier = None if key is None else self._done_before(["rewind", request_of(target)], key)
         if earlier is not None:
             return earlier
-        planned = self.preview_rewind(target, files=files, conversation=conversation, overwrite=overwrite)
-        return planned._apply(take_over, key)
+        check.flag(take_over, what="take_over")
+        return self._planned(target, files, conversation, overwrite, shown=False)._apply(take_over, key)
+
+    def _planned(
+        self,
+        target: Point,
+        files: bool,
+        conversation: bool,
+        overwrite: Iterable[str | PathLike[str]],
+        *,
+        shown: bool,
+    ) -> Rewind:
+        check.flag(files, what="files")
+        check.flag(conversation, what="conversation")
+        if not files and not conversation:
+            raise Invalid("nothing would go back: leave files or conversation out, not both")
+        goal = Goal("rewind", place_of(target), request_of(target))
+        given = paths_given(self, overwrite)
+        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=given, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Say what ``undo`` would do to the conversation and to files."""

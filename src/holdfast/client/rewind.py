@@ -66,7 +66,9 @@ class Rewind:
         files: bool = True,
         conversation: bool = True,
         overwrite: tuple[bytes, ...] = (),
+        shown: bool = True,
     ) -> None:
+        self._shown = shown  # else it is applied at once, and nobody reads it
         self._session, self.target, self._goal = session, target, goal
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
@@ -121,8 +123,8 @@ class Rewind:
         self._back = max(0, there.messages - shared.messages) if talks else 0
         self._work = talks and row.work_seq != there.work_seq
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
-        self.prompt = self._first_prompt() if self.turns else None
-        names = _Names(self._session, look)
+        self.prompt = self._first_prompt() if self.turns and self._shown else None
+        names = _Names(self._session if self._shown else None)
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.not_captured = self._missed()
@@ -356,20 +358,20 @@ def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[Any]:
 class _Names:
     """The names of tools for the calls that changed files, each looked up once."""
 
-    def __init__(self, session: Moving, look: Look) -> None:
-        self._session, self._look = session, look
+    def __init__(self, session: Moving | None) -> None:
+        self._session = session
         self._known: dict[str, str | None] = {}
 
     def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
         """Say who changed a path."""
-        if not turn and not call_ids:
+        if self._session is None or (not turn and not call_ids):
             return ""
         names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
         return " and ".join([", ".join(names) or "the agent"]) + f" in turn {turn}"
 
     def _name(self, call_id: str) -> str:
-        if call_id not in self._known:
-            session = self._session
+        session = self._session
+        if call_id not in self._known and session is not None:
             self._known[call_id] = session._store._read(lambda tx: calls.name_of(tx, session._row(tx), call_id))
         return self._known[call_id] or "a tool"
 

@@ -19,7 +19,7 @@ from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, stats, sweep
+from ..ops import changes, feed, operations, sessions, stats, sweep
 from ..ops import verify as verify_
 from ..storage.base import Capabilities, Tx
 from . import check
@@ -106,6 +106,10 @@ class Store(StoreSessions):
         """
         wanted = check.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         now_ms = self._clock.now_ms()
+        session_id = self._read(lambda tx: self._moved_files(tx, wanted or self._last_made(tx)))
+        if session_id is not None:
+            chosen = wanted or self._read(self._last_made)
+            return self.get_session(session_id).undo(chosen)
 
         def run(tx: Tx) -> operations.Done:
             chosen = wanted or self._last_made(tx)
@@ -114,6 +118,18 @@ class Store(StoreSessions):
         done = self._write(run, alone=True).operation
         self._made(done)
         return done
+
+    def _moved_files(self, tx: Tx, operation_id: str) -> str | None:
+        """Give the session whose files an operation changed; None for every other operation."""
+        row = operations.find(tx, self.scope, operation_id)
+        return sessions.by_number(tx, row.session).id if operations.moved_files(row) and row.session else None
+
+    def _last_undone(self, tx: Tx) -> str:
+        undone = (each for each in reversed(self._operations) if each.kind == "undo")
+        last = next((each.id for each in undone if operations.stands(tx, self.scope, each.id)), None)
+        if last is None:
+            raise Conflict("there is nothing to redo that was undone through this handle")
+        return last
 
     def _last_made(self, tx: Tx) -> str:
         for made in reversed(self._operations):
@@ -124,12 +140,12 @@ class Store(StoreSessions):
     def redo(self) -> Operation:
         """Bring back what the last undo made through this handle took back."""
         now_ms = self._clock.now_ms()
+        session_id = self._read(lambda tx: self._moved_files(tx, self._last_undone(tx)))
+        if session_id is not None:
+            return self.get_session(session_id).redo()
 
         def run(tx: Tx) -> operations.Done:
-            undone = (each for each in reversed(self._operations) if each.kind == "undo")
-            last = next((each.id for each in undone if operations.stands(tx, self.scope, each.id)), None)
-            if last is None:
-                raise Conflict("there is nothing to redo that was undone through this handle")
+            last = self._last_undone(tx)
             return operations.redo(tx, self.scope, session_id=None, operation_id=last, now_ms=now_ms)
 
         done = self._write(run, alone=True).operation

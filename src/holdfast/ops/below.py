@@ -18,7 +18,7 @@ KIND = "agents"
 
 def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
     """Note where the sub-agents of a session are, if any moved since the last note."""
-    found = [each for each in trees.subtree(tx, session) if each.sid != session.sid and not each.hidden]
+    found = [each for each in trees.below(tx, session) if not each.hidden]
     if not found:
         return session
     before = work.latest(tx, session, KIND)
@@ -37,16 +37,16 @@ def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
     return sessions.write_head(tx, session, session._replace(revision=revision).head)
 
 
-def wanted(tx: Tx, session: SessionRow, there: SessionRow, at_ms: int) -> dict[str, list[Any]]:
+def wanted(tx: Tx, children: list[SessionRow], there: SessionRow, at_ms: int) -> dict[str, list[Any]]:
     """Give the places of all sub-agents that are not where they were at a point: branch, seq, attached, hidden.
 
     ``there`` is the session as it stood at that point.
     """
+    if not children:
+        return {}
     noted = work.mapping(tx, there, work.latest(tx, there, KIND))
     found = dict[str, list[Any]]()
-    for child in trees.subtree(tx, session):
-        if child.sid == session.sid:
-            continue
+    for child in children:
         now = [child.uid, child.seq, child.attached, child.hidden]
         then = _then(tx, child, noted.get(child.id), at_ms)
         if then is not None and then != now:

@@ -50,6 +50,7 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
     then = work.latest(tx, there, snapshots.KIND)
     if then is None and changes:  # nothing was seen to change before the first look
         then = work.entry_at(tx, session, changes[0].body["first"])
+    children = trees.below(tx, session)
     turns = {each.seq: entries.numbers_at(tx, session, each.seq).turns for each in changes}
     return Look(
         session,
@@ -62,9 +63,9 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
         disk,
         tuple(changes),
         turns,
-        tuple(calls.going_on(tx, session)),
-        below.wanted(tx, session, there, at_ms),
-        _runners(tx, session),
+        tuple(calls.going_on(tx, session)) if session.workspace else (),
+        below.wanted(tx, children, there, at_ms),
+        _runners(tx, [session, *children]),
     )
 
 
@@ -75,14 +76,14 @@ def _time_of(tx: Tx, there: SessionRow) -> int:
     return int(row[2])
 
 
-def _runners(tx: Tx, session: SessionRow) -> tuple[tuple[SessionRow, LeaseRow], ...]:
-    found = ((each, sessions.find_lease(tx, each)) for each in trees.subtree(tx, session))
+def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow], ...]:
+    found = ((each, sessions.find_lease(tx, each)) for each in tree)
     return tuple((each, lease) for each, lease in found if lease is not None and lease.holder is not None)
 
 
 def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
     """Give the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
-    own = {each.sid for each in trees.subtree(tx, session)}
+    own = {session.sid, *(each.sid for each in trees.below(tx, session))}
     rows = tx.all(LIVE, (session.scope, session.workspace)) if session.workspace else []
     found = ((sessions.checked(row[:-8]), sessions.checked_lease(row[-8:])) for row in rows)
     return [(each, lease) for each, lease in found if each.sid not in own]
@@ -154,7 +155,7 @@ def _with_snapshot(
 
 def _fence(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Take a session and all below it from whoever runs them: their next write is refused."""
-    for each, lease in _runners(tx, session):
+    for each, lease in _runners(tx, [session, *trees.below(tx, session)]):
         if not presence.is_here(presence.decode(lease.holder or b"{}")):
             leases.put(tx, lease._replace(token=lease.token + 1, holder=None))
             leases.changed(tx, each, now_ms)

@@ -14,7 +14,11 @@ from . import sessions, stats, statuses
 from .listing import shown_status
 from .sessions import LeaseRow, SessionRow, Whole
 
-CHILDREN = f"{sessions.SELECT_WHOLE} WHERE s.parent = ? AND s.scope = ? AND s.hidden < 2 ORDER BY s.sid"
+# The pluses keep SQLite from going through all sessions of the scope instead of the index over parents.
+CHILDREN = f"""{sessions.SELECT_WHOLE} WHERE s.parent = ? AND s.parent > 0 AND +s.scope = ? AND +s.hidden < 2
+ORDER BY s.sid"""
+
+HAS_CHILDREN = "SELECT 1 FROM session WHERE parent = ? AND parent > 0 LIMIT 1"
 
 
 def children(tx: Tx, session: SessionRow) -> list[Whole]:
@@ -56,6 +60,11 @@ def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
     yield session
     for child, _, _ in children(tx, session):
         yield from subtree(tx, child)
+
+
+def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
+    """Give all sessions below one, those in the trash too."""
+    return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.sid,)) else []
 
 
 def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:
