@@ -91,6 +91,7 @@ class Upload:
 
     def __init__(self, store: StoreBase) -> None:
         self._store = store
+        self._lock = threading.Lock()
         self._batch: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._put = set[bytes]()
@@ -105,13 +106,14 @@ class Upload:
         return self._store._read(lambda tx: blobs.exists(tx, scope, digest.hex()))
 
     def put(self, digest: bytes, data: bytes) -> None:
-        if digest in self._put:
-            return
-        self._put.add(digest)
-        self._batch.append((digest, data))
-        self._size += len(data)
-        if self._size >= _BATCH_BYTES or len(self._batch) >= _BATCH_COUNT:
-            self._hand_over()
+        with self._lock:
+            if digest in self._put:
+                return
+            self._put.add(digest)
+            self._batch.append((digest, data))
+            self._size += len(data)
+            if self._size >= _BATCH_BYTES or len(self._batch) >= _BATCH_COUNT:
+                self._hand_over()
 
     def stream(self, pieces: Iterable[bytes]) -> bytes:
         store = self._store

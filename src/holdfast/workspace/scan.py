@@ -13,7 +13,9 @@ import copy
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +32,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_
 _DEEPEST = 200
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
 _SHOWN = 50
+_Inner = tuple[str, Known | None]  # a directory that is to be looked at, and what was known of it
 
 
 class Limits(NamedTuple):
@@ -66,6 +69,7 @@ class Workspace:
         self.folders: dict[str, Folder] = {}  # by path, '' is the root, others end in a slash
         self.changed: set[str] = set()  # folders that are not as they were when somebody last took note
         self._whole = False  # everything was looked at once: directories that others remembered may not fit together
+        self._helper: ThreadPoolExecutor | None = None
         self._device = 0
         self._total = 0
         self._start = 0
@@ -76,6 +80,8 @@ class Workspace:
         """Look at everything, or only at some paths and what is below them; give the tree as it is now."""
         self._start = time.time_ns()
         descriptor = self._open()
+        self._helper = ThreadPoolExecutor(1) if paths is None and len(self.folders) != 1 else None
+        helper = self._helper
         try:
             self._device = os.fstat(descriptor).st_dev
             self._total = sum(folder.size for folder in self.folders.values())
@@ -85,6 +91,8 @@ class Workspace:
             else:
                 self._look_at(descriptor, paths, keep)
         finally:
+            if helper is not None:
+                helper.shutdown()
             os.close(descriptor)
         return self.seen()
 
@@ -170,6 +178,7 @@ class Workspace:
     ) -> dict[str, Known]:
         """Look at the names of a directory that are new, changed, or directories themselves."""
         found, same = dict[str, Known](), rules.digest == self.folders[path].rules
+        inner = deque[_Inner]()
         for entry in rest:
             name, known = entry.name, before.get(entry.name)
             if known is not None and known[1].kind == GAP:
@@ -178,12 +187,39 @@ class Workspace:
                     continue
                 known = None
             if entry.is_dir(follow_symlinks=False):
-                looked = self._directory(descriptor, path, name, known, rules, keep, depth)
-            else:
-                looked = self._changed(descriptor, path, entry, known, rules, keep)
+                inner.append((name, known))
+                continue
+            looked = self._changed(descriptor, path, entry, known, rules, keep)
             if looked is not None:
                 found[name] = looked
+        if inner:
+            self._together(inner, found, lambda each: self._directory(descriptor, path, *each, rules, keep, depth))
         return found
+
+    def _together(self, inner: deque[_Inner], found: dict[str, Known], look: Callable[[_Inner], Known | None]) -> None:
+        """Look at directories, with a second thread from the first directory on that holds more than one."""
+
+        def work() -> None:
+            while inner:
+                try:
+                    each = inner.popleft()
+                except IndexError:
+                    return  # the other one took it
+                looked = look(each)
+                if looked is not None:
+                    found[each[0]] = looked
+
+        helper, other = self._helper, None
+        if helper is not None and len(inner) > 1:
+            self._helper = None  # first: the helper itself must not wait for a helper
+            other = helper.submit(work)
+        try:
+            work()
+        finally:
+            if other is not None:
+                inner.clear()
+                other.result()
+                self._helper = helper
 
     def _changed(
         self, descriptor: int, path: str, entry: os.DirEntry[str], known: Known | None, rules: Rules, keep: Keep
@@ -214,8 +250,8 @@ class Workspace:
 
     def _forget(self, path: str) -> None:
         """Let go of a directory that is gone, and of all below it."""
-        for each in [each for each in self.folders if each.startswith(path)]:
-            del self.folders[each]
+        for each in [each for each in [*self.folders] if each.startswith(path)]:
+            self.folders.pop(each, None)
             self.changed.add(each)
 
     def _directory(
