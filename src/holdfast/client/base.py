@@ -44,13 +44,13 @@ class StoreBase:
         self.scope = scope
         self.url = url
 
-    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> Place:
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Place:
         """Give a workspace; all handles of this store share what is remembered of it."""
-        key = self.scope, path, limits, rules
+        key = self.scope, path, limits, rules, watch
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = Place(self, path, limits, rules)
+                found = self._keeper.places[key] = Place(self, path, limits, rules, watch=watch)
             return found
 
     def _read(self, op: Op[T]) -> T:

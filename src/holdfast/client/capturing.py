@@ -43,7 +43,9 @@ class Capturing(Handle):
 
     def _any_place(self, path: str) -> Place:
         given = self._capture
-        return self._store._place(path, Limits(given.largest_file, given.largest_total), given.ignore)
+        return self._store._place(
+            path, Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
+        )
 
     def _look_at_files(
         self, *, who: str | None = None, open_calls: Sequence[str] = (), paths: Iterable[bytes] | None = None

@@ -23,6 +23,7 @@ from ..ops.snapshots import Root, Swept, Taken
 from ..storage.base import Tx
 from ..workspace.scan import Limits, Seen, Workspace
 from . import blobs as contents
+from .watching import Watcher
 
 if TYPE_CHECKING:
     from .base import StoreBase
@@ -163,8 +164,9 @@ class Upload:
 class Place:
     """A workspace of a store."""
 
-    def __init__(self, store: StoreBase, path: str, limits: Limits, rules: tuple[str, ...]) -> None:
+    def __init__(self, store: StoreBase, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
         self.path = path
+        self._watcher = Watcher(path) if watch else None
         self._store = store
         self._lock = threading.RLock()
         self._made = limits, rules
@@ -184,13 +186,16 @@ class Place:
         """Look, keep what is new, and commit in one transaction with what is remembered."""
         with self._lock:
             paths = None if paths is None else [*paths]
+            if self._watcher is not None:
+                told = self._watcher.changed()
+                paths = told if paths is None else None if told is None else [*paths, *told]
             for _ in range(_TRIES):
                 root, seen = self._kept(paths)
                 taken = Taken(root[0], self._sweeps, who, calls, self.name, tuple(seen))
                 try:
                     return self._store._write(lambda tx, taken=taken: commit(tx, taken)), root[1]  # type: ignore[misc]
                 except Swept:
-                    self._workspace = None
+                    self._workspace, paths = None, None
                 except BaseException:
                     self._workspace = None  # what it takes note of was not stored
                     raise
@@ -215,7 +220,7 @@ class Place:
         """Look without keeping anything; trees of this look are known to ``trees``."""
         with self._lock:
             looked = self._loaded().copied()
-            return _root(looked.look(Discard(self.trees)))
+            return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
 
     def expect(self, paths: dict[bytes, tree.Node]) -> None:
         """Let paths that were put back count as captured, whatever the rules say of them."""
