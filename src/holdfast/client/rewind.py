@@ -19,6 +19,7 @@ from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
 from ..ops import calls, operations, rewinds, snapshots, work
+from ..ops import trees as trees_
 from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root
@@ -88,6 +89,7 @@ class Rewind:
             return None, _NOTHING
         root = place.glance()
         self._by, outside = _changes(place.trees, look, root)
+        outside -= self._changed_below(place.trees)
         wanted = place.trees.root(look.there)
         others = self._changed_by_others(place.trees)
         plan = preview.plan(
@@ -102,17 +104,24 @@ class Rewind:
 
     def _changed_by_others(self, trees: Trees) -> set[bytes]:
         """Give the paths that sessions which run in the same workspace changed since that point."""
-        look, store, found = self._look, self._session._store, set[bytes]()
+        look, store = self._look, self._session._store
 
         def read(tx: Tx) -> list[list[Any]]:
             live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
             return [_recent(tx, row, look.at_ms) for row in live]
 
-        for history in store._read(read):
-            for before, after in pairs(history):
-                if after.body["who"] != snapshots.OUTSIDE:
-                    found |= {each.path for each in between(trees, before, after)}
-        return found
+        return _own_changes(trees, store._read(read))[0]
+
+    def _changed_below(self, trees: Trees) -> set[bytes]:
+        """Give the paths that sub-agents changed since that point: they are the session's own, whoever saw them."""
+        look = self._look
+
+        def read(tx: Tx) -> list[list[Any]]:
+            below = [row for row in trees_.below(tx, look.session) if row.workspace == look.session.workspace]
+            return [_recent(tx, row, look.at_ms) for row in below]
+
+        own, outside = _own_changes(trees, self._session._store._read(read))
+        return own - outside
 
     def _describe(self, look: Look) -> None:
         row, there, shared = look.session, Numbers._make(look.point.numbers), Numbers._make(look.parting.numbers)
@@ -343,6 +352,16 @@ def between(trees: Trees, before: Any, after: Any) -> Iterator[tree.Difference]:
     """Give what changed while one snapshot became the next; what the head's own moves left behind is not a change."""
     start = after.body.get("from") or before.body["root"]
     return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
+
+
+def _own_changes(trees: Trees, histories: list[list[Any]]) -> tuple[set[bytes], set[bytes]]:
+    """Give the paths that sessions changed, and those that changed while they looked on."""
+    own, outside = set[bytes](), set[bytes]()
+    for history in histories:
+        for before, after in pairs(history):
+            changed = outside if after.body["who"] == snapshots.OUTSIDE else own
+            changed.update(each.path for each in between(trees, before, after))
+    return own, outside
 
 
 def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[Any]:
