@@ -135,7 +135,10 @@ class AsyncStore:
         )
 
     async def delete_agent(self, id: str | AsyncAgent) -> Operation | None:
-        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores."""
+        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores.
+
+        A checkpoint of type ``pre-operation`` is taken first, unless the last one shows the agent as it is.
+        """
         return await self._portal.run(lambda: self._sync.delete_agent(unwrap(id)))
 
     def session(
@@ -390,13 +393,88 @@ class AsyncStore:
         """
         return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
 
+    async def checkpoint_agent(
+        self,
+        agent: str | AsyncAgent,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        type: str = "manual",
+        idempotency_key: str | None = None,
+    ) -> Checkpoint:
+        """Name where an agent is with all its sessions, at one instant while others write: fields, state, every head.
+
+        It costs what changed since its last checkpoint, however many sessions there are; the first one notes them all.
+        Files of workspaces are not in it, and ``stats`` count nothing: each session has its own.
+        """
+        return await self._portal.run(
+            lambda: self._sync.checkpoint_agent(
+                unwrap(agent), name, description=description, type=type, idempotency_key=idempotency_key
+            )
+        )
+
+    async def restore_checkpoint(self, checkpoint: str | Checkpoint, *, take_over: bool = False) -> AsyncAgent:
+        """Bring an agent back to a checkpoint: fields, state, and where all its sessions were; all or nothing.
+
+        First the checkpoint is checked against its checksum (``Corrupt`` before anything is changed), and what is there
+        now is kept by a checkpoint of type ``recovery``. Sessions made later go into the trash, or back to empty where
+        there is always one of them; those deleted since come back, purged ones do not. Names, titles, tags and
+        status of sessions stay as they are, and files of workspaces are not touched. ``undo`` takes it all back.
+
+        A session that has to change and that somebody else runs is ``Busy``; with ``take_over`` their next write is
+        ``LeaseLost``. A session that is run through this store goes on from where it was brought.
+        """
+        return AsyncAgent(
+            self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
+        )
+
+    async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
+        """Give the checkpoints of an agent or of a session in the order they were made.
+
+        A text is looked up as the id of an agent, then as that of a session, then as that of an agent in the trash.
+        """
+        return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
+
+    async def get_checkpoint(self, id: str) -> Checkpoint:
+        """Give a checkpoint of an agent or of a session by its id."""
+        return await self._portal.run(lambda: self._sync.get_checkpoint(id))
+
+    async def delete_checkpoint(self, checkpoint: str | Checkpoint) -> None:
+        """Erase a checkpoint of an agent or of a session; absent is no error. This cannot be undone.
+
+        Only the checkpoint goes: what it named stays where it is, and later checkpoints are as good as before.
+        """
+        return await self._portal.run(lambda: self._sync.delete_checkpoint(checkpoint))
+
+    async def start_auto_checkpoint(
+        self, agents: str | AsyncAgent | Iterable[str | AsyncAgent], *, interval: float = 300, keep: int = 10
+    ) -> None:
+        """Take a checkpoint of agents every ``interval`` seconds, the first at once, whenever something changed.
+
+        They have the type ``automatic``, and of those only the newest ``keep`` of each agent stay; others are never
+        removed. It runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting it
+        again replaces it. What fails later is kept in ``auto_checkpoint_error`` and warned of once.
+        """
+        return await self._portal.run(
+            lambda: self._sync.start_auto_checkpoint(unwrap(agents), interval=interval, keep=keep)
+        )
+
+    async def stop_auto_checkpoint(self) -> None:
+        """Stop taking automatic checkpoints, at once; if none are taken nothing is done."""
+        return await self._portal.run(lambda: self._sync.stop_auto_checkpoint())
+
+    @property
+    def auto_checkpoint_error(self) -> BaseException | None:
+        """What the last automatic checkpoint failed with; None if it did not."""
+        return self._sync.auto_checkpoint_error
+
     @property
     def capabilities(self) -> Capabilities:
         """What this store can do, as it was opened."""
         return self._sync.capabilities
 
     async def close(self) -> None:
-        """Give all leases back, finish what is being written and release the files.
+        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
 
         A handle that ``scoped`` gave leaves them open.
         """

@@ -23,13 +23,13 @@ from ..ops import changes, feed, operations, sessions, stats, sweep
 from ..ops import verify as verify_
 from ..storage.base import Capabilities, Tx
 from . import check
-from .store_sessions import StoreSessions
+from .store_checkpoints import StoreCheckpoints
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
 
 
-class Store(StoreSessions):
+class Store(StoreCheckpoints):
     """An open store, seen from one scope."""
 
     @property
@@ -38,10 +38,11 @@ class Store(StoreSessions):
         return self._backend.capabilities
 
     def close(self) -> None:
-        """Give all leases back, finish what is being written and release the files.
+        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
 
         A handle that ``scoped`` gave leaves them open.
         """
+        self.stop_auto_checkpoint()
         if self._owner:
             self._keeper.close()
             self._backend.close()

@@ -8,7 +8,7 @@ from typing import Any
 from .. import codec
 from ..model.operation import Operation
 from ..model.page import Page
-from ..ops import agents, operations, sessions
+from ..ops import agent_checkpoints, agents, operations, sessions
 from ..ops.once import once
 from ..ops.work import require_version
 from ..storage.base import Tx
@@ -104,13 +104,18 @@ class StoreAgents(StoreBase):
         return Page([Agent(self, row) for row in rows[:limit]], more)  # type: ignore[arg-type]
 
     def delete_agent(self, id: str | Agent) -> Operation | None:
-        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores."""
+        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores.
+
+        A checkpoint of type ``pre-operation`` is taken first, unless the last one shows the agent as it is.
+        """
         agent_id, now_ms = _id(id), self._clock.now_ms()
 
         def write(tx: Tx) -> Operation | None:
             row = agents.find(tx, self.scope, agent_id)
             if row is None:
                 return None
+            before = agent_checkpoints.New(f"Before deleting {agent_id}", None, "pre-operation")
+            agent_checkpoints.create_before(tx, row, before, now_ms=now_ms)
             owned = [sessions.checked(each).id for each in tx.all(sessions.OF_AGENT, (self.scope, agent_id))]
             after = {"hidden": 1, "sessions": dict.fromkeys(owned, 1)}
             return operations.on_agent(tx, row, "delete", after, now_ms=now_ms)[1]

@@ -11,13 +11,17 @@ from .session import Head, Stats
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A named point of a session: conversation, tasks, plan, state. ``checksum`` covers all that came before."""
+    """A named point of a session: conversation, tasks, plan, state. ``checksum`` covers all that came before.
+
+    One of an agent covers its fields, its state and where all its sessions were: ``session_id`` is None then,
+    ``state_version`` the agent's version, ``head`` empty, and ``stats`` count nothing: each session has its own.
+    """
 
     id: str
     name: str
     description: str | None
     type: str
-    session_id: str
+    session_id: str | None
     agent_id: str
     at_ms: int
     head: Head
@@ -34,4 +38,5 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         return to_datetime(self.at_ms)
 
     def __repr__(self) -> str:
-        return f"<Checkpoint {self.name!r} {self.type}, turn {self.stats.turns}>"
+        where = f"agent {self.agent_id!r}" if self.session_id is None else f"turn {self.stats.turns}"
+        return f"<Checkpoint {self.name!r} {self.type}, {where}>"

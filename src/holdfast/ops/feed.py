@@ -42,11 +42,12 @@ def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, l
     return position, rank
 
 
-def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> None:
-    """Add a change of an agent."""
+def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:
+    """Add a change of an agent; give its position."""
     row = (_next(tx)[0], scope, kind, 0, aid, 0, 0)
     tx.run(INSERT, (*row, row_check(row)))
     tx.reached(row[0], 0)
+    return row[0]
 
 
 def _next(tx: Tx) -> tuple[int, int | None]:

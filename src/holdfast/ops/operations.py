@@ -41,6 +41,7 @@ WHERE scope = ? AND session = ? AND agent = 0 AND oid < ? ORDER BY oid DESC LIMI
 OF_SCOPE = f"SELECT {COLUMNS} FROM operation WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
 SET_UNDONE = "UPDATE operation SET undone_by = ?, chk = ? WHERE oid = ?"
 
+RESTORED = "restored"
 NOTHING = "it is so already: nothing was changed"
 View: TypeAlias = "dict[str, Any]"
 
@@ -127,19 +128,33 @@ def on_agent(
     hidden = after.get("hidden", agent.hidden)
     if agent.hidden and not hidden and agents.find(tx, agent.scope, agent.id):
         raise Conflict(f"there is another agent {agent.id!r} by now; delete that one first", found=agent.id)
-    for session_id, gone in after.get("sessions", {}).items():
-        session = unless_purged(tx, agent.scope, session_id)
-        if session is not None and bool(session.hidden) != bool(gone):
-            _bump(tx, _set_visible(tx, session, gone, session.name), kind, now_ms)
-    changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, hidden=hidden)
-    feed.record_agent(tx, agent.scope, agent.aid, kind)
+    told = RESTORED if kind == "restore" else kind  # another word than for a session that leaves the trash
+    _change_sessions(tx, agent.scope, after.get("sessions", {}), after.get("heads", {}), told, now_ms)
+    state = codec.encode(agents.state_at(tx, agent, after["state"])) if "state" in after else None
+    changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, state=state, hidden=hidden)
+    feed.record_agent(tx, agent.scope, agent.aid, told)
     row = _record(tx, kind, (agent.scope, 0, agent.aid), before, after, now_ms, undoes)
     return changed, as_value(row, None, agent.id)
 
 
-def _bump(tx: Tx, session: SessionRow, kind: str, now_ms: int) -> None:
+def _change_sessions(tx: Tx, scope: str, trash: View, heads: View, kind: str, now_ms: int) -> None:
+    """Put an agent's sessions into the trash, then others out of it, and move heads."""
+    for session_id in sorted({*trash, *heads}, key=lambda each: not trash.get(each, 0)):
+        session = unless_purged(tx, scope, session_id)
+        if session is None:
+            continue
+        before, gone = session, trash.get(session_id, session.hidden)
+        if bool(session.hidden) != bool(gone):
+            session = _set_visible(tx, session, gone, session.name)
+        if session_id in heads:
+            session = _move(tx, session, *heads[session_id])
+        if session != before:
+            _bump(tx, session, kind, now_ms, moved=head_view(session) != head_view(before))
+
+
+def _bump(tx: Tx, session: SessionRow, kind: str, now_ms: int, *, moved: bool = False) -> None:
     position, rank = feed.record(tx, session, kind, branch=session.branch, first=session.seq, last=session.seq)
-    touch(tx, session, position, rank, now_ms, moved=False)
+    touch(tx, session, position, rank, now_ms, moved=moved)
 
 
 def _record(
@@ -335,6 +350,11 @@ def _agent_view(tx: Tx, agent: AgentRow, things: View) -> View:
     if "sessions" in things:
         known = {sid: unless_purged(tx, agent.scope, sid) for sid in things["sessions"]}
         view["sessions"] = {sid: row.hidden for sid, row in known.items() if row is not None}
+    if "heads" in things:
+        known = {sid: unless_purged(tx, agent.scope, sid) for sid in things["heads"]}
+        view["heads"] = {sid: head_view(row) for sid, row in known.items() if row is not None}
+    if "state" in things:
+        view["state"] = agent.version
     return view
 
 
@@ -468,7 +488,11 @@ def _describe(thing: str, before: Any, after: Any) -> str:
         case "below":
             return words.count(len(after), "sub-agent") + " with it"
         case "sessions":
-            return f"{len(after)} sessions with it"
+            return f"{words.count(len(after), 'session')} with it"
+        case "heads":
+            return f"{words.count(len(after), 'session')} moved"
+        case "state":
+            return f"state of version {after}"
         case "archived" | "pinned":
             return thing if after else f"not {thing}"
         case "title" | "key" | "workspace" | "status":

@@ -12,7 +12,7 @@ from typing import Any
 from ..ids import new_id
 from ..model.purge import Purged
 from ..storage.base import Tx, row_check
-from . import blobs, branches, chain, entries, feed, sessions, sweep
+from . import agent_checkpoints, blobs, branches, chain, entries, feed, sessions, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
@@ -168,6 +168,7 @@ def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))
+    agent_checkpoints.forget_session(tx, session.scope, session.sid)
     sessions.put_detail(tx, session.sid, b"{}")
     first = branches.of_session(tx, session.scope, session.sid, session.branches)[0]
     texts = {"name": None, "label": None, "title": None, "tags": "", "workspace": "", "key": f"purged:{new_id(now_ms)}"}

@@ -17,6 +17,7 @@ BRANCHES = f"SELECT {branches.COLUMNS} FROM branch NOT INDEXED WHERE scope = ?"
 BLOBS = "SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL"
 AGENTS = "SELECT count(*) FROM agent WHERE scope = ? AND hidden = 0"
 CHECKPOINTS = "SELECT count(*) FROM checkpoint WHERE scope = ?"
+AGENT_CHECKPOINTS = "SELECT count(*) FROM agent_checkpoint WHERE scope = ?"
 
 
 def store_stats(tx: Tx, scope: str, *, total_bytes: int) -> StoreStats:
@@ -34,7 +35,7 @@ def store_stats(tx: Tx, scope: str, *, total_bytes: int) -> StoreStats:
     return StoreStats(
         agents=_count(tx, AGENTS, scope),
         sessions=visible,
-        checkpoints=_count(tx, CHECKPOINTS, scope),
+        checkpoints=_count(tx, CHECKPOINTS, scope) + _count(tx, AGENT_CHECKPOINTS, scope),
         messages=sum(numbers.messages for _, numbers in own),
         branches=len(found),
         entries=sum(tip - branch.fork_seq for branch, (tip, _) in zip(found, own, strict=True)),

@@ -88,6 +88,7 @@ class Dialect(msgspec.Struct, frozen=True):
     gapless: bool  # local numbers and positions of the feed are given out in a row, in the order of commits
     feed_parts: int = 1  # of a position
     feed: str = ""  # reads the feed where numbers leave gaps: scope, position and limit give position and row
+    under_way: str = ""  # gives the other transactions that were given a number of the feed and are not over
 
 
 class Quick(Protocol):

@@ -12,6 +12,7 @@ from collections import Counter
 from ...errors import Corrupt
 from ...storage.base import Row, Tx
 from .. import branches, entries
+from ..agent_checkpoints import FEED_KIND
 from .base import FOLLOW, LOST, Found, Key, Table, advance, gaps, is_sound
 from .places import tip_of
 from .tables import HAS_ENTRY, LOST_KIND
@@ -35,7 +36,8 @@ OPERATIONS = f"""SELECT session, kind, count(*) FROM operation WHERE session > ?
 AND kind IN ({_KINDS}) GROUP BY session, kind"""
 COVERED = """SELECT branch, CAST(sum(last_seq - first_seq + 1) AS BIGINT) FROM feed
 WHERE branch > ? AND branch <= ? AND kind = 'entries' AND session > 0 GROUP BY branch"""
-OF_AGENTS = "SELECT branch, count(*) FROM feed WHERE session = 0 AND branch > ? AND branch <= ? GROUP BY branch"
+OF_AGENTS = f"""SELECT branch, count(*) FROM feed WHERE session = 0 AND branch > ? AND branch <= ?
+AND kind <> '{FEED_KIND}' GROUP BY branch"""
 AGENTS = "SELECT aid, version, hidden FROM agent WHERE aid > ? AND aid <= ?"
 SESSIONS = "SELECT sid, hidden FROM session WHERE sid > ? AND sid <= ?"
 BRANCHES = f"SELECT {branches.COLUMNS} FROM branch WHERE bid > ? AND bid <= ?"

@@ -25,6 +25,11 @@ WHERE scope = ? AND (epoch, xid, pos) > (?, ?, ?)
 AND (epoch <= {over} OR epoch < {schema}.current_epoch() OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 ORDER BY epoch, xid, pos LIMIT ?"""
 
+# Whoever was given a number of the feed holds this lock until its transaction is over, and shown after that.
+UNDER_WAY = """SELECT l.virtualtransaction FROM pg_locks l WHERE l.locktype = 'relation'
+AND l.relation = to_regclass('{schema}.feed_number')::oid AND l.pid <> pg_backend_pid()
+AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"""
+
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 _LOCKED = re.compile(r"SELECT (?!1 |max|count|EXISTS)[^()]* FROM (session|agent) WHERE ")
 _CHANGE = re.compile(
@@ -64,7 +69,11 @@ class Words:
     def dialect(self) -> Dialect:
         """What is different here beyond words."""
         return Dialect(
-            "postgresql", gapless=False, feed_parts=3, feed=FEED.format(schema=self.schema, over=self.epochs_over)
+            "postgresql",
+            gapless=False,
+            feed_parts=3,
+            feed=FEED.format(schema=self.schema, over=self.epochs_over),
+            under_way=UNDER_WAY.format(schema=self.schema.replace("'", "''")),
         )
 
     def reading(self, sql: str) -> str:

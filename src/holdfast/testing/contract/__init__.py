@@ -14,6 +14,7 @@ from __future__ import annotations
 from .agents import Agents, States
 from .base import said
 from .branches import Branches
+from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
@@ -30,7 +31,10 @@ _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, 
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 
 
-class StoreContract(*_PARTS, *_LIVE, Points, Operations, Regressions):  # type: ignore[misc]
+_CHECKPOINTS = (AgentCheckpoints, AutoCheckpoints)
+
+
+class StoreContract(*_PARTS, *_LIVE, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
     """Subclass and define ``open``."""
 
 
