@@ -36,7 +36,9 @@ _SCOPES = ("", "other")
 _TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
     *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
+    *("seen", "journal", "agent_checkpoint", "pin"),
 )
+_WITHOUT_ROWID = ("idempotency", "meta", "lease", "stream", "delta", "inbox", "seen", "journal", "pin")
 
 
 # ---------------------------------------------------------------------- the stores that are damaged
@@ -82,6 +84,10 @@ def _first_part(store: holdfast.Store) -> None:
     gone.user("to the trash")
     store.delete_session(gone.id)
     _under_way(store)
+    for number in range(3):
+        store.checkpoint_agent("main", f"all {number}", description="of the agent")
+        store.get_session("one of many 3").user(f"again {number}")
+    store.checkpoint_agent("worker", type="automatic")
     other = store.scoped("other").create_session("elsewhere")
     other.append(*({"role": "user", "content": text} for text in compose("elsewhere", 1, [300] * 10)))
 
@@ -209,6 +215,8 @@ def _questions(store: holdfast.Store, ids: list[str]) -> Iterator[tuple[str, Cal
     scope = store.scope
     yield f"{scope} list", lambda: [_session(each) for each in _whole(store.list_sessions(limit=1000))]
     yield f"{scope} agents", lambda: [_agent(each) for each in store.list_agents()]
+    for agent in ("main", "worker"):
+        yield f"{scope} checkpoints of {agent}", lambda a=agent: [_plain(each) for each in store.list_checkpoints(a)]
     yield f"{scope} operations", lambda: [_plain(each) for each in store.operations()]
     yield f"{scope} pages", lambda: [each.id for each in _all_pages(store)]
     yield f"{scope} events", lambda: [_plain(change) for change in store.events()]
@@ -327,7 +335,7 @@ def _rows(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         for table in _TABLES:
-            order = "" if table in ("idempotency", "meta", "lease", "stream", "delta", "inbox") else " NOT INDEXED"
+            order = "" if table in _WITHOUT_ROWID else " NOT INDEXED"
             for row in connection.execute(f"SELECT * FROM {table}{order}"):
                 digest.update(repr(row).encode())
     except (apsw.Error, UnicodeDecodeError) as error:

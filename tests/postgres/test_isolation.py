@@ -33,7 +33,9 @@ ONE, TWO = "acme", "rival"  # whose data is to be kept, and who asks for it
 SCOPED = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
+    *("seen", "journal", "agent_checkpoint", "pin"),
 )
+EMPTY = {"lost", "seen", "journal"}  # what nothing of the things below fills
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
 
 
@@ -102,6 +104,7 @@ class Things:
         session.record_file("/secret", "write")
         session.state.set("secret", "session state")
         self.checkpoint = session.checkpoint("cp", idempotency_key="cp")
+        self.whole = store.checkpoint_agent("boss", "all of it", idempotency_key="whole")
         self.branch = session.fork(name="side")
         self.operation = session.rename("secret title", idempotency_key="rename")
         self.undone = session.undo()
@@ -199,6 +202,15 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         empty = x.b.scoped("nobody").stats()
         assert (empty.agents, empty.sessions, empty.entries, empty.blobs, empty.checkpoints, empty.branches) == (0,) * 6
 
+    def whole(x: Any) -> tuple[Any, ...]:
+        return x.a.whole, x.a.whole.id, x.a.checkpoint, x.a.checkpoint.id
+
+    def checkpoint_agent(x: Any) -> None:
+        refused(lambda: x.c.checkpoint_agent("boss"), lambda: x.c.checkpoint_agent(x.a.agent, idempotency_key="whole"))
+        x.b.create_session(agent="helper")
+        made = x.b.checkpoint_agent("helper", idempotency_key="whole")
+        assert [each.id for each in x.b.list_checkpoints("helper")][-1:] == [made.id] != [x.a.whole.id]
+
     def save(x: Any) -> None:
         refused(lambda: x.b.save_session(x.forged))
 
@@ -234,6 +246,22 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "purge_session": lambda x: [
             _same(x.c.purge_session(each, include_forks=True), Purged()) for each in (*x.a.names, *x.a.sessions)
         ],
+        "checkpoint_agent": checkpoint_agent,
+        "restore_checkpoint": lambda x: [refused(lambda: x.c.restore_checkpoint(each)) for each in whole(x)],  # noqa: B023
+        "list_checkpoints": lambda x: refused(
+            lambda: x.c.list_checkpoints("boss"),
+            lambda: x.c.list_checkpoints(x.a.agent),
+            lambda: x.c.list_checkpoints(x.a.session),
+            lambda: x.c.list_checkpoints(x.a.session.id),
+        ),
+        "get_checkpoint": lambda x: refused(
+            lambda: x.c.get_checkpoint(x.a.whole.id), lambda: x.c.get_checkpoint(x.a.checkpoint.id)
+        ),
+        "delete_checkpoint": lambda x: [absent(x.c.delete_checkpoint(each)) for each in whole(x)],
+        "start_auto_checkpoint": lambda x: refused(
+            lambda: x.c.start_auto_checkpoint("boss"), lambda: x.c.start_auto_checkpoint([x.a.agent])
+        ),
+        "stop_auto_checkpoint": lambda x: absent(x.c.stop_auto_checkpoint()),
         "scoped": lambda x: absent(x.b.scoped("third").list_sessions(), x.b.scoped("third").list_agents()),
         "operations": operations,
         "undo": undo,
@@ -534,7 +562,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_what_is_to_be_kept_is_in_every_table(world: World) -> None:
-    assert {table for table, rows in world.rows().items() if not rows} == {"lost"}
+    assert {table for table, rows in world.rows().items() if not rows} == EMPTY
 
 
 @pytest.mark.parametrize("call", CASES)

@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 
 import holdfast
+from holdfast import presence
 from holdfast.storage.base import row_check
 from holdfast.testing.contract.base import die
 
@@ -76,10 +77,30 @@ def build(path: Path) -> Path:
         store.main_session("coder").user("main")
         _leave_under_way(store.create_session("live", agent="coder"))
         store.scoped("elsewhere").create_session("talk", agent="coder").user("in another scope")
+        store.checkpoint_agent("coder", "first", description="of an agent")
+        talk.user("behind the first")
+        child.rewind(0)
+        store.checkpoint_agent("coder", "second", type="automatic")
+        talk.user("behind the second")
+        store.checkpoint_agent("coder", "third", type="recovery")
         last = store.create_session("last", agent="other")
         last.user("the end")
         last.tag("late")
+    _add_files(path)
     return path
+
+
+def _add_files(path: Path) -> None:
+    """Put in what is kept of files: a directory as it was seen, and a change of files under way."""
+    database = apsw.Connection(str(path))
+    holder = presence.encode(presence.here(0))
+    for table, row in (
+        ("seen", ("", "", b"", b"{}")),
+        ("seen", ("", "w", b"src", b"{}")),
+        ("journal", ("", "w", 1, "j" * 25, 7, holder, b"/w", b"[]")),
+    ):
+        _insert(table, *row)(database)
+    database.close()
 
 
 def _leave_under_way(session: holdfast.Session) -> None:
@@ -98,7 +119,8 @@ def _leave_under_way(session: holdfast.Session) -> None:
 
 TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox", "meta", "migration"),
+    *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
+    *("seen", "journal", "agent_checkpoint", "pin", "meta", "migration"),
 )
 
 
@@ -153,6 +175,9 @@ _KEYS = {
     "stream": "scope || session || id",
     "delta": "scope || stream || '.' || n",
     "inbox": "scope || session || '.' || n",
+    "seen": "scope || '.' || place || '.' || hex(dir)",
+    "journal": "scope || '.' || place",
+    "pin": "scope || session || '.' || checkpoint",
 }
 
 
@@ -219,6 +244,10 @@ _LAST = "key = (SELECT max(key) FROM entry WHERE key >> 32 = 1)"
 _SPILLED = "blob_id = (SELECT blob_id FROM blob ORDER BY size DESC LIMIT 1)"
 _ATTACHED = "blob_id = (SELECT blob_id FROM blob ORDER BY size LIMIT 1)"
 _ENTRY = {"entry": 1, "lost": 1}
+_PIN = "session = 1"
+_ALL_OF_AGENT = {"agent_checkpoint": 3, "pin": 9}  # a state that they were taken of is lost
+_FIRST = {"agent_checkpoint": 2, "pin": 9}  # of sessions that it alone pins, the second one has the pins then
+_PINNED = {"agent_checkpoint": 1, "pin": 1}
 _SPILL = {**_ENTRY, "blob": 1, "chunk": 1, "link": 1}
 
 # Name: how to plant it, the kinds of problem that tell of it, and in how many rows of which tables the repaired copy
@@ -310,7 +339,7 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "newest version of an agent missing": (
         _drop("agent_version", "agent = 1 AND version = 5"),
         {"agent"},
-        {"agent_version": 1},
+        {"agent_version": 1, **_ALL_OF_AGENT},
     ),
     "version of an agent changed": (
         _flip("agent_version", "agent = 1 AND version = 4", "state = x'7b7d'"),
@@ -370,6 +399,60 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "checkpoint of another entry": (_forge("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, {"checkpoint": 1}),
     "hash of a checkpoint changed": (_flip("checkpoint", "cid = 1", "hash = zeroblob(32)"), {"checkpoint"}, {}),
     "checkpoint of nothing": (_forge("checkpoint", "cid = 1", "branch = 99"), {"checkpoint"}, {}),
+    "checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 1", "name = 'other'"),
+        {"checkpoint"},
+        {"agent_checkpoint": 1},
+    ),
+    "type of a checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 2", "type = 'manual'"),
+        {"checkpoint"},
+        {},
+    ),
+    "fields in a checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 2", "fields = x'7b7d'"),
+        {"checkpoint"},
+        {},
+    ),
+    "fields in a checkpoint of an agent forged": (
+        _forge("agent_checkpoint", "acid = 2", "fields = x'7b7d'"),
+        {"checkpoint"},
+        {"agent_checkpoint": 1, "pin": 2},
+    ),
+    "position of a checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 2", "position = position + 8"),
+        {"checkpoint"},
+        {"agent_checkpoint": 1},
+    ),
+    "sessions of a checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 1", "sessions = sessions + 1"),
+        {"checkpoint"},
+        {},
+    ),
+    "checksum of a checkpoint of an agent forged": (
+        _forge("agent_checkpoint", "acid = 2", "checksum = zeroblob(64)"),
+        {"checkpoint"},
+        {"agent_checkpoint": 1, "pin": 2},
+    ),
+    "checkpoint of an agent missing": (_drop("agent_checkpoint", "acid = 1"), {"checkpoint"}, _FIRST),
+    "pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "seq = 3"), {"checkpoint"}, _PINNED),
+    "branch of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "branch = 2"), {"checkpoint"}, {}),
+    "hash of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "hash = zeroblob(32)"), {"checkpoint"}, {}),
+    "check of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "chk = chk + 1"), {"checkpoint"}, {}),
+    "trash of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 1", "hidden = 1"), {"checkpoint"}, {}),
+    "pin of another entry": (_forge("pin", f"{_PIN} AND checkpoint = 2", "seq = 3"), {"checkpoint"}, _PINNED),
+    "pin missing": (_drop("pin", f"{_PIN} AND checkpoint = 2"), {"checkpoint"}, {"agent_checkpoint": 1, "pin": 2}),
+    "pin of nothing": (_insert("pin", "", 1, 99, 1, 0, 0, bytes(32), 0), {"checkpoint"}, {}),
+    "pin too many": (
+        _insert("pin", "", 3, 3, 4, 0, 0, bytes(32), 0),
+        {"checkpoint"},
+        {"agent_checkpoint": 1, "pin": 2},
+    ),
+    "directory seen changed": (_flip("seen", "place = 'w'", "doc = x'7b'"), {"seen"}, {"seen": 1}),
+    "sweeps of contents changed": (_flip("seen", "place = ''", "doc = x'7b'"), {"seen"}, {"seen": 1}),
+    "change of files changed": (_flip("journal", "1", "steps = x'5b'"), {"journal"}, {"journal": 1}),
+    "change of files of nobody": (_forge("journal", "1", "session = 99"), {"journal"}, {"journal": 1}),
+    "change of files by nobody": (_forge("journal", "1", "holder = x'5b'"), {"journal"}, {"journal": 1}),
     "lease changed": (_flip("lease", "1", "token = token + 1"), {"lease"}, {"lease": 1}),
     "lease of nobody": (_insert("lease", "", 99, 1, None, 0, 0, 0), {"lease"}, {}),
     "holder of a lease unreadable": (_forge("lease", "1", "holder = x'5b'"), {"lease"}, {"lease": 1}),

@@ -180,7 +180,7 @@ _ACTIONS = (
 
 
 def _store_action(store: holdfast.Store, sessions: list[holdfast.Session], rng: random.Random) -> None:
-    chosen, session = rng.randrange(9), rng.choice(sessions)
+    chosen, session = rng.randrange(12), rng.choice(sessions)
     if chosen == 0:
         sessions.append(store.create_session(f"s {rng.getrandbits(60)}", agent=rng.choice("ab"), parent=session.id))
     elif chosen == 1:
@@ -197,6 +197,12 @@ def _store_action(store: holdfast.Store, sessions: list[holdfast.Session], rng: 
         store.get_agent("a").state.set("k", rng.randrange(3))
     elif chosen == 7:
         store.delete_agent("b")
+    elif chosen == 8:
+        store.checkpoint_agent(rng.choice("ab"), type=rng.choice(("manual", "automatic")))
+    elif chosen in (9, 10):
+        made = store.list_checkpoints(rng.choice("ab"))
+        act = store.restore_checkpoint if chosen == 9 else store.delete_checkpoint
+        act(rng.choice(made)) if made else None
     else:
         store.undo()
 

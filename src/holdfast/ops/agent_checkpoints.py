@@ -70,6 +70,7 @@ ORDER BY k.rank DESC LIMIT 256) AS m) AND s.hidden < 2 AND s.updated > ? AND s.a
 _LOOKS, _PAUSE = 100, 0.002
 _SUM = 1 << 256
 FEED_KIND = "agent_checkpoint"
+UNKNOWN = 2  # in place of a pin whose place a repair could not tell: restoring leaves that session as it is
 
 
 class AgentCheckpointRow(NamedTuple):

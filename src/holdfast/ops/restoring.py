@@ -81,6 +81,8 @@ def _view(tx: Tx, session: SessionRow, pin: Pin | None) -> View:
         if not moves.is_fixed(session):
             return {} if session.hidden else {"hidden": 1}
         return {"head": moves.target(tx, session, moves.Place(0))} if session.seq and not session.hidden else {}
+    if pin.hidden == agent_checkpoints.UNKNOWN:
+        return {}
     view: View = {}
     if bool(session.hidden) != bool(pin.hidden):
         view["hidden"] = pin.hidden

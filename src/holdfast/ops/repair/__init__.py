@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...model.report import Problem
 from ...storage.base import Tx
 from .. import verify
-from . import agents, blobs, branches, entries, feed, heads, live, rest, sessions
+from . import agents, blobs, branches, entries, feed, heads, live, rest, sessions, whole
 from .base import Repair
 
 _ROUNDS = 3
@@ -33,6 +33,7 @@ _PASSES: tuple[Callable[[Repair], None], ...] = (
     rest.fix_derived,
     rest.fix_attachments,
     rest.fix_checkpoints,
+    whole.fix_whole,
     rest.fix_keys,
     rest.fix_operations,
     live.fix_live,

@@ -11,6 +11,7 @@ from typing import Any
 from ... import codec
 from ...storage.base import Row
 from .. import agents, operations
+from ..agent_checkpoints import FEED_KIND
 from ..verify.base import is_sound
 from ..verify.changes import FEED, change_fault
 from ..verify.places import is_object
@@ -131,7 +132,7 @@ def _id(fix: Repair, scope: str, row: Row) -> tuple[str, int]:
 
 def _told(fix: Repair, aid: int) -> int:
     """Give how many versions of an agent the feed tells of."""
-    rows = (row for row in fix.rows(FEED) if row[3:5] == (0, aid) and is_sound(row))
+    rows = (row for row in fix.rows(FEED) if row[3:5] == (0, aid) and row[2] != FEED_KIND and is_sound(row))
     return sum(not change_fault(fix.tx, row) for row in rows)
 
 

@@ -33,6 +33,7 @@ HEADS = "SELECT sid, head_uid, head_seq, head_hash FROM session WHERE head_branc
 SCOPE_OF = "SELECT scope FROM session WHERE sid = ?"
 TAKEN_UID = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND bid != ?"
 TAKEN_NAME = "SELECT 1 FROM branch WHERE scope = ? AND session = ? AND name = ? AND bid != ?"
+TAKEN_UID = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND bid != ?"
 COUNTED = """SELECT branches, (SELECT count(*) FROM branch b WHERE b.scope = s.scope AND b.session = s.sid)
 FROM session s WHERE sid = ?"""
 SHORT = """SELECT sid FROM session s
@@ -219,6 +220,10 @@ def _mend(fix: Repair, bid: int, row: Row | None) -> None:
         whole = checked(new)
         what = "its name is lost" if known else "its name and where it starts are lost"
         fix.lose("branch", f"branch {start.uid}", what, PARTLY)
+    if fix.tx.one(TAKEN_UID, (whole[1], whole[2], bid)):  # what proves it proves another one as well
+        whole, known = checked((*whole[:2], new_id(fix.now_ms), *whole[3:-1])), False
+        start = start._replace(uid=whole[2])
+        fix.lose("branch", f"branch {start.uid}", "its id is lost", PARTLY)
     fix.replace(BRANCHES, (bid,), whole)
     if not known and _first(fix, bid) is not None and not _proves(fix, bid, scope, start):
         fix.replace(LOST_ROWS, (bid << 32,), checked((bid << 32, scope, BRANCH, fix.now_ms)))

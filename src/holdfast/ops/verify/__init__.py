@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, files, index, live, log, places, tables
+from . import changes, content, files, index, live, log, places, tables, whole
 from .base import BACKUP, LOWEST, Check, Found, Key, Read, walk
 from .derived import UNREADABLE
 
@@ -31,6 +31,7 @@ CHECKS: tuple[tuple[Check, Key], ...] = (
     (tables.operations_page, _NONE),
     (tables.keys_page, tables.KEYS.start),
     *live.PAGES,
+    *whole.PAGES,
     (tables.migrations_page, _NONE),
     (tables.meta_page, _NONE),
     (changes.feed_page, _NONE),

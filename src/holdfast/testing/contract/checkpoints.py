@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +28,9 @@ def pins(store: Store, checkpoint_id: str) -> int:
     return int(inner._read(look))
 
 
-def damage(store: Store, sql: str) -> None:
-    """Change something behind the store's back."""
-    inner = blocking(getattr(store, "_inner", store))
-    inner._write(lambda tx: tx.run(sql))
+def failed(store: Store) -> BaseException | None:
+    """What the last automatic checkpoint failed with."""
+    return store.auto_checkpoint_error
 
 
 class AgentCheckpoints(Contract):
@@ -394,12 +394,14 @@ class AutoCheckpoints(Contract):
         began = time.monotonic()
         store.stop_auto_checkpoint()
         assert time.monotonic() - began < 3
-        for wrong in ([], 7, ""):
+        wrong: tuple[Any, ...] = ([], 7, "")
+        for agents in wrong:
             with pytest.raises(Invalid):
-                store.start_auto_checkpoint(wrong)  # type: ignore[arg-type]
-        for options in ({"interval": 0}, {"interval": -1}, {"keep": 0}):
+                store.start_auto_checkpoint(agents)
+        options: tuple[dict[str, Any], ...] = ({"interval": 0}, {"interval": -1}, {"keep": 0})
+        for each in options:
             with pytest.raises(Invalid):
-                store.start_auto_checkpoint("coder", **options)  # type: ignore[arg-type]
+                store.start_auto_checkpoint("coder", **each)
         with pytest.raises(NotFound):
             store.start_auto_checkpoint("nosuch")
 
@@ -411,15 +413,15 @@ class AutoCheckpoints(Contract):
             store.start_auto_checkpoint("coder", interval=0.05)
             store.delete_agent("coder")
             deadline = time.monotonic() + 20
-            while store.auto_checkpoint_error is None and time.monotonic() < deadline:
+            while failed(store) is None and time.monotonic() < deadline:
                 time.sleep(0.02)
-            assert isinstance(store.auto_checkpoint_error, NotFound)
+            assert isinstance(failed(store), NotFound)
             time.sleep(0.2)
         assert len([each for each in told if "automatic checkpoint" in str(each.message)]) == 1
         store.undo()
-        while store.auto_checkpoint_error is not None and time.monotonic() < deadline:
+        while failed(store) is not None and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert store.auto_checkpoint_error is None
+        assert failed(store) is None
         store.stop_auto_checkpoint()
 
     @pytest.mark.feature("E9")
