@@ -12,6 +12,7 @@ from types import ModuleType
 
 from holdfast.model.entry import Numbers
 from holdfast.ops import (
+    agent_checkpoints,
     agents,
     blobs,
     branches,
@@ -89,6 +90,37 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (base.NEXT, "checkpoint"),
         (checkpoints, "INSERT"),
         (sessions, "MOVE"),
+    ],
+    "checkpoint of an agent (PUT_PIN once per session that changed; CHANGED_AMONG where several write at once)": [
+        (agents, "GET"),
+        (agent_checkpoints, "LAST"),
+        (agents, "STATE_AT"),
+        (feed, "INSERT"),
+        (agent_checkpoints, "CHANGED"),
+        (agent_checkpoints, "CHANGED_AMONG"),
+        (agent_checkpoints, "IN_FORCE"),
+        (base.NEXT, "agent_checkpoint"),
+        (agent_checkpoints, "INSERT"),
+        (agent_checkpoints, "PUT_PIN"),
+    ],
+    "restore a checkpoint of an agent": [
+        (agent_checkpoints, "BY_ID"),
+        (agent_checkpoints, "ALL_IN_FORCE"),
+        (agent_checkpoints, "CHANGED"),
+        (sessions, "BY_NUMBER"),
+        (sessions, "GET_LEASE"),
+        (sessions, "MOVE"),
+        (base.NEXT, "operation"),
+        (operations, "INSERT"),
+    ],
+    "delete a checkpoint of an agent": [
+        (agent_checkpoints, "NEXT"),
+        (agent_checkpoints, "PINS"),
+        (agent_checkpoints, "DROP_PINS"),
+        (agent_checkpoints, "DROP_PIN"),
+        (agent_checkpoints, "PUT_PIN"),
+        (agent_checkpoints, "SET"),
+        (agent_checkpoints, "DELETE"),
     ],
     "rewind, switch, rename, delete, restore and so on": [
         (sessions, "GET"),

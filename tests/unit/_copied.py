@@ -149,7 +149,9 @@ def view(store: Store) -> dict[Any, Any]:
         for agent in store.list_agents(limit=1000)
     ]
     counted = store.stats()
-    names = [name for name in counted.__struct_fields__ if name != "total_bytes"]
+    names = [
+        name for name in counted.__struct_fields__ if name not in ("total_bytes", "checkpoints")
+    ]  # those of agents stay behind
     seen["stats"] = {name: getattr(counted, name) for name in names}
     seen["operations"] = sorted((operation.id, operation) for operation in store.operations(limit=10_000))
     return seen

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import TypeAlias
 
 from ..errors import Invalid, Unsupported
+from ..model import words
 from ..model.copied import Copied
 from ..ops.transfer import agents, base, records, soundness
 from .copying_base import Progress, Stores
@@ -27,6 +28,7 @@ NEWEST = "SELECT coalesce(max(sid), 0), count(*) FROM session"
 NEWEST_AGENT = "SELECT coalesce(max(aid), 0) FROM agent"
 ENTRIES = """SELECT CAST(coalesce(sum(CASE WHEN s.attached = 1 AND s.head_branch = b.bid THEN s.head_seq
 ELSE b.tip_seq END - b.fork_seq), 0) AS BIGINT) FROM branch b JOIN session s ON s.sid = b.session"""
+CHECKPOINTS = "SELECT count(*) FROM agent_checkpoint"
 SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
 
 _KEYS = 200
@@ -38,7 +40,8 @@ def copy(src: Place, dst: Place, *, progress: Progress | None = None) -> Copied:
     A URL is opened and closed again, the source only to read. What is there already is not copied again: an interrupted
     call goes on when it is made again, and one made later brings what is new. A session shows up when it is whole and
     was compared with its original, entry by entry. What was changed in both stores, or whose name is taken, is
-    ``Conflict``, once everything else is copied; damage of the source is ``Corrupt``.
+    ``Conflict``, once everything else is copied; damage of the source is ``Corrupt``. Checkpoints of agents are not
+    copied: they name places of one store.
     """
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
@@ -90,6 +93,7 @@ class _Copy:
         self._sessions.finish()
         tell("keys", now=True)
         self._copy_keys()
+        self._leave_checkpoints()
         tell("done", now=True)
         return self._stores.result()
 
@@ -137,6 +141,12 @@ class _Copy:
             for row in rows:
                 if row.id not in known:
                     self._stores.write(row.scope, lambda tx: records.put_loose(tx, row))  # noqa: B023
+
+    def _leave_checkpoints(self) -> None:
+        (count,) = self._stores.read(lambda tx: tx.one(CHECKPOINTS)) or (0,)
+        if count:
+            said = words.count(count, "checkpoint")
+            self._stores.left_out.append(f"{said} of agents: they name places of the store that they were taken in")
 
     # ------------------------------------------------------------------ idempotency keys of the store
 
