@@ -215,7 +215,7 @@ def _questions(store: holdfast.Store, ids: list[str]) -> Iterator[tuple[str, Cal
     scope = store.scope
     yield f"{scope} list", lambda: [_session(each) for each in _whole(store.list_sessions(limit=1000))]
     yield f"{scope} agents", lambda: [_agent(each) for each in store.list_agents()]
-    for agent in ("main", "worker"):
+    for agent in ("main", "worker") if scope == "" else ("main",):
         yield f"{scope} checkpoints of {agent}", lambda a=agent: [_plain(each) for each in store.list_checkpoints(a)]
     yield f"{scope} operations", lambda: [_plain(each) for each in store.operations()]
     yield f"{scope} pages", lambda: [each.id for each in _all_pages(store)]
