@@ -553,7 +553,7 @@ _TREES = [
     *("agent_id", "session_id", "session_key", "session_name", "session_label", "session_parent", "session_rank"),
     *("session_created", "branch_uid", "branch_name", "branch_parent", "entry_mid", "checkpoint_id"),
     *("checkpoint_name", "operation_id", "operation_session", "blob_hash", "sqlite_autoindex_chunk_1"),
-    "sqlite_schema",
+    *("agent_checkpoint_id", "agent_checkpoint_agent", "pin_checkpoint", "sqlite_schema"),
 ]
 
 

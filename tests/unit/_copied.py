@@ -176,7 +176,8 @@ def session_view(session: holdfast.Session) -> dict[str, Any]:
         "stats": (session.stats(), session.stats(spent=True)),
         "work": (session.tasks(), session.get_plan(), session.notes(), session.files(), session.state.read()),
         "calls": session._store._read(lambda tx: list(calls.all_calls(tx, session._row(tx)))),
-        "turns": [turn.prompt for turn in session.turns()],
+        # An answer that is still being written is shown and has no place yet; it is not copied.
+        "turns": [turn.prompt for turn in session.turns() if any(message.seq for message in turn.messages)],
     }
 
 

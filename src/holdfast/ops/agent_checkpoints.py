@@ -64,8 +64,8 @@ ORDER BY s.sid"""
 # Where several append at once, sessions that were the newest when a checkpoint was made may keep their rank behind it.
 CHANGED_AMONG = f"""SELECT {_S} FROM session s WHERE s.sid IN (
 SELECT n.sid FROM session n WHERE n.scope = ? AND n.hidden IN (0, 1) AND n.rank > ? UNION ALL
-SELECT m.sid FROM (SELECT k.sid FROM session k WHERE k.scope = ? AND k.hidden = 0 AND k.rank <= ?
-ORDER BY k.rank DESC LIMIT 256) AS m) AND s.hidden < 2 AND s.updated > ? AND s.agent = ? ORDER BY s.sid"""
+SELECT m.sid FROM (SELECT k.sid, k.updated FROM session k WHERE k.scope = ? AND k.hidden = 0 AND k.rank <= ?
+ORDER BY k.rank DESC LIMIT 256) AS m WHERE m.updated > ?) AND s.agent = ? ORDER BY s.sid"""
 
 _LOOKS, _PAUSE = 100, 0.002
 _SUM = 1 << 256
@@ -224,7 +224,7 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
         agent.fields,
         position,
         count,
-        agent_hash(tx, agent, agent.fields, agent.version) + (total % _SUM).to_bytes(32, "big"),
+        _hash_now(tx, agent, before) + (total % _SUM).to_bytes(32, "big"),
     )
     tx.run(INSERT, (*row, row_check(row)))
     for pin, _ in pins:
@@ -302,6 +302,13 @@ def agent_hash(tx: Tx, agent: AgentRow, fields: bytes, version: int) -> bytes:
     """Hash an agent as it was: its id, its version, its fields and its state, with sorted keys."""
     about = [agent.id, version, codec.decode(fields), agents.state_at(tx, agent, version)]
     return hashlib.sha256(codec.canonical(about)).digest()
+
+
+def _hash_now(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> bytes:
+    """Hash an agent as it is; every change is a version, so the last checkpoint may have done that already."""
+    if before is not None and before.version == agent.version:
+        return before.checksum[:32]
+    return agent_hash(tx, agent, agent.fields, agent.version)
 
 
 def total_of(pins: Iterable[Pin]) -> bytes:
