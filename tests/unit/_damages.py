@@ -247,6 +247,7 @@ _ENTRY = {"entry": 1, "lost": 1}
 _PIN = "session = 1"
 _ALL_OF_AGENT = {"agent_checkpoint": 3, "pin": 9}  # a state that they were taken of is lost
 _FIRST = {"agent_checkpoint": 2, "pin": 9}  # of sessions that it alone pins, the second one has the pins then
+_PASSED_ON = {"agent_checkpoint": 2, "pin": 2}  # it is gone, and the next one has its pins
 _PINNED = {"agent_checkpoint": 1, "pin": 1}
 _SPILL = {**_ENTRY, "blob": 1, "chunk": 1, "link": 1}
 
@@ -417,7 +418,7 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "fields in a checkpoint of an agent forged": (
         _forge("agent_checkpoint", "acid = 2", "fields = x'7b7d'"),
         {"checkpoint"},
-        {"agent_checkpoint": 1, "pin": 2},
+        _PASSED_ON,
     ),
     "position of a checkpoint of an agent changed": (
         _flip("agent_checkpoint", "acid = 2", "position = position + 8"),
@@ -430,9 +431,9 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
         {},
     ),
     "checksum of a checkpoint of an agent forged": (
-        _forge("agent_checkpoint", "acid = 2", "checksum = zeroblob(64)"),
+        _forge("agent_checkpoint", "acid = 2", "checksum = zeroblob(72)"),
         {"checkpoint"},
-        {"agent_checkpoint": 1, "pin": 2},
+        _PASSED_ON,
     ),
     "checkpoint of an agent missing": (_drop("agent_checkpoint", "acid = 1"), {"checkpoint"}, _FIRST),
     "pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "seq = 3"), {"checkpoint"}, _PINNED),
@@ -441,12 +442,12 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "check of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "chk = chk + 1"), {"checkpoint"}, {}),
     "trash of a pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 1", "hidden = 1"), {"checkpoint"}, {}),
     "pin of another entry": (_forge("pin", f"{_PIN} AND checkpoint = 2", "seq = 3"), {"checkpoint"}, _PINNED),
-    "pin missing": (_drop("pin", f"{_PIN} AND checkpoint = 2"), {"checkpoint"}, {"agent_checkpoint": 1, "pin": 2}),
+    "pin missing": (_drop("pin", f"{_PIN} AND checkpoint = 2"), {"checkpoint"}, _PASSED_ON),
     "pin of nothing": (_insert("pin", "", 1, 99, 1, 0, 0, bytes(32), 0), {"checkpoint"}, {}),
     "pin too many": (
         _insert("pin", "", 3, 3, 4, 0, 0, bytes(32), 0),
         {"checkpoint"},
-        {"agent_checkpoint": 1, "pin": 2},
+        _PASSED_ON,
     ),
     "directory seen changed": (_flip("seen", "place = 'w'", "doc = x'7b'"), {"seen"}, {"seen": 1}),
     "sweeps of contents changed": (_flip("seen", "place = ''", "doc = x'7b'"), {"seen"}, {"seen": 1}),

@@ -66,7 +66,7 @@ class StoreCheckpoints(StoreSessions):
 
             request = ["checkpoint_agent", agent_id, list(new)]
             made = once(tx, self.scope, 0, key, request, do=do, again=again)
-            return agent_checkpoints.as_value(tx, row, made)
+            return agent_checkpoints.as_value(row, made)
 
         return self._write(op, alone=True)
 
@@ -133,7 +133,7 @@ class StoreCheckpoints(StoreSessions):
         def look(tx: Tx) -> Checkpoint:
             found = agent_checkpoints.find(tx, self.scope, wanted)
             if found is not None:
-                return agent_checkpoints.as_value(tx, agents.by_number(tx, found.agent), found)
+                return agent_checkpoints.as_value(agents.by_number(tx, found.agent), found)
             row = tx.one(checkpoints.BY_ID, (self.scope, wanted))
             if row is None:
                 raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
@@ -217,4 +217,4 @@ def _find_agent(tx: Tx, scope: str, agent_id: str, number: int | None) -> AgentR
 
 
 def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
-    return [agent_checkpoints.as_value(tx, agent, row) for row in agent_checkpoints.of_agent(tx, agent)]
+    return [agent_checkpoints.as_value(agent, row) for row in agent_checkpoints.of_agent(tx, agent)]

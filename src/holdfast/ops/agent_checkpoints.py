@@ -13,7 +13,7 @@ import hashlib
 import time
 import zlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import codec
 from ..errors import Corrupt, NotFound
@@ -48,7 +48,6 @@ PIN = "scope, session, checkpoint, branch, seq, attached, hash, hidden, chk"
 _P = ", ".join(f"p.{name.strip()}" for name in PIN.split(","))
 PUT_PIN = f"INSERT INTO pin ({PIN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 PINS = f"SELECT {PIN} FROM pin WHERE checkpoint = ? ORDER BY session"
-COUNT_PINS = "SELECT count(*) FROM pin WHERE checkpoint = ?"
 DROP_PIN = "DELETE FROM pin WHERE scope = ? AND session = ? AND checkpoint = ?"
 DROP_PINS = "DELETE FROM pin WHERE checkpoint = ?"
 OF_SESSION = f"SELECT {PIN} FROM pin WHERE scope = ? AND session = ? ORDER BY checkpoint"
@@ -88,12 +87,22 @@ class AgentCheckpointRow(NamedTuple):
     fields: bytes
     position: int
     sessions: int
-    checksum: bytes  # the hash of the agent, then the sum over the pins in force
+    checksum: bytes  # the hash of the agent, the sum over the pins in force, how many pins are its own
 
     @property
     def shown(self) -> bytes:
         """The checksum as callers see it."""
-        return hashlib.sha256(self.checksum + packed((self.sessions,))).digest()
+        return hashlib.sha256(self.checksum[:64] + packed((self.sessions,))).digest()
+
+    @property
+    def own(self) -> int:
+        """How many pins are its own."""
+        return int.from_bytes(self.checksum[64:], "big")
+
+    @property
+    def total(self) -> int:
+        """The sum over the pins in force."""
+        return int.from_bytes(self.checksum[32:64], "big")
 
 
 class Pin(NamedTuple):
@@ -176,10 +185,9 @@ def all_in_force(tx: Tx, row: AgentCheckpointRow) -> dict[int, Pin]:
     return {pin.session: pin for pin in pins}
 
 
-def as_value(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
+def as_value(agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
     """Show a checkpoint to callers."""
-    (pins,) = tx.one(COUNT_PINS, (row.acid,)) or (0,)
-    own = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+    size = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
     return Checkpoint(
         id=row.id,
         name=row.name,
@@ -190,7 +198,7 @@ def as_value(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
         at_ms=row.at_ms,
         head=Head("", 0, False),
         state_version=row.version,
-        size_bytes=own + pins * (len(row.scope) + 32 + 7 * 8),
+        size_bytes=size + row.own * (len(row.scope) + 32 + 7 * 8),
         checksum=row.shown.hex(),
         stats=Stats.from_numbers(Numbers(), started_ms=agent.created_ms),
     )
@@ -224,7 +232,7 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
         agent.fields,
         position,
         count,
-        _hash_now(tx, agent, before) + (total % _SUM).to_bytes(32, "big"),
+        checksum(_hash_now(tx, agent, before), total, len(pins)),
     )
     tx.run(INSERT, (*row, row_check(row)))
     for pin, _ in pins:
@@ -311,20 +319,26 @@ def _hash_now(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> byt
     return agent_hash(tx, agent, agent.fields, agent.version)
 
 
-def total_of(pins: Iterable[Pin]) -> bytes:
+def checksum(agent: bytes, total: int, own: int) -> bytes:
+    """Write what a checkpoint is compared by: hash of the agent, sum over the pins in force, how many are its own."""
+    return agent + (total % _SUM).to_bytes(32, "big") + own.to_bytes(8, "big")
+
+
+def total_of(pins: Iterable[Pin]) -> int:
     """Add up pins as they are in force."""
-    return (sum(pin.number for pin in pins) % _SUM).to_bytes(32, "big")
+    return sum(pin.number for pin in pins) % _SUM
 
 
 def _carried(before: AgentCheckpointRow | None) -> tuple[int, int]:
-    return (0, 0) if before is None else (int.from_bytes(before.checksum[32:], "big"), before.sessions)
+    return (0, 0) if before is None else (before.total, before.sessions)
 
 
 def fault(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, pins: dict[int, Pin]) -> str:
     """Say what does not fit about a checkpoint with the pins in force at it, if anything does not."""
-    if len(row.checksum) != 64 or row.checksum[:32] != agent_hash(tx, agent, row.fields, row.version):
+    if len(row.checksum) != 72 or row.checksum[:32] != agent_hash(tx, agent, row.fields, row.version):
         return "the agent's fields or state are not those that it recorded"
-    if row.checksum[32:] != total_of(pins.values()):
+    own = sum(pin.checkpoint == row.acid for pin in pins.values())
+    if (row.total, row.own) != (total_of(pins.values()), own):
         return "where the sessions were is not what it recorded"
     return "" if row.sessions == visible(pins) else "the number of its sessions is not what it recorded"
 
@@ -349,14 +363,18 @@ def delete(tx: Tx, row: AgentCheckpointRow) -> None:
         tx.run(DELETE, (row.acid,))
         return
     following = checked(found)
-    here, there = ((tx.one(COUNT_PINS, (acid,)) or (0,))[0] for acid in (row.acid, following.acid))
-    if there < here and following.type == "automatic":
-        _move_pins(tx, following.acid, row.acid, over=True)
+    if following.own < row.own and following.type == "automatic":
+        own = _move_pins(tx, following, row, over=True)
         tx.run(DELETE, (following.acid,))
-        write(tx, following._replace(acid=row.acid))
+        _write_own(tx, following._replace(acid=row.acid), own)
     else:
-        _move_pins(tx, row.acid, following.acid, over=False)
+        own = _move_pins(tx, row, following, over=False)
         tx.run(DELETE, (row.acid,))
+        _write_own(tx, following, own)
+
+
+def _write_own(tx: Tx, row: AgentCheckpointRow, own: int) -> None:
+    write(tx, row._replace(checksum=checksum(row.checksum[:32], row.total, own)))
 
 
 def delete_of_session(tx: Tx, row: CheckpointRow) -> None:
@@ -368,16 +386,22 @@ def delete_of_session(tx: Tx, row: CheckpointRow) -> None:
     tx.run(DELETE_OF_SESSION, (row.cid,))
 
 
-def _move_pins(tx: Tx, source: int, target: int, *, over: bool) -> None:
-    """Give the pins of a checkpoint to another, over those that it has or only beside them."""
-    kept = {} if over else {row[1] for row in tx.all(PINS, (target,))}
-    pins = [checked_pin(row) for row in tx.all(PINS, (source,))]
-    tx.run(DROP_PINS, (source,))
+def _move_pins(tx: Tx, source: AgentCheckpointRow, target: AgentCheckpointRow, *, over: bool) -> int:
+    """Give the pins of a checkpoint to another, over those that it has or only beside them; give how many it has then.
+
+    As many as both recorded must be there: an index that lost some would lose them for good.
+    """
+    pins = [checked_pin(row) for row in tx.all(PINS, (source.acid,))]
+    kept = {row[1] for row in tx.all(PINS, (target.acid,))}
+    if (len(pins), len(kept)) != (source.own, target.own):
+        raise Corrupt("where sessions were at a checkpoint is missing; run verify", what=f"checkpoint {source.id}")
+    tx.run(DROP_PINS, (source.acid,))
     for pin in pins:
-        if over:
-            tx.run(DROP_PIN, (pin.scope, pin.session, target))
-        if pin.session not in kept:
-            put_pin(tx, pin._replace(checkpoint=target))
+        if over and pin.session in kept:
+            tx.run(DROP_PIN, (pin.scope, pin.session, target.acid))
+        if over or pin.session not in kept:
+            put_pin(tx, pin._replace(checkpoint=target.acid))
+    return len(kept | {pin.session for pin in pins})
 
 
 def write(tx: Tx, row: AgentCheckpointRow) -> None:
@@ -410,6 +434,5 @@ def forget_session(tx: Tx, scope: str, sid: int) -> None:
 
 
 def _leave_out(tx: Tx, row: AgentCheckpointRow, pin: Pin) -> None:
-    total = (int.from_bytes(row.checksum[32:], "big") - pin.number) % _SUM
-    checksum: Any = row.checksum[:32] + total.to_bytes(32, "big")
-    write(tx, row._replace(checksum=checksum, sessions=row.sessions - (pin.hidden == 0)))
+    new = checksum(row.checksum[:32], row.total - pin.number, row.own - (pin.checkpoint == row.acid))
+    write(tx, row._replace(checksum=new, sessions=row.sessions - (pin.hidden == 0)))

@@ -101,13 +101,15 @@ def _fix_agent(fix: Repair, aid: int, mended: bool) -> None:
 
 
 def _sums(row: Row, pins: dict[int, Pin]) -> tuple[int, bytes]:
-    return agent_checkpoints.visible(pins), row[12][:32] + agent_checkpoints.total_of(pins.values())
+    own = sum(pin.checkpoint == row[0] for pin in pins.values())
+    total = agent_checkpoints.total_of(pins.values())
+    return agent_checkpoints.visible(pins), agent_checkpoints.checksum(row[12][:32], total, own)
 
 
 def _partly(fix: Repair, row: Row) -> Row | None:
     """Give a row as far as it can be used; its position is not to be trusted, so from then on all changes count."""
     if is_sound(row):
-        return row if isinstance(row[12], bytes) and len(row[12]) == 64 else None
+        return row if isinstance(row[12], bytes) and len(row[12]) == 72 else None
     values = row[7:9] + row[11:12]
     if not all(isinstance(each, int) for each in values) or not isinstance(row[12], bytes) or not is_object(row[9]):
         return None
@@ -126,6 +128,16 @@ def _pass_on(fix: Repair, acid: int, aid: int) -> None:
         fix.delete(PINS, row[:3])
         if following is not None and not fix.tx.one(PIN_OF, (*row[:2], following)):
             fix.insert(PINS, checked((*row[:2], following, *row[3:-1])))
+            _count_one_more(fix, following)
+
+
+def _count_one_more(fix: Repair, acid: int) -> None:
+    """Let a checkpoint that was given a pin know that it has one more."""
+    row = fix.tx.one(agent_checkpoints.GET, (acid,))
+    if row is not None and is_sound(row) and len(row[12]) == 72:
+        found = AgentCheckpointRow._make(row[:-1])
+        more = agent_checkpoints.checksum(found.checksum[:32], found.total, found.own + 1)
+        agent_checkpoints.write(fix.tx, found._replace(checksum=more))
 
 
 # ---------------------------------------------------------------------- pins
@@ -194,7 +206,7 @@ def _fitting(fix: Repair, row: Row) -> Row | None:
         for each, here in whole.in_order(fix.tx, checkpoint.agent):
             pins = dict(here) if each[0] <= checkpoint.acid else pins
         pins[row[1]] = Pin._make(row[:-1])
-        return row if agent_checkpoints.total_of(pins.values()) == checkpoint.checksum[32:] else None
+        return row if agent_checkpoints.total_of(pins.values()) == checkpoint.total else None
     except TypeError:
         return None
 
@@ -218,5 +230,6 @@ def _adopt(fix: Repair, row: Row) -> None:
     for (following,) in found:
         if following is not None and not fix.tx.one(PIN_OF, (*row[:2], following)):
             fix.insert(PINS, checked((*row[:2], following, *row[3:-1])))
+            _count_one_more(fix, following)
             break
     fix.lose("checkpoint", f"checkpoint number {row[2]}", "its record is missing")
