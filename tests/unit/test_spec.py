@@ -75,7 +75,8 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     }
     for table, row in rows.items():
         database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    database.execute("INSERT INTO migration VALUES (2, 'live', 5, ?)", (check(2, "live", 5),))
+    for step in ((2, "live", 5), (3, "files", 5)):
+        database.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", (*step, check(*step)))
     for change in ((1, "", "agent", 0, 1, 0, 0), (2, "", "session", 1, 1, 0, 0), (3, "", "entries", 1, 1, 1, 1)):
         database.execute("INSERT INTO feed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*change, check(*change)))
     database.commit()
