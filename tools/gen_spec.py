@@ -22,10 +22,13 @@ from holdfast.ops import (
     entries,
     feed,
     inbox,
+    journal,
     leases,
     operations,
     sessions,
+    snapshots,
     streams,
+    sweep,
 )
 from holdfast.storage import base
 
@@ -165,6 +168,19 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (inbox, "BACK"),
         (inbox, "RECEIVED"),
     ],
+    "look at a workspace (beside an append; PUT_SEEN or DROP_SEEN once per directory that changed)": [
+        (snapshots, "GET_SEEN"),
+        (snapshots, "ALL_SEEN"),
+        (snapshots, "PUT_SEEN"),
+        (snapshots, "DROP_SEEN"),
+    ],
+    "change files (PUT before, DROP with the operation), and take back what was left half done": [
+        (journal, "GET"),
+        (journal, "PUT"),
+        (journal, "TAKE"),
+        (journal, "DROP"),
+    ],
+    "sweep out contents that nothing needs": [(sweep, "LINKED"), (sweep, "ROOTS"), (sweep, "STORED")],
     "list branches": [(branches, "OF_SESSION")],
     "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET"), (agents, "BY_NUMBER")],
     "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [

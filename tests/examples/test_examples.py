@@ -102,6 +102,18 @@ SAYS = {
         "undone, now: .* assistant 'It raced",
         "user +Fix the flaky test\n  assistant +Let me run it first.\n  tool +run_tests .*\n  assistant +It raced",
     ],
+    "rewind_files": [
+        "^Rewind from entry .*\n  conversation  3 messages in 1 turn off the path, from 'Then clean up' on",
+        r"files +M api.py +\(changed by bash in turn 2\)\n",
+        r"A notes.md .*\n +D old/ .*\n +D old/notes.md .*\n +M pool.py .*\n +m run.sh .*\n +A tests/test_pool.py ",
+        "yours +! yours.py was edited outside the agent: kept",
+        r"-retry\(0\)\n\+retry\(3\)\n",
+        "<Operation rewind: .*7 paths in the workspace>",
+        r"not as it was: \['yours.py'\]; last message: It needs more retries.",
+        "undone: everything is broken again, last message: Cleaned up.",
+        "redone after reopening, last message: It needs more retries.",
+        r"in the store as well: b'# pool.py\\nretry\(3\)\\n'",
+    ],
     "sub_agents": [
         "sub-agent 'tests' was started\nsub-agent 'notes' was started",
         r"tests: completed with \{'part': 'tests', 'messages': 3\}\n",
