@@ -248,11 +248,11 @@ def _table(projects: list[Project], size: int, total: int, missing: list[str]) -
     floor = _floor(projects)
     text = (
         f"**{size:,} files, {total / 1e6:,.0f} MB: what does it cost to keep them, and to bring them back?** A few"
-        f" large files are among them, and {trees.CHANGED} small ones change between two snapshots. Each cell is the median"
+        f" large files are among them; {trees.CHANGED} small ones change between two snapshots. Each cell is the median"
         f" time and its ratio to the floor, {show_time(floor)}: the status of every file, nothing done with it. First:"
         " everything, into an empty store. Holdfast's snapshot is a checkpoint of the conversation as well and durable"
         " when it returns; the tuned git and the copies sync nothing, and the other git syncs only part of what it"
-        " writes. Holdfast's rewind looks what is on disk, plans, keeps a safety snapshot, changes files through a"
+        " writes. Holdfast's rewind looks at what is on disk, plans, keeps a safety snapshot, changes files through a"
         " journal and moves the conversation; the others only bring files back, and their undo is to bring back the"
         f" snapshot before.{absent}"
     )
