@@ -180,7 +180,7 @@ def _idle(settings: Settings, workspace: Path | None) -> dict[str, int]:
                         run.result("nothing")
                     session.assistant("Nothing happened.")
             if workspace is not None:
-                session.file_at("d00/p00/f0.py", session.head)  # NotFound unless files are captured
+                session.file_at("d00/p00/f0.py", session.head.seq)  # NotFound unless files are captured
         return size() - before
 
     work(1, 1)
