@@ -25,6 +25,7 @@ GROUPS = {
     "p4": "p4_read",
     "p5": "p5_list",
     "p7": "p7_points",
+    "p8": "workspace",
     "p9": "p9_growth",
     "p11": "p11_memory",
     "p12": "p12_postgres",

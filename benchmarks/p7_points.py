@@ -15,12 +15,13 @@ from typing import Any, TypeAlias
 
 import holdfast
 
-from . import messages, stores
+from . import messages, p7_agents, stores
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
 from .peers import json_files, langgraph
 from .report import Check, Section, Table
 
 MOST = 3.0
+FLAT = 1.5  # times what the shortest session takes
 POPPED = 3000
 _POPPED_NAME = f"popped {POPPED:,} times"
 _APPENDS = 5  # a round
@@ -185,7 +186,9 @@ def run(settings: Settings) -> Section:
                     traveller.round(number, said)
     for traveller in everyone:
         traveller.close()
-    return _section(travellers, [_label(size) for size in (*sizes, None)])
+    section = _section(travellers, [_label(size) for size in (*sizes, None)])
+    tables, checks = p7_agents.measure(settings, MOST, FLAT)
+    return Section(section.title, [*section.tables, *tables], [*section.checks, *checks])
 
 
 def _build(settings: Settings, kind: type[Traveller], sizes: tuple[int, ...]) -> dict[str, Traveller]:
@@ -213,8 +216,8 @@ def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> 
         " would flatter, so a bare one stands in the first row. All sessions take turns; the last was popped"
         f" {POPPED:,} times, with a new message after each. LangGraph's checkpoint holds"
         " the whole state and going back copies it to the front; whole JSON copies its file and copies it back. No"
-        " workspace is attached: files are another promise. A checkpoint of an agent with 10,000 sessions, which the"
-        " promise names as well, is not built yet and not measured."
+        f" workspace is attached: files are another promise. Must reach: at most {MOST:g} appends everywhere, and flat:"
+        f" no session dearer than {FLAT:g} times the shortest one."
     )
     table, checks = Table(text, ("work", *labels)), []
     units = {label: median(ours.times[APPEND]) for label, ours in travellers[Holdfast.name].items()}
@@ -229,9 +232,12 @@ def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> 
                 table.add(row, *cells)
                 continue
             ratios = {label: seconds / units[label] for label, seconds in found.items()}
-            missed, must = [label for label in labels if ratios[label] > MOST], f"at most {MOST:g} appends everywhere"
+            missed, must = [label for label in labels if ratios[label] > MOST], f"at most {MOST:g} appends, and flat"
+            growth = max(found.values()) / found[labels[0]]
+            if growth > FLAT:
+                missed.append(f"growth {show_ratio(growth)}")
             table.add(row, *cells, must=must, reached=not missed, why=", ".join(missed))
-            worst = f"{show_ratio(max(ratios.values()))} appends at the worst size"
+            worst = f"{show_ratio(max(ratios.values()))} appends at the worst size, growth {show_ratio(growth)}"
             checks.append(Check(f"points: {what}", worst, must, not missed))
     return Section("Checkpoint and rewind", [table], checks)
 

@@ -3,19 +3,23 @@
 Messages are appended one call at a time, as agents do, with a checkpoint after each where the row says so, and files
 are counted after closing. A checkpoint is worth 1 kB beside the content: that is what is divided by. Sessions that take
 turns are counted as well: rows of one session lie together, so turns insert into the middle of a table, which splits
-pages.
+pages. Last comes a workspace in which nothing happens: it must add nothing.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from time import perf_counter
+from contextlib import nullcontext
+from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import orjson
 
-from . import messages
+import holdfast
+
+from . import messages, trees
 from .common import Settings, say, show_bytes, show_ratio, show_time
 from .peers.adk import GoogleADK
 from .peers.agno import Agno
@@ -31,6 +35,9 @@ _HEAD = ("store", "messages", "checkpoints", "content", "on disk", "bytes per me
 _TURN = 4  # messages of a turn of 2 kB
 _TURNS = 8
 _RESERVE = "-ballast"
+_POINTS = 100
+_PAGE, _PAGES = 4096, 2
+_SETTLED = 0.2  # seconds: files as fresh as that are read again
 
 
 class Filled(NamedTuple):
@@ -81,7 +88,8 @@ def run(settings: Settings) -> Section:
     """Fill each store, close it, count its files."""
     points, checks = _points(settings, settings.pick(10_000, 2000), settings.pick(400, 100))
     plain, more = _plain(settings, settings.pick(10_000, 2000), settings.pick(1000, 200))
-    return Section("Growth on disk", [points, plain], checks + more)
+    files, others = _files(settings, settings.pick(1000, 200))
+    return Section("Growth on disk", [points, plain, files], checks + more + others)
 
 
 def _points(settings: Settings, count: int, copied: int) -> tuple[Table, list[Check]]:
@@ -127,6 +135,56 @@ def _plain(settings: Settings, count: int, fewer: int) -> tuple[Table, list[Chec
     for kind in (OpenAIAgents, Agno, GoogleADK, WholeJson):
         _row(table, kind.name, _fill(settings, kind, fewer))
     return table, checks
+
+
+def _files(settings: Settings, count: int) -> tuple[Table, list[Check]]:
+    """Count what a workspace adds in which nothing happens."""
+    text = (
+        f"**Does a workspace in which nothing changes take disk?** A session with a workspace of {count:,} files gets"
+        f" {_POINTS} checkpoints after its first, and then {_POINTS} turns: a user message, a tool run, an answer, the"
+        " session held, so that files are looked at three times a turn. The same without a workspace. Counted are all"
+        f" files of the closed store before and after. Must reach: the same, give or take {_PAGES} pages of the"
+        " database: a table may fill its last page sooner."
+    )
+    table, checks = Table(text, ("work", "without a workspace", "with one", "more")), list[Check]()
+    project = settings.directory("p9", "project")
+    trees.build(project, count, (), settings.seed)
+    sleep(_SETTLED)
+    without, beside = (_idle(settings, place) for place in (None, project))
+    for what, plain in without.items():
+        more, must = beside[what] - plain, f"at most {_PAGES} pages more"
+        reached = more <= _PAGES * _PAGE
+        say(f"p9: {what}: {plain:,} B without a workspace, {beside[what]:,} B with one")
+        table.add(what, f"{plain:,} B", f"{beside[what]:,} B", f"{more:,} B", must=must, reached=reached)
+        checks.append(Check(f"an unchanged workspace: {what}", f"{more:,} B more", must, reached))
+    return table, checks
+
+
+def _idle(settings: Settings, workspace: Path | None) -> dict[str, int]:
+    """Give the bytes that checkpoints and turns add."""
+    directory = settings.directory("p9", "idle", "plain" if workspace is None else "workspace")
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in directory.iterdir())
+
+    def work(turns: int, points: int) -> int:
+        before = size()
+        with holdfast.open(directory / "store.db") as store:
+            session = store.session("session", workspace=workspace)
+            for _ in range(points):
+                session.checkpoint()
+            with session if turns else nullcontext():
+                for _ in range(turns):
+                    session.user("Look around.")
+                    with session.tool("look", {}) as run:
+                        run.result("nothing")
+                    session.assistant("Nothing happened.")
+            if workspace is not None:
+                session.file_at("d00/p00/f0.py", session.head.seq)  # NotFound unless files are captured
+        return size() - before
+
+    work(1, 1)
+    return {f"{_POINTS} checkpoints": work(0, _POINTS), f"{_POINTS} turns": work(_POINTS, 0)}
 
 
 def _fill(settings: Settings, kind: type[Arm], count: int, *, sessions: int = 1, points: int = 0) -> Filled:

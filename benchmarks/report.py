@@ -124,6 +124,9 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 <!-- generated: p7 -->
 <!-- end: p7 -->
 
+<!-- generated: p8 -->
+<!-- end: p8 -->
+
 <!-- generated: p9 -->
 <!-- end: p9 -->
 
