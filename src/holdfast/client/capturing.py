@@ -2,8 +2,9 @@
 
 Whoever runs a session looks at the boundaries: before a user message, before a tool starts, before its result is
 stored. What changed between two looks is put down to the calls that were open then; with none open it is somebody
-else's, and a rewind keeps it. In a turn without any call it is the turn's. What is given by hand (``checkpoint``) is
-the session's own. A workspace that cannot be looked at stops no conversation: ``capture_error`` says why.
+else's, and a rewind keeps it. A session that never tells of a call is another matter: what changes within its turns is
+the turn's, and what a checkpoint finds is the session's own. A workspace that cannot be looked at stops no
+conversation: ``capture_error`` says why.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ class Capturing(Handle):
     """The part of a session that looks at its files."""
 
     _capture = Capture()
-    _quiet = False  # this turn has had no tool call so far
     capture_error: str | None = None
     """Why the workspace could not be looked at the last time; None if it could."""
 
@@ -38,8 +38,9 @@ class Capturing(Handle):
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
-        self.capture_error = why_not(path)
-        return None if self.capture_error else self._any_place(path)
+        why = why_not(path)
+        self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
+        return None if why else self._any_place(path)
 
     def _any_place(self, path: str) -> Place:
         given = self._capture
@@ -62,16 +63,35 @@ class Capturing(Handle):
             return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
 
         restoring.recover(self._store, place)
-        session, root = place.record(paths, commit, who=who, calls=tuple(open_calls))
+
+        def known(tx: Tx, root: str) -> SessionRow | None:
+            row = self._row(tx)
+            return row if snapshots.is_recorded(tx, row, root) else None
+
+        session, root = place.record(paths, commit, known=known, who=who, calls=tuple(open_calls))
         self._seen = session
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
 
     def _look_by_hand(self) -> None:
-        """Record the files because somebody asks for it: what changed is the session's own."""
+        """Record the files because somebody asks for it.
+
+        Where no call is ever told of, nobody can say who changed what: then it is the session's own.
+        """
         open_calls = () if self._held is None else sorted(self._held.running)
-        self._look_at_files(who=None if open_calls else snapshots.SESSION, open_calls=open_calls)
+        own = self._capture.mode == "manual" or not self._seen.tool_calls
+        self._look_at_files(who=snapshots.SESSION if own and not open_calls else None, open_calls=open_calls)
+
+    def _why_not_captured(self) -> str | None:
+        """Say why nothing is known of the files of this session; None if it has no workspace, or is captured."""
+        path = self._seen.workspace
+        if not path:
+            return None
+        if self._capture.mode == "off":
+            return f"{path} (capture is off)"
+        why = why_not(path)
+        return f"{path} ({why})" if why else None
 
     def _looks(self) -> bool:
         """Say whether this handle looks at files by itself: it runs the session, in a workspace."""
@@ -93,12 +113,14 @@ class Capturing(Handle):
         mode = self._capture.mode
         if turn or (mode == "calls" and marks & {"call", "result"}):
             self._look_quietly()
-        elif not marks and (self._quiet or mode == "turns"):
+        elif not marks and (mode == "turns" or self._is_untold()):
             self._look_quietly(who=snapshots.TURN)
-        self._quiet = (turn or self._quiet) and not marks
+
+    def _is_untold(self) -> bool:
+        """Say whether this session tells of no calls: what changes within its turns is then put down to the turn."""
+        return self._seen.tool_calls == 0
 
     def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
-        self._quiet = False
         if self._capture.mode == "calls":
             held = self._held
             running = sorted(held.running) if held is not None else []
@@ -117,7 +139,7 @@ class Capturing(Handle):
         try:
             if running:
                 self._look_quietly(open_calls=running)
-            elif self._capture.mode == "turns" or self._quiet:
+            elif self._capture.mode == "turns" or self._is_untold():
                 self._look_quietly(who=snapshots.TURN)
         except Error as error:  # what ends the run is more than this
             self.capture_error = str(error)

@@ -115,25 +115,29 @@ class Handle:
 
         return self._store._read(look)
 
+    def _once(
+        self, tx: Tx, request: Any, key: str | None, op: Op[tuple[SessionRow, Operation]]
+    ) -> tuple[SessionRow, Operation]:
+        """Run an operation once per idempotency key."""
+
+        def do() -> tuple[tuple[SessionRow, Operation], int]:
+            done = op(tx)
+            return done, operations.number_of(tx, self._store.scope, done[1].id)
+
+        def again(number: int) -> tuple[SessionRow, Operation]:
+            return self._row(tx), operations.named(tx, operations.by_number(tx, number))
+
+        if key is None:
+            return op(tx)
+        return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
+
     def _operate(
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
     ) -> Operation:
         """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
 
-        def run(tx: Tx) -> tuple[SessionRow, Operation]:
-            def do() -> tuple[tuple[SessionRow, Operation], int]:
-                done = op(tx, now_ms)
-                return done, operations.number_of(tx, self._store.scope, done[1].id)
-
-            def again(number: int) -> tuple[SessionRow, Operation]:
-                return self._row(tx), operations.named(tx, operations.by_number(tx, number))
-
-            if key is None:
-                return op(tx, now_ms)
-            return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
-
-        self._seen, operation = self._do(run)
+        self._seen, operation = self._do(lambda tx: self._once(tx, request, key, lambda tx: op(tx, now_ms)))
         if operation.summary != operations.NOTHING:
             self._store._made(operation)
         return operation

@@ -22,10 +22,10 @@ from ..storage.base import Tx
 from ..workspace import preview
 from ..workspace.apply import Step
 from . import blobs, restoring, states
+from .blame import between, pairs
 from .capturing import Capturing
 from .handle import Point, place_of
 from .reading import Reading, make_messages
-from .rewind import between, pairs
 from .workspaces import Place, Trees
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
@@ -42,8 +42,8 @@ class Looking(Capturing, Reading):
 
         ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
         """
-        name, trees, root = self._path_in(path), Trees(self._store), self._root_at(point)
-        node = tree.find(trees.load, trees.root(root).tree, name)
+        name, trees, root = self._path_in(path), Trees(self._store), self._snapshot_at(point)
+        node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
         if node is None or node.kind == tree.ABSENT:
             raise NotFound(f"there was no {os.fsdecode(name)!r} at that point")
         if node.kind == GAP:
@@ -56,26 +56,26 @@ class Looking(Capturing, Reading):
             raise Invalid(f"{os.fsdecode(name)!r} was {what} at that point")
         return b"".join(trees.content(node.content))
 
-    def _root_at(self, point: Point) -> str:
+    def _snapshot_at(self, point: Point) -> work.Found:
         find = place_of(point)
 
-        def look(tx: Tx) -> str | None:
+        def look(tx: Tx) -> work.Found | None:
             row = self._row(tx)
             there = _standing(tx, row, find)
-            found = work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, row, min(there.seq, row.seq))
-            return None if found is None else str(found.body["root"])
+            return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, row, min(there.seq, row.seq))
 
-        root = self._store._read(look)
-        if root is None:
+        found = self._store._read(look)
+        if found is None:
             raise NotFound("the files of this session were never captured; give it a workspace, or make a checkpoint")
-        return root
+        return found
 
     def _files_at(self, point: Point | None) -> tuple[Trees, bytes]:
         """Give the tree at a point, the head without one; what is in the workspace by now is recorded first."""
         if point is None and self._place() is not None:
             self._look_by_hand()
         trees = Trees(self._store)
-        return trees, trees.root(self._root_at(self._seen.seq if point is None else point)).tree
+        found = self._snapshot_at(self._seen.seq if point is None else point)
+        return trees, trees.root(found.body["root"]).tree
 
     def diff(self, a: Point, b: Point | None = None) -> Diff:
         """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
@@ -92,14 +92,15 @@ class Looking(Capturing, Reading):
         if b is None and place is not None:
             now, trees = place.glance(), place.trees
         else:
-            now = trees.root(self._root_at(self._seen.seq if b is None else b))
-        before = trees.root(self._root_at(a))
+            now = trees.root(self._snapshot_at(self._seen.seq if b is None else b).body["root"])
+        then = self._snapshot_at(a)
+        before = trees.root(then.body["root"])
         on_disk = b is None and place is not None
         for path, old, new in tree.differences(trees.load, before.tree, now.tree):
             if DIR in (old and old.kind, new and new.kind):
                 continue
             after = states.on_disk(self._seen.workspace, path) if on_disk else states.of_node(trees, new)
-            yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after)
+            yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
 
     def _messages_between(self, tx: Tx, a: Point, b: Point | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         row = self._row(tx)
@@ -164,10 +165,11 @@ class Looking(Capturing, Reading):
         store = self._store
         if state.data is not None:
             content = blobs.store(store._backend, store._clock, store.scope, state.data)
-            return [FILE, state.mode, len(state.data), content]
+            return [FILE, state.mode, len(state.data), content, store._clock.now_ms()]
         if state.kind == "link":
-            return [LINK, 0, 0, state.target]
-        return [tree.ABSENT if state.kind == "missing" else state.kind, state.mode or 0, 0, state.reason or ""]
+            return [LINK, 0, 0, state.target, store._clock.now_ms()]
+        kind = tree.ABSENT if state.kind == "missing" else state.kind
+        return [kind, state.mode or 0, 0, state.reason or "", store._clock.now_ms()]
 
     def file_diff(self, path: str | PathLike[str]) -> FileDiff | None:
         """Say how an announced file differs from when it was announced; None if it does not, or was never announced."""
@@ -179,21 +181,20 @@ class Looking(Capturing, Reading):
         return [*self._announced_diffs(lambda name: True)]
 
     def _announced_diffs(self, wanted: Callable[[bytes], bool]) -> Iterator[FileDiff]:
-        def look(tx: Tx) -> tuple[dict[str, Any], int]:
+        def look(tx: Tx) -> dict[str, Any]:
             row = self._row(tx)
             found = _announced(tx, row)
-            return ({}, 0) if found is None else (work.mapping(tx, row, found), found.at_ms)
+            return {} if found is None else work.mapping(tx, row, found)
 
-        known, at_ms = self._store._read(look)
-        for name, node in known.items():
+        for name, node in self._store._read(look).items():
             path = name.encode("utf-8", "surrogateescape")
             if wanted(path):
                 before, after = self._announced_state(node), states.on_disk(self._seen.workspace, path)
                 if before != after:
-                    yield FileDiff(name, before, after, at_ms)
+                    yield FileDiff(name, before, after, node[4])
 
     def _announced_state(self, node: list[Any]) -> FileState:
-        kind, mode, _, content = node
+        kind, mode, _, content, _ = node
         if kind == FILE:
             data = b"".join(blobs.open_stream(self._store._backend, self._store.scope, content))
             return FileState("file", data, mode)
@@ -238,9 +239,7 @@ def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
     found = work.latest(tx, session, snapshots.ANNOUNCED)
     if found is None:
         return None
-    newest = checkpoints.newest(tx, session)
-    on_path = newest is not None and newest.seq <= session.seq and newest.seq >= found.seq
-    return None if on_path else found
+    return None if checkpoints.newest_on_path(tx, session, found.seq) is not None else found
 
 
 def _standing(tx: Tx, row: SessionRow, find: Callable[[Tx, SessionRow], moves.Place]) -> SessionRow:

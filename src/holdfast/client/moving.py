@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
+
+from msgspec.structs import replace
 
 from .. import codec
 from ..errors import Invalid
@@ -70,7 +73,8 @@ class Moving(Looking):
         if files:
             self._look_by_hand()
         self._seen, made = self._do(op)
-        return made
+        missing = self._why_not_captured() if files else None
+        return made if missing is None else replace(made, not_captured=(missing, *made.not_captured))
 
     def checkpoints(self) -> list[Checkpoint]:
         """Give the session's checkpoints in the order they were made."""
@@ -158,7 +162,11 @@ class Moving(Looking):
     def _preview_again(self, kind: str, wanted: str | None) -> Rewind:
         scope = self._store.scope
         found = self._store._read(lambda tx: operations.to_take_up(tx, scope, self.id, kind, wanted))
-        head = codec.decode(found.before).get("head")
+        before = codec.decode(found.before)
+        head, alone = before.get("head"), before.get("files", {}).get("root")
+        if head is None and alone is not None:
+            goal = Goal(kind, _at_head, wanted, wanted, files=(alone, before["files"]["seq"]))
+            return Rewind(self, found.id, goal, conversation=False)
         if head is None:
             raise Invalid(f"that operation ({found.kind}) moves neither the conversation nor files; {kind} it")
 
@@ -266,6 +274,8 @@ class Moving(Looking):
         if into is not None and not as_session:
             raise Invalid("only a session has a workspace of its own: fork(as_session=True, into=...)")
         place = None if into is None else check.workspace(into)
+        if place is not None and self._seen.workspace and Path(place).is_relative_to(self._seen.workspace):
+            raise Invalid(f"{place!r} lies in the workspace of this session; name a directory outside of it")
         name = _plain_name(name, what="session name" if as_session else "branch name")
         find = None if at is None else place_of(at)
         request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
@@ -327,6 +337,10 @@ class Moving(Looking):
             return moves.Place(seq, uid, anywhere=True, attached=True)
 
         return Rewind(self, name, Goal("switch", find, name))
+
+
+def _at_head(tx: Tx, session: sessions.SessionRow) -> moves.Place:
+    return moves.Place(session.seq, session.uid, anywhere=True)
 
 
 def _id_of(operation: Operation | str | None) -> str | None:

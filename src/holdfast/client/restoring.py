@@ -49,7 +49,7 @@ def change_files(
 
     def complete(tx: Tx) -> None:
         finish(tx)
-        journal.end(tx, row)
+        journal.complete(tx, row)
 
     try:
         store._write(complete, alone=True)
@@ -86,7 +86,7 @@ def _end(store: StoreBase, change: Change, row: JournalRow) -> None:
 
 
 def _clean(change: Change) -> None:
-    """Remove what was staged; where that fails it stays, and the next change removes it."""
+    """Remove what was staged; where that fails it stays, and the next look at the workspace removes it."""
     try:
         change.clean()
     except OSError:
@@ -115,13 +115,16 @@ def recover(store: StoreBase, place: Place) -> list[str]:
     row = store._read(lambda tx: journal.find(tx, store.scope, place.name))
     if row is None:
         return []
+    if not row.steps:
+        _clean(Change(_root_of(row)[0], (), row.id))
+        return []
     holder, now_ms = presence.decode(row.holder), store._clock.now_ms()
     if not presence.seems_gone(holder, row.at_ms, now_ms):
         raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
     mine = row._replace(holder=presence.encode(presence.here(now_ms)))
     if not store._write(lambda tx: journal.take(tx, row, mine.holder)):
         raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
-    path, _, identity = os.fsdecode(row.root).partition("\0")
+    path, identity = _root_of(row)
     left = list[bytes]()
     if os.path.isdir(path) and (directories.identity(path) or "") == identity:
         change = Change(path, [_step(*each) for each in journal.decode_steps(row)], row.id)
@@ -130,6 +133,12 @@ def recover(store: StoreBase, place: Place) -> list[str]:
             change.clean()
     store._write(lambda tx: journal.end(tx, mine))
     return [os.fsdecode(each) for each in left]
+
+
+def _root_of(row: JournalRow) -> tuple[str, str]:
+    """Give the path of the workspace of a change, and what tells the directory from others."""
+    path, _, identity = os.fsdecode(row.root).partition("\0")
+    return path, identity
 
 
 def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, int, int, bytes] | None) -> Step:

@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
-from ..errors import Busy, Conflict, Invalid
+from ..errors import Busy, Conflict, NotFound
 from ..model import html, tree, words
 from ..model.entry import Numbers
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import calls, operations, rewinds, snapshots, work
-from ..ops import trees as trees_
+from ..ops import calls, operations, rewinds
 from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root
 from ..storage.base import Tx
 from ..workspace import preview
 from ..workspace.preview import Plan
-from . import restoring
+from . import check, restoring
+from .blame import blame, changed_by_others
 from .handle import FindPlace, Point
 from .states import difference
 from .workspaces import Place, Trees
@@ -74,8 +74,11 @@ class Rewind:
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
         self._place: Place | None = session._place() if files else None
-        if self._place is not None:
+        self._recorded: Root | None = None
+        if self._place is not None and shown:
             restoring.recover(session._store, self._place)
+        elif self._place is not None:
+            self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
         self._look = look = session._store._read(lambda tx: goal.look(tx, session._row(tx)))
         self._root, self._plan = self._planned()
         self._describe(look)
@@ -84,44 +87,32 @@ class Rewind:
 
     def _planned(self) -> tuple[Root | None, Plan]:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        look, place = self._look, self._place
+        look, place, store = self._look, self._place, self._session._store
         if place is None or look.there is None or look.here is None:
             return None, _NOTHING
-        root = place.glance()
-        self._by, outside = _changes(place.trees, look, root)
-        outside -= self._changed_below(place.trees)
+        root = self._recorded or place.glance()
+        found = blame(store, place.trees, look, root.tree)
+        self._by = found.by
         wanted = place.trees.root(look.there)
-        others = self._changed_by_others(place.trees)
+        self._require_known(place.trees, root.tree, wanted.tree)
         plan = preview.plan(
             place.trees.load,
             root.tree,
             wanted.tree,
-            outside=outside.__contains__,
-            others=others,
-            overwrite=self._overwrite.__contains__,
+            yours=found.yours,
+            others=changed_by_others(store, place.trees, look),
+            overwrite=self._overwrites,
         )
         return root, plan
 
-    def _changed_by_others(self, trees: Trees) -> set[bytes]:
-        """Give the paths that sessions which run in the same workspace changed since that point."""
-        look, store = self._look, self._session._store
+    def _overwrites(self, path: bytes) -> bool:
+        return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
 
-        def read(tx: Tx) -> list[list[Any]]:
-            live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
-            return [_recent(tx, row, look.at_ms) for row in live]
-
-        return _own_changes(trees, store._read(read))[0]
-
-    def _changed_below(self, trees: Trees) -> set[bytes]:
-        """Give the paths that sub-agents changed since that point: they are the session's own, whoever saw them."""
-        look = self._look
-
-        def read(tx: Tx) -> list[list[Any]]:
-            below = [row for row in trees_.below(tx, look.session) if row.workspace == look.session.workspace]
-            return [_recent(tx, row, look.at_ms) for row in below]
-
-        own, outside = _own_changes(trees, self._session._store._read(read))
-        return own - outside
+    def _require_known(self, trees: Trees, *roots: bytes) -> None:
+        """Refuse the name of a path to overwrite that is neither there nor was: it is a slip."""
+        for path in self._overwrite:
+            if all(tree.find(trees.load, root, path) is None for root in roots):
+                raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
 
     def _describe(self, look: Look) -> None:
         row, there, shared = look.session, Numbers._make(look.point.numbers), Numbers._make(look.parting.numbers)
@@ -130,15 +121,15 @@ class Rewind:
         self.turns = max(0, row.turns - shared.turns) if talks else 0
         self.messages = max(0, row.messages - shared.messages) if talks else 0
         self._back = max(0, there.messages - shared.messages) if talks else 0
-        self._work = talks and row.work_seq != there.work_seq
+        self._work = talks and look.work
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns and self._shown else None
         names = _Names(self._session if self._shown else None)
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.not_captured = self._missed()
-        same = look.view == operations.head_view(row) or look.parting.seq == look.point.seq == row.seq
-        self.is_empty = not self.files and (same or not talks) and not (talks and look.below)
+        same = look.view == operations.head_view(row) or look.is_quiet
+        self.is_empty = not self.files and (not talks or (same and not look.below))
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
         found = self._by.get(step.path, (0, ()))
@@ -147,14 +138,16 @@ class Rewind:
     def _missed(self) -> tuple[str, ...]:
         if not self._files:
             return ()
-        if self._place is None:
-            why = self._session.capture_error
-            return (f"{self._session._seen.workspace} ({why})",) if why else ()
+        if self._place is None or self._look.here is None:
+            workspace = self._session._seen.workspace
+            why = self._session._why_not_captured() or f"{workspace} (its files were never captured)"
+            return (why,) if workspace else ()
         now = self._root.missed if self._root is not None else []
         reasons = {os.fsdecode(path): reason for path, reason in now}
         more = dict.fromkeys(_texts(self._plan.missed), "not captured then or now")
         known = {name.rstrip("/") for name in reasons}
-        return tuple(f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
+        gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
+        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._look.elsewhere if self._conversation))
 
     def _first_prompt(self) -> str | None:
         reader: Any = self._session
@@ -197,7 +190,8 @@ class Rewind:
             self._require_same(session._row(tx))
             if session._held is not None:
                 session._held.require(tx, session._row(tx))
-            done[:] = [self._finish(look, take_over)(tx, now_ms)]
+            move = self._finish(look, take_over)
+            done[:] = [session._once(tx, self._request(), key, lambda tx: move(tx, now_ms))]
 
         restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
         session._seen, operation = done[0]
@@ -209,6 +203,8 @@ class Rewind:
 
     def _secured(self, place: Place) -> Look:
         """Record what is on disk, so that this can be taken back; give the session as it is after that."""
+        if self._recorded is not None:
+            return self._look
         session, seen = self._session, self._root
         root = session._look_at_files()
         if root is None or seen is None or root.tree != seen.tree:
@@ -267,19 +263,28 @@ class Rewind:
     def __str__(self) -> str:
         if self.is_empty:
             return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._stays()])
-        word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo"}.get(self._goal.kind, self._goal.kind)
-        lines = [f"{word} from entry {self.from_seq} to the end of entry {self.to_seq}"]
-        if self._conversation:
+        return "\n".join([self._headline(), *self._said(), *self._changed(), *self._stays()])
+
+    def _headline(self) -> str:
+        word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
+        if not self._conversation:
+            return f"{word} of files only, to what they were at entry {self.to_seq} (turn {self.stats.turns})"
+        now, then = self._look.session.turns, self.stats.turns
+        turns = f"from turn {now} to the end of turn {then}" if now != then else f"within turn {now}"
+        return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
+
+    def _said(self) -> Iterator[str]:
+        """Say what happens beside files."""
+        if self.messages:
             first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
             gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
-            lines.append(f"  conversation  {gone} off the path{first}; kept on the branch")
+            yield f"  conversation  {gone} off the path{first}; kept on the branch"
         if self._back:
-            lines.append(f"  back          {words.count(self._back, 'message')} of another branch")
+            yield f"  back          {words.count(self._back, 'message')} of another branch"
         if self._work:
-            lines.append("  work          tasks, plan, notes and state go back too")
+            yield "  work          tasks, plan, notes and state as they were there"
         if self._conversation and self._look.below:
-            lines.append(f"  sub-agents    {words.count(len(self._look.below), 'sub-agent')} go back too")
-        return "\n".join([*lines, *self._changed(), *self._stays()])
+            yield f"  sub-agents    {words.count(len(self._look.below), 'sub-agent')} as they were there"
 
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
@@ -313,65 +318,22 @@ class Rewind:
 class Goal:
     """Where a move goes: to a point that is found again each time, or to what an operation was before."""
 
-    def __init__(self, kind: str, find: FindPlace, asked: Any, operation: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        find: FindPlace,
+        asked: Any,
+        operation: str | None = None,
+        *,
+        files: tuple[str, int] | None = None,  # a root to go to with files alone, and since when they are otherwise
+    ) -> None:
         self.kind, self.find, self.asked, self.operation = kind, find, asked, operation
+        self._files = files
 
     def look(self, tx: Tx, row: SessionRow) -> Look:
         """Look at what the move means now."""
-        return rewinds.look(tx, row, self.find(tx, row))
-
-
-def _changes(trees: Trees, look: Look, root: Root) -> tuple[dict[bytes, tuple[int, tuple[str, ...]]], set[bytes]]:
-    """Say who brought each path to where it is: turn and calls, or somebody outside."""
-    by, outside = dict[bytes, tuple[int, tuple[str, ...]]](), set[bytes]()
-    for before, after in pairs(look.changes):
-        paths = [each.path for each in between(trees, before, after)]
-        if after.body["who"] == snapshots.OUTSIDE:
-            outside.update(paths)
-        else:
-            who = look.turns.get(after.seq, 0), tuple(after.body.get("calls", ()))
-            by.update((path, who) for path in paths if path not in by)
-    last = look.disk or look.here
-    if last is not None:
-        new = [each.path for each in tree.differences(trees.load, trees.root(last).tree, root.tree)]
-        if look.open:
-            by.update((path, (look.session.turns, look.open)) for path in new)
-        else:
-            outside.update(new)
-    return by, outside
-
-
-def pairs(newest_first: Any) -> Iterator[tuple[Any, Any]]:
-    """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
-    yield from zip(newest_first[1:], newest_first, strict=False)
-    if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
-        yield None, newest_first[-1]
-
-
-def between(trees: Trees, before: Any, after: Any) -> Iterator[tree.Difference]:
-    """Give what changed while one snapshot became the next; what the head's own moves left behind is not a change."""
-    start = after.body.get("from") or before.body["root"]
-    return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
-
-
-def _own_changes(trees: Trees, histories: list[list[Any]]) -> tuple[set[bytes], set[bytes]]:
-    """Give the paths that sessions changed, and those that changed while they looked on."""
-    own, outside = set[bytes](), set[bytes]()
-    for history in histories:
-        for before, after in pairs(history):
-            changed = outside if after.body["who"] == snapshots.OUTSIDE else own
-            changed.update(each.path for each in between(trees, before, after))
-    return own, outside
-
-
-def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[Any]:
-    """Give a session's snapshots since a time, newest first, and the one before them."""
-    found = []
-    for each in work.history(tx, row, snapshots.KIND):
-        found.append(each)
-        if each.at_ms < since_ms:
-            break
-    return found
+        found = rewinds.look(tx, row, self.find(tx, row))
+        return found if self._files is None else rewinds.of_files(tx, found, *self._files)
 
 
 class _Names:
@@ -405,6 +367,4 @@ def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
 
 def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
     """Read the paths that a caller wants to have overwritten."""
-    if isinstance(overwrite, str | bytes | os.PathLike):
-        raise Invalid("overwrite is a list of paths; write [...]")
-    return tuple(session._path_in(path) for path in overwrite)
+    return tuple(session._path_in(path) for path in check.many(overwrite, what="overwrite"))

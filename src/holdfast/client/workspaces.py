@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import Corrupt, Unsupported
 from ..model import tree
@@ -120,16 +120,18 @@ class Upload:
         store = self._store
         return bytes.fromhex(contents.store_stream(store._backend, store._clock, store.scope, pieces))
 
-    def finish(self) -> None:
-        """Return when everything is stored; what failed in the other thread is raised here."""
-        if self._thread is None:
-            self._store_batch(self._batch)
-        else:
+    def finish(self) -> list[blobs.Packed]:
+        """Return when all but the last few are stored, and give those, packed: they go with whatever is recorded next.
+
+        What failed in the other thread is raised here.
+        """
+        if self._thread is not None:
             self._hand_over()
             self.stop()
-        self._batch = []
         if self._failure is not None:
             raise self._failure
+        last, self._batch = _packed(self._batch), []
+        return last
 
     def stop(self) -> None:
         """End the thread."""
@@ -156,9 +158,19 @@ class Upload:
     def _store_batch(self, batch: list[tuple[bytes, bytes]]) -> None:
         if not batch:
             return
-        packed = [blobs.Packed(digest.hex(), len(data), blobs.pack_small(data)) for digest, data in batch]
+        packed = _packed(batch)
         scope, now_ms = self._store.scope, self._store._clock.now_ms()
         self._store._write(lambda tx: blobs.put_many(tx, scope, packed, now_ms=now_ms))
+
+
+def _packed(batch: list[tuple[bytes, bytes]]) -> list[blobs.Packed]:
+    return [blobs.Packed(digest.hex(), len(data), blobs.pack_small(data)) for digest, data in batch]
+
+
+class _Kept(NamedTuple):
+    root: str
+    value: Root
+    last: list[blobs.Packed]  # contents that are not stored yet
 
 
 class Place:
@@ -172,6 +184,7 @@ class Place:
         self._made = limits, rules
         self._workspace: Workspace | None = None
         self._sweeps = 0
+        self._last = ""  # the root that was recorded last
         self.trees = Trees(store)
         self.name = name_of(path)
 
@@ -180,20 +193,25 @@ class Place:
         paths: Iterable[bytes] | None,
         commit: Callable[[Tx, Taken], T],
         *,
+        known: Callable[[Tx, str], T | None] = lambda tx, root: None,
         who: str | None = None,
         calls: tuple[str, ...] = (),
     ) -> tuple[T, Root]:
-        """Look, keep what is new, and commit in one transaction with what is remembered."""
+        """Look, keep what is new, and commit in one transaction with what is remembered.
+
+        Nothing is written if ``known`` says that this root is recorded already.
+        """
         with self._lock:
             paths = None if paths is None else [*paths]
             if self._watcher is not None:
                 told = self._watcher.changed()
                 paths = told if paths is None else None if told is None else [*paths, *told]
             for _ in range(_TRIES):
-                root, seen = self._kept(paths)
-                taken = Taken(root[0], self._sweeps, who, calls, self.name, tuple(seen))
+                kept = self._kept(paths)
+                if kept.root == self._last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
+                    return found, kept.value
                 try:
-                    return self._store._write(lambda tx, taken=taken: commit(tx, taken)), root[1]  # type: ignore[misc]
+                    return self._commit(kept, commit, who, calls), kept.value
                 except Swept:
                     self._workspace, paths = None, None
                 except BaseException:
@@ -201,20 +219,35 @@ class Place:
                     raise
             raise Unsupported("contents are swept out of this store all the time; end that first", capability="capture")
 
-    def _kept(self, paths: list[bytes] | None) -> tuple[tuple[str, Root], list[tuple[bytes, bytes | None]]]:
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
+        """Look, and store contents as far as there are many."""
         workspace, upload = self._loaded(), Upload(self._store)
         try:
-            seen = workspace.look(upload, paths)
-            root = _root(seen)
+            root = _root(workspace.look(upload, paths))
             data = snapshots.encode_root(root)
-            upload.put(tree.digest(data), data)
-            upload.finish()
+            name = tree.digest(data).hex()
+            if name != self._last:
+                upload.put(tree.digest(data), data)
+            return _Kept(name, root, upload.finish())
         except BaseException:
             self._workspace = None
             raise
         finally:
             upload.stop()
-        return (tree.digest(data).hex(), root), [*workspace.taken_note()]
+
+    def _commit(self, kept: _Kept, commit: Callable[[Tx, Taken], T], who: str | None, calls: tuple[str, ...]) -> T:
+        """Store the rest and what is recorded, in one transaction."""
+        assert self._workspace is not None
+        seen, scope, now_ms = tuple(self._workspace.taken_note()), self._store.scope, self._store._clock.now_ms()
+        taken = Taken(kept.root, self._sweeps, who, calls, self.name, seen)
+
+        def op(tx: Tx) -> T:
+            blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
+            return commit(tx, taken)
+
+        done = self._store._write(op)
+        self._last = kept.root
+        return done
 
     def glance(self) -> Root:
         """Look without keeping anything; trees of this look are known to ``trees``."""
@@ -233,7 +266,7 @@ class Place:
         scope = self._store.scope
         sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
         if self._workspace is None or sweeps != self._sweeps:
-            self._sweeps, workspace = sweeps, self._new()
+            self._sweeps, self._last, workspace = sweeps, "", self._new()
             for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.name)).items():
                 workspace.remember(path, doc)
             if not self._all_there(workspace):

@@ -80,12 +80,12 @@ def differences(load: Load, old: bytes, new: bytes, *, at: bytes = b"") -> Itera
         path = at + name
         inner_old = was.content if was is not None and was.kind == DIR else EMPTY
         inner_new = now.content if now is not None and now.kind == DIR else EMPTY
-        if _shown(was) != _shown(now):
+        if shown(was) != shown(now):
             yield Difference(path, was, now)
         yield from differences(load, inner_old, inner_new, at=path + b"/")
 
 
-def _shown(node: Node | None) -> Node | None:
+def shown(node: Node | None) -> Node | None:
     """Give a node as it is compared: a directory is its mode, what is in it is compared by itself."""
     return Node(DIR, node.mode, 0, b"") if node is not None and node.kind == DIR else node
 

@@ -22,7 +22,8 @@ INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,
 GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
 BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
-NEWEST = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid DESC LIMIT 1"
+NEWEST = f"""SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND seq >= ? AND seq <= ?
+ORDER BY cid DESC"""
 OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
@@ -99,10 +100,12 @@ def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
     return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
 
 
-def newest(tx: Tx, session: SessionRow) -> CheckpointRow | None:
-    """Give the last checkpoint of a session, or None."""
-    row = tx.one(NEWEST, (session.scope, session.sid))
-    return None if row is None else checked(row)
+def newest_on_path(tx: Tx, session: SessionRow, low: int) -> CheckpointRow | None:
+    """Give the last checkpoint that the path of the head holds from an entry on, or None."""
+    for row in map(checked, tx.all(NEWEST, (session.scope, session.sid, low, session.seq))):
+        if entries.is_on_path(tx, session, branches.get(tx, row.branch).uid, row.seq):
+            return row
+    return None
 
 
 def point(tx: Tx, row: CheckpointRow) -> entries.Point:

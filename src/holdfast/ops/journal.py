@@ -1,7 +1,8 @@
 """The journal: a change of files that is under way.
 
-It is written before the first file is touched and erased by the transaction in which the change becomes an operation.
-Whoever finds one whose maker is gone takes the change back: files and store are then as they were before it.
+It is written before the first file is touched, and has no steps any more from the transaction on in which the change
+becomes an operation. Whoever finds one with steps whose maker is gone takes the change back: files and store are then
+as they were before it. One without steps only says what may have to be tidied up; the next change takes its place.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ PUT = f"INSERT INTO journal ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 GET = f"SELECT {COLUMNS} FROM journal WHERE scope = ? AND place = ?"
 OF_SESSION = f"SELECT {COLUMNS} FROM journal WHERE scope = ? AND session = ?"
 TAKE = "UPDATE journal SET holder = ?, chk = ? WHERE scope = ? AND place = ? AND id = ?"
+COMPLETE = "UPDATE journal SET steps = ?, chk = ? WHERE scope = ? AND place = ? AND id = ?"
 DROP = "DELETE FROM journal WHERE scope = ? AND place = ? AND id = ?"
 
 
@@ -56,8 +58,11 @@ def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
 def begin(tx: Tx, row: JournalRow) -> None:
     """Write down a change before it begins; a second one in the same workspace is ``Busy``."""
     tx.lock(f"journal {row.scope} {row.place}")
-    if tx.one(GET, (row.scope, row.place)) is not None:
+    before = find(tx, row.scope, row.place)
+    if before is not None and before.steps:
         raise Busy("another change of the files of this workspace is under way; try again when it has ended")
+    if before is not None:
+        end(tx, before)
     tx.run(PUT, (*row, row_check(row)))
 
 
@@ -71,8 +76,14 @@ def take(tx: Tx, row: JournalRow, holder: bytes) -> bool:
     return True
 
 
+def complete(tx: Tx, row: JournalRow) -> None:
+    """Note that a change became an operation: nothing of it is taken back any more."""
+    done = row._replace(steps=b"")
+    tx.run(COMPLETE, (done.steps, row_check(done), row.scope, row.place, row.id))
+
+
 def end(tx: Tx, row: JournalRow) -> None:
-    """Erase a change that was taken back or became an operation."""
+    """Erase the record of a change that was taken back or tidied up."""
     tx.run(DROP, (row.scope, row.place, row.id))
 
 

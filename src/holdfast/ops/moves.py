@@ -273,13 +273,20 @@ def replace_tail(
 def common_point(tx: Tx, session: SessionRow, place: Place) -> entries.Point:
     """Find where the path of the head and the path to a point part: everything behind it leaves."""
     point, origin = point_of(tx, session, place)
-    here = {each.bid: each for each in entries.path_segments(tx, session, 0, session.seq)}
-    shared = 0
-    for segment in branches.segments(tx, origin, 0, point.seq):
-        mine = here.get(segment.bid)
-        if mine is None:
-            break
-        shared = min(segment.high, mine.high)
-        if segment.high != mine.high:
-            break
-    return entries.point(tx, session, shared)
+    here = branches.get(tx, session.branch)
+    end = min(point.seq, session.seq)
+    if end and branches.owner(tx, origin, end).bid == branches.owner(tx, here, end).bid:
+        return entries.point(tx, session, end)  # one end is on the path of the other, as most often
+    return entries.point(tx, session, _shared(tx, origin, here, end - 1))
+
+
+def _shared(tx: Tx, one: branches.BranchRow, other: branches.BranchRow, high: int) -> int:
+    """Find the last entry that the paths of two branches share, by halving."""
+    low = 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if branches.owner(tx, one, middle).bid == branches.owner(tx, other, middle).bid:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -19,7 +19,7 @@ from ..model import words
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..storage.base import Row, Tx, row_check
-from . import agents, branches, entries, feed, sessions, work
+from . import agents, branches, entries, feed, sessions, snapshots, work
 from .agents import AgentRow
 from .sessions import SessionRow
 
@@ -170,18 +170,20 @@ def _record(
 # ---------------------------------------------------------------------- undo and redo
 
 
-def undo_session(tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int) -> Done:
-    """Take back the newest operation of a session that stands, or a named one of it."""
+def undo_session(
+    tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int, files: View | None = None
+) -> Done:
+    """Take back the newest operation of a session that stands, or a named one of it; ``files`` says what it changes."""
     session = sessions.get(tx, scope, session_id)
     if operation_id is None:
         rows = tx.all(STANDING, (scope, session.sid, 0, 0, 1))
         if not rows:
             raise Conflict("there is nothing to undo in this session")
-        return _undo(tx, checked(rows[0]), now_ms)
+        return _undo(tx, checked(rows[0]), now_ms, files)
     row = find(tx, scope, operation_id)
     if row.session != session.sid:
         raise NotFound(f"this session has no operation {operation_id!r}")
-    return undo(tx, scope, operation_id, now_ms=now_ms)
+    return undo(tx, scope, operation_id, now_ms=now_ms, files=files)
 
 
 def find_to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str | None) -> OperationRow | None:
@@ -209,7 +211,7 @@ def moved_files(row: OperationRow) -> bool:
     return "files" in codec.decode(row.after)
 
 
-def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int) -> Done:
+def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, files: View | None = None) -> Done:
     """Take back a named operation unless a later one touched the same thing."""
     row = find(tx, scope, operation_id)
     if row.kind in ("undo", "redo", "purge"):
@@ -224,21 +226,29 @@ def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int) -> Done:
                 expected=operation_id,
                 found=later.id,
             )
-    return _undo(tx, row, now_ms)
+    return _undo(tx, row, now_ms, files)
 
 
-def _undo(tx: Tx, row: OperationRow, now_ms: int) -> Done:
-    done = _again(tx, row, "undo", now_ms)
+def _undo(tx: Tx, row: OperationRow, now_ms: int, files: View | None) -> Done:
+    done = _again(tx, row, "undo", now_ms, files)
     _set_undone(tx, row, number_of(tx, row.scope, done.operation.id))
     return done
 
 
-def redo(tx: Tx, scope: str, *, session_id: str | None, operation_id: str | None = None, now_ms: int) -> Done:
+def redo(
+    tx: Tx,
+    scope: str,
+    *,
+    session_id: str | None,
+    operation_id: str | None = None,
+    now_ms: int,
+    files: View | None = None,
+) -> Done:
     """Bring back what the last undo of a session, or a named undo, took back; unless another operation came since."""
     last = _last_undo(tx, scope, session_id) if operation_id is None else _named_undo(tx, scope, operation_id)
     if last is None:
         raise Conflict("there is nothing to redo here")
-    done = _again(tx, last, "redo", now_ms)
+    done = _again(tx, last, "redo", now_ms, files)
     _set_undone(tx, last, number_of(tx, scope, done.operation.id))
     _set_undone(tx, by_number(tx, last.undoes or 0), None)
     return done
@@ -259,9 +269,11 @@ def _named_undo(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
     return None if row.undone_by is not None or touched else row
 
 
-def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int) -> Done:
+def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, files: View | None) -> Done:
     """Put back what was before an operation."""
     before = codec.decode(row.before)
+    if files is not None and "files" in before:
+        before["files"] = {**before["files"], **files}
     if row.agent:
         agent = agents.by_number(tx, row.agent)
         return Done(on_agent(tx, agent, kind, before, now_ms=now_ms, undoes=row.oid)[1], None)
@@ -323,8 +335,8 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
             return sessions.decoded(sessions.detail(tx, session)).get("metadata", {})
         case "branch":  # made by a fork
             return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
-        case "files":  # what a move did in the workspace, for people to read
-            return asked
+        case "files":  # what a move did in the workspace, for people to read; of a move of files alone also to what
+            return {**asked, "root": snapshots.disk_of(tx, session)} if "root" in asked else asked
         case "below":  # sub-agents that moved with it
             known = {sid: unless_purged(tx, session.scope, sid) for sid in asked}
             return {sid: [*head_view(row), row.hidden] for sid, row in known.items() if row is not None}

@@ -36,7 +36,15 @@ class Look(NamedTuple):
     turns: dict[int, int]  # of these
     open: tuple[str, ...]  # calls that may be at work
     below: dict[str, list[Any]]
+    elsewhere: tuple[str, ...]  # workspaces of sub-agents that are not that of the session
+    work: bool  # tasks, plan, notes or state are not the same at the point
     runners: tuple[tuple[SessionRow, LeaseRow], ...]  # who runs it and its sub-agents
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether both ends hold the same conversation: only snapshots lie between them."""
+        new = sum(each.seq > self.parting.seq for each in self.changes)
+        return self.point.seq == self.parting.seq and self.session.seq - self.parting.seq == new
 
 
 def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = None) -> Look:
@@ -51,6 +59,7 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
     if then is None and changes:  # nothing was seen to change before the first look
         then = work.entry_at(tx, session, changes[0].body["first"])
     children = trees.below(tx, session)
+    moved = below.wanted(tx, children, there, at_ms)
     turns = {each.seq: entries.numbers_at(tx, session, each.seq).turns for each in changes}
     return Look(
         session,
@@ -64,9 +73,24 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
         tuple(changes),
         turns,
         tuple(calls.going_on(tx, session)) if session.workspace else (),
-        below.wanted(tx, children, there, at_ms),
+        moved,
+        tuple(sorted({each.workspace for each in children if each.id in moved} - {"", session.workspace})),
+        _work_of(tx, session) != _work_of(tx, there),
         _runners(tx, [session, *children]),
     )
+
+
+def of_files(tx: Tx, look: Look, root: str, seq: int) -> Look:
+    """Give the look at a move of files alone: to a root, from what was recorded since an entry."""
+    changes = snapshots.since(tx, look.session, min(seq, look.session.seq))
+    turns = {each.seq: entries.numbers_at(tx, look.session, each.seq).turns for each in changes}
+    return look._replace(there=root, changes=tuple(changes), turns=turns)
+
+
+def _work_of(tx: Tx, session: SessionRow) -> dict[str, int]:
+    """Give the last entries of the state of work that people see."""
+    hidden = (snapshots.KIND, snapshots.ANNOUNCED, below.KIND)
+    return {kind: seq for kind, seq in work.lasts(tx, session).items() if kind not in hidden}
 
 
 def _time_of(tx: Tx, there: SessionRow) -> int:
@@ -109,43 +133,68 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
         _fence(tx, session, now_ms)
         session = sessions.get(tx, scope, session_id)
     moved = wish.result is not None
-    files = {"files": {"workspace": session.workspace, "paths": list(wish.paths)}} if moved else {}
-    if wish.kind == "undo":
-        done = operations.undo_session(tx, scope, session_id, operation_id=wish.operation, now_ms=now_ms)
+    about = {"workspace": session.workspace, "paths": list(wish.paths)}
+    if wish.kind in ("undo", "redo"):
+        done = _take_up(tx, session, wish, about, now_ms)
         session, operation = done.session or session, done.operation
-    elif wish.kind == "redo":
-        done = operations.redo(tx, scope, session_id=session_id, now_ms=now_ms)
-        session, operation = done.session or session, done.operation
+        if moved and not wish.conversation:
+            session = _say_files(tx, session, str(wish.result), now_ms)
+    elif wish.conversation:
+        session, operation = _rewind(tx, session, wish, {"files": about} if moved else {}, now_ms)
     else:
-        session, operation = _rewind(tx, session, wish, files, now_ms)
+        session, operation = _rewind_files(tx, session, wish, about, now_ms)
     if wish.result is not None and snapshots.disk_of(tx, session) is not None:
         snapshots.set_disk(tx, session, wish.result)
     return session, operation
 
 
+def _take_up(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> operations.Done:
+    files = about if wish.result is not None else None
+    if wish.kind == "redo":
+        return operations.redo(tx, session.scope, session_id=session.id, now_ms=now_ms, files=files)
+    return operations.undo_session(
+        tx, session.scope, session.id, operation_id=wish.operation, now_ms=now_ms, files=files
+    )
+
+
+def _say_files(tx: Tx, session: SessionRow, root: str, now_ms: int) -> SessionRow:
+    """Note at the head what is in the workspace now."""
+    if snapshots.disk_of(tx, session) == root:
+        return session
+    revision = session.revision
+    session = snapshots.put(tx, session, root, who=snapshots.SESSION, carried=None, now_ms=now_ms)
+    return sessions.write_head(tx, session, session._replace(revision=revision).head)
+
+
+def _rewind_files(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> tuple[SessionRow, Operation]:
+    """Let only files go back: the conversation stays, and a snapshot at its head says what is there now."""
+    before = snapshots.disk_of(tx, session)
+    if wish.result is None or before == wish.result:
+        return operations.on_session(tx, session, wish.kind, {}, now_ms=now_ms)
+    session = _say_files(tx, session, wish.result, now_ms)
+    after = {"files": {**about, "root": wish.result, "seq": session.seq}}
+    return operations.note(tx, session, wish.kind, {"files": {**after["files"], "root": before}}, after, now_ms)
+
+
 def _rewind(tx: Tx, session: SessionRow, wish: Wish, files: View, now_ms: int) -> tuple[SessionRow, Operation]:
-    look_, both = wish.look, wish.conversation and wish.files
-    after: View = {"head": look_.view} if wish.conversation else {}
-    if wish.conversation and look_.below:
+    look_ = wish.look
+    after: View = {"head": look_.view, **files}
+    if look_.below:
         after["below"] = look_.below
-    root = wish.result if wish.files else look_.disk
-    known = look_.there == root and wish.conversation
-    if look_.here is None or root is None or both or known:
-        return operations.on_session(tx, session, wish.kind, {**after, **files}, now_ms=now_ms)
-    return _with_snapshot(tx, session, wish.kind, {**after, **files}, root, now_ms)
+    root = look_.disk
+    if wish.files or look_.here is None or root is None or look_.there == root:
+        return operations.on_session(tx, session, wish.kind, after, now_ms=now_ms)
+    return _without_files(tx, session, wish.kind, after, root, now_ms)
 
 
-def _with_snapshot(
+def _without_files(
     tx: Tx, session: SessionRow, kind: str, after: View, root: str, now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Move only one of conversation and files: a snapshot on a branch of its own says what is in the workspace then."""
-    before = operations.view_of(tx, session, {"head": None, **after})
-    if "head" in after:
-        moved = operations.put_in_place(tx, session, after, now_ms)
-    else:
-        branches.set_tip(tx, sessions.head_branch(tx, session), session.seq, session.hash)
-        moved = session
+    """Let only the conversation go back: a snapshot on a branch of its own says what is in the workspace then."""
+    before = operations.view_of(tx, session, after)
+    moved = operations.put_in_place(tx, session, after, now_ms)
     if moved.attached:
+        branches.set_tip(tx, sessions.head_branch(tx, moved), moved.seq, moved.hash)
         moved = moved._replace(attached=0)
     revision = session.revision
     moved = snapshots.put(tx, moved, root, who=snapshots.SESSION, carried=None, now_ms=now_ms)

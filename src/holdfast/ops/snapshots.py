@@ -100,13 +100,22 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
     session = entries.writable(tx, scope, session_id)
     _remember(tx, scope, taken)
     before, disk = work.latest(tx, session, KIND), disk_of(tx, session)
-    if before is not None and before.body["root"] == taken.root and disk in (None, taken.root):
+    if _is_recorded(before, disk, taken.root):
         return session
     if before is None and disk is None:
         return put(tx, session, taken.root, who=START, carried=None, now_ms=now_ms)
     who, by = _who(tx, session, taken)
     carried = disk if before is None or disk != before.body["root"] else None
     return put(tx, session, taken.root, who=who, by=by, carried=carried, now_ms=now_ms)
+
+
+def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
+    """Say whether the files of a session are known to be as a root says."""
+    return _is_recorded(work.latest(tx, session, KIND), disk_of(tx, session), root)
+
+
+def _is_recorded(before: Found | None, disk: str | None, root: str) -> bool:
+    return before is not None and before.body["root"] == root and disk in (None, root)
 
 
 def put(

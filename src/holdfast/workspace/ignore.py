@@ -23,7 +23,7 @@ DEFAULTS = frozenset(  # folders that hold what can be made again
         *("node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox"),
         *(".eggs", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".terraform"),
         *(".next", ".nuxt", ".svelte-kit", ".parcel-cache", ".turbo", "target", "build"),
-        *("dist"),
+        *("dist",),
     )
 )
 

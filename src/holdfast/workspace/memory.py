@@ -9,7 +9,7 @@ import os
 
 import msgspec
 
-from ..model.tree import Node
+from ..model.tree import GAP, Node
 
 Stat = tuple[int, int, int, int, int]  # size, mtime_ns, ctime_ns, inode, mode
 Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not looked at
@@ -18,10 +18,11 @@ Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not looked at
 class Folder:
     """A directory as it was last seen."""
 
-    __slots__ = ("digest", "names", "rules", "size")
+    __slots__ = ("digest", "gaps", "names", "rules", "size")
 
     def __init__(self) -> None:
         self.names: dict[str, Known] = {}
+        self.gaps: tuple[str, ...] = ()  # those of the names that were not captured
         self.digest = b""
         self.rules = b""
         self.size = 0  # of the files in it, without those further down
@@ -50,4 +51,5 @@ def load(doc: bytes) -> Folder:
     folder.names = {
         os.fsdecode(name): (key, Node(kind, mode, size, content)) for name, key, kind, mode, size, content in said.names
     }
+    folder.gaps = tuple(name for name, (_, node) in folder.names.items() if node.kind == GAP)
     return folder

@@ -6,12 +6,14 @@ removed that holds something kept. Each remaining path becomes one step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ..model import tree
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Difference, Load, Node
 from .apply import Step
+
+Yours = Mapping[bytes, bytes | None]  # paths that somebody else edited, and the tree with that if it is not on disk
 
 
 class Plan(NamedTuple):
@@ -28,12 +30,12 @@ def plan(
     now: bytes,
     wanted: bytes,
     *,
-    outside: Callable[[bytes], bool],
+    yours: Yours,
     others: Collection[bytes] = (),
     overwrite: Callable[[bytes], bool] = lambda path: False,
 ) -> Plan:
-    """Plan how the tree ``now`` becomes the tree ``wanted``."""
-    steps, kept, left, missed = list[Step](), list[bytes](), list[bytes](), list[bytes]()
+    """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
+    steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
     for path, old, new in tree.differences(load, now, wanted):
         old, new = _there(old), _there(new)
         if old == new:
@@ -43,12 +45,31 @@ def plan(
                 missed.append(path)
         elif path in others:
             left.append(path)
-        elif outside(path) and not overwrite(path):
+        elif path in yours and not overwrite(path):
             kept.append(path)
         else:
-            steps.append(Step(path, old, new))
-    fixed = {*kept, *left, *missed}
-    return Plan(_possible(steps, fixed, load, now), tuple(kept), tuple(left), tuple(missed))
+            steps[path] = Step(path, old, new)
+    fixed = {*left, *missed, *(path for path in kept if yours[path] is None)}
+    _bring_back(load, now, {path: root for path, root in yours.items() if root and not overwrite(path)}, steps, fixed)
+    return Plan(_possible([*steps.values()], fixed, load, now), tuple(kept), tuple(left), tuple(missed))
+
+
+def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> None:
+    """Let what somebody else edited become as they left it, with the directories that it needs."""
+    for path, root in yours.items():
+        if root is None or path in fixed:
+            continue
+        for each in (*above_all(path), path):
+            old, mine = _there(tree.find(load, now, each)), _there(tree.find(load, root, each))
+            leads = each == path or (mine is not None and mine.kind == DIR and (old is None or old.kind != DIR))
+            if leads and not _same(old, mine) and GAP not in (old and old.kind, mine and mine.kind):
+                steps[each] = Step(each, old, mine)
+            elif leads and each == path:
+                steps.pop(each, None)
+
+
+def _same(old: Node | None, new: Node | None) -> bool:
+    return tree.shown(old) == tree.shown(new)
 
 
 def _there(node: Node | None) -> Node | None:

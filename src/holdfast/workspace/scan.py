@@ -104,10 +104,9 @@ class Workspace:
 
     def _missed(self) -> Iterator[tuple[bytes, str]]:
         for path, folder in self.folders.items():
-            for name, (_, node) in folder.names.items():
-                if node.kind == GAP:
-                    end = "/" if node.mode else ""
-                    yield os.fsencode(path + name + end), node.content.decode("utf-8", "replace")
+            for name in folder.gaps:
+                node = folder.names[name][1]
+                yield os.fsencode(path + name + ("/" if node.mode else "")), node.content.decode("utf-8", "replace")
 
     def _open(self) -> int:
         try:
@@ -238,6 +237,7 @@ class Workspace:
                 if node.kind == DIR and (name not in now or now[name][1].kind != DIR):
                     self._forget(f"{path}{name}/")
             folder.names = now
+            folder.gaps = tuple(name for name, (_, node) in now.items() if node.kind == GAP)
             folder.size = sum(node.size for _, node in now.values() if node.kind == FILE)
             self.changed.add(path)
             shown = {os.fsencode(name): node for name, (_, node) in now.items()}
@@ -500,4 +500,7 @@ def _what(mode: int) -> str:
 
 
 def _bytes(count: int) -> str:
-    return f"{count >> 20} MB" if count < 10 << 30 else f"{count >> 30} GB"
+    for shift, unit in ((30, "GB"), (20, "MB"), (10, "kB")):
+        if count >> shift:
+            return f"{count >> shift} {unit}"
+    return f"{count} bytes"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import Conflict, Corrupt
 from ...ids import entry_id
 from ...storage.base import Row, Tx, row_check
-from .. import blobs, branches, calls, entries, feed, operations, sessions
+from .. import blobs, branches, calls, entries, feed, operations, sessions, snapshots
 from ..branches import BranchRow
 from ..sessions import SessionRow
 from ..verify import derived, log
@@ -87,7 +87,7 @@ def _links(tx: Tx, branch: BranchRow, low: int, rows: list[Row]) -> set[tuple[in
     for row in rows:
         if row[5] is None and row[7] is None:
             return found | _stored_links(tx, branch, low, low + len(rows))
-        if row[7] or b'"attachments"' in row[5]:
+        if row[7] or row[1] in snapshots.NEEDS or b'"attachments"' in row[5]:
             found |= {(row[0] & entries.MAX_SEQ, each) for each in _needed(tx, branch, row)}
     return found
 

@@ -1,0 +1,130 @@
+"""Who changed what: each path between a point and now is put down to calls, to the turn, or to somebody outside.
+
+Snapshots that follow each other say what changed and who did it. Where somebody outside changed a path, that is to be
+kept; if the agent changed it again afterwards, what is kept is the state that the outsider left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..model import tree
+from ..ops import rewinds, snapshots, work
+from ..ops import trees as trees_
+from ..ops.rewinds import Look
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from ..workspace.preview import Yours
+from .workspaces import Trees
+
+if TYPE_CHECKING:
+    from .base import StoreBase
+
+By = tuple[int, tuple[str, ...]]  # turn and calls
+
+
+class Blame(NamedTuple):
+    """``by``: the turn and the calls that brought a path to where it is. ``yours``: paths that somebody else edited.
+
+    The latter name the tree that holds that edit if the agent changed the path again, else None: it is on disk.
+    """
+
+    by: dict[bytes, By]
+    yours: Yours
+
+
+class _Change(NamedTuple):
+    before: bytes
+    after: bytes
+    outside: bool
+    who: By
+
+
+def blame(store: StoreBase, trees: Trees, look: Look, now: bytes) -> Blame:
+    """Say who changed what since the point where two paths part."""
+    by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
+    below = _changed_below(store, trees, look)
+    for change in _changes(trees, look, now):
+        for each in tree.differences(trees.load, change.before, change.after):
+            path = each.path
+            if path in yours:
+                continue
+            if change.outside and path not in below:
+                yours[path] = change.after if path in by else None
+            else:
+                by.setdefault(path, change.who)
+    return Blame(by, yours)
+
+
+def _changes(trees: Trees, look: Look, now: bytes) -> Iterator[_Change]:
+    """Give what happened to the workspace, the newest first."""
+    last = look.disk or look.here
+    if last is not None:
+        yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open))
+    for before, after in pairs(look.changes):
+        who = look.turns.get(after.seq, 0), tuple(after.body.get("calls", ()))
+        outside = after.body["who"] == snapshots.OUTSIDE
+        yield _Change(trees.root(start_of(before, after)).tree, trees.root(after.body["root"]).tree, outside, who)
+
+
+def pairs(newest_first: Sequence[work.Found]) -> Iterator[tuple[work.Found | None, work.Found]]:
+    """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
+    yield from zip(newest_first[1:], newest_first, strict=False)
+    if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
+        yield None, newest_first[-1]
+
+
+def start_of(before: work.Found | None, after: work.Found) -> str:
+    """Give the root from which a snapshot tells what changed; what the head's own moves left behind is no change."""
+    return str(after.body.get("from") or (before.body["root"] if before is not None else after.body["root"]))
+
+
+def between(trees: Trees, before: work.Found | None, after: work.Found) -> Iterator[tree.Difference]:
+    """Give what changed while one snapshot became the next."""
+    start = start_of(before, after)
+    return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
+
+
+# ---------------------------------------------------------------------- other sessions
+
+
+def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:
+    """Give the paths that sessions which run in the same workspace changed since a point."""
+
+    def read(tx: Tx) -> list[list[work.Found]]:
+        live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
+        return [_recent(tx, row, look.at_ms) for row in live]
+
+    return _own_changes(trees, store._read(read))[0]
+
+
+def _changed_below(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:
+    """Give the paths that sub-agents changed since a point: they are the session's own, whoever saw them."""
+
+    def read(tx: Tx) -> list[list[work.Found]]:
+        below = [row for row in trees_.below(tx, look.session) if row.workspace == look.session.workspace]
+        return [_recent(tx, row, look.at_ms) for row in below]
+
+    own, outside = _own_changes(trees, store._read(read))
+    return own - outside
+
+
+def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[set[bytes], set[bytes]]:
+    """Give the paths that sessions changed, and those that changed while they looked on."""
+    own, outside = set[bytes](), set[bytes]()
+    for history in histories:
+        for before, after in pairs(history):
+            changed = outside if after.body["who"] == snapshots.OUTSIDE else own
+            changed.update(each.path for each in between(trees, before, after))
+    return own, outside
+
+
+def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[work.Found]:
+    """Give a session's snapshots since a time, newest first, and the one before them."""
+    found = []
+    for each in work.history(tx, row, snapshots.KIND):
+        found.append(each)
+        if each.at_ms < since_ms:
+            break
+    return found
