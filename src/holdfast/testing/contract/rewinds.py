@@ -319,7 +319,6 @@ class FileRewinds(Folders):
                 session.rewind(point, conversation=False, idempotency_key="k")
 
     @pytest.mark.feature("F7", "F1")
-    @pytest.mark.xfail(strict=True, reason="undo of the store moves the conversation and leaves the files")
     def test_the_stores_undo_takes_files_back_too(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
