@@ -157,6 +157,42 @@ class Rewinds(Folders):
             assert session.preview_rewind(point).kept == (), "nobody else edited anything"
 
     @pytest.mark.feature("B5", "F1")
+    @pytest.mark.xfail(
+        strict=True, reason="files alone, from a detached head, cut the branch off there: entries are lost"
+    )
+    @pytest.mark.parametrize("name", ["c", "d"], ids=["nothing to do", "files to restore"])
+    def test_files_alone_go_back_also_where_the_head_is_at_a_point(self, tmp_path: Path, work: Path, name: str) -> None:
+        with self.open(tmp_path) as store, store.session("s", workspace=work) as session:
+            session.user("first")
+            session.checkpoint("c")
+            session.user("second")
+            self.run(session, work, {"a.txt": "two\n"})
+            session.checkpoint("d")
+            texts = said(session)
+            session.rewind("c")
+            session.rewind(name, conversation=False)
+            assert (work / "a.txt").read_text() == {"c": "one\n", "d": "two\n"}[name]
+            session.switch("main")
+            assert said(session) == texts, "what was said is never lost"
+            assert not store.verify()
+
+    @pytest.mark.feature("F7")
+    @pytest.mark.xfail(strict=True, reason="files alone that are there already make a branch and an operation")
+    @pytest.mark.parametrize("how", [{"conversation": False}])
+    def test_a_rewind_that_changes_nothing_is_no_operation(
+        self, store: Store, work: Path, how: dict[str, bool]
+    ) -> None:
+        with store.session("s", workspace=work) as session:
+            session.user("first")
+            point = session.checkpoint("c")
+            session.user("second")
+            before = session.operations(), session.branches()
+            preview = session.preview_rewind(point, **how)
+            assert preview.is_empty
+            preview.apply()
+            assert (session.operations(), session.branches()) == before
+
+    @pytest.mark.feature("B5", "F1")
     def test_what_somebody_else_edited_is_kept_unless_it_is_named(self, store: Store, work: Path) -> None:
         (work / "c.txt").write_text("c\n")
         with store.session("s", workspace=work) as session:

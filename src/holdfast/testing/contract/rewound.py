@@ -12,7 +12,6 @@ from .base import said
 from .files import Folders, elsewhere, tree_of
 
 _TALK = pytest.mark.xfail(strict=True, reason="a rewind of the conversation alone does not ask who runs the session")
-_KEPT = pytest.mark.xfail(strict=True, reason="what a sub-agent did is taken for somebody else's edit, and kept")
 
 
 class RewindsOfOthers(Folders):
@@ -122,7 +121,7 @@ class RewindsOfWork(Folders):
             assert look() == before
 
     @pytest.mark.feature("B5", "F1", "D3")
-    @pytest.mark.parametrize("calls", [pytest.param(True, marks=_KEPT), False], ids=["turn with calls", "turn without"])
+    @pytest.mark.parametrize("calls", [True, False], ids=["turn with calls", "turn without"])
     def test_what_a_sub_agent_did_to_files_goes_back_with_its_parent(
         self, store: Store, work: Path, calls: bool
     ) -> None:
