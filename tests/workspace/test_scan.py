@@ -105,7 +105,6 @@ def test_every_kind_of_thing_is_recorded(root: Path, keep: Memory) -> None:
     assert (found[b"none"].size, keep.kept[found[b"none"].content]) == (0, b"")
 
 
-@pytest.mark.promise("R20")
 def test_pipes_sockets_and_devices_are_recorded_and_never_opened(
     root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,7 @@ class Sweeping(Folders):
             with pytest.raises(Invalid):
                 store.prune("everything")
 
-    @pytest.mark.feature("F12", "C4")
+    @pytest.mark.feature("F12")
     def test_a_purge_erases_the_files_of_a_session_and_spares_those_of_others(
         self, store: Store, tmp_path: Path, work: Path
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,9 +180,7 @@ class Rewinds(Folders):
     @pytest.mark.feature("F7")
     @pytest.mark.xfail(strict=True, reason="files alone that are there already make a branch and an operation")
     @pytest.mark.parametrize("how", [{"conversation": False}])
-    def test_a_rewind_that_changes_nothing_is_no_operation(
-        self, store: Store, work: Path, how: dict[str, bool]
-    ) -> None:
+    def test_a_rewind_that_changes_nothing_is_no_operation(self, store: Store, work: Path, how: dict[str, Any]) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
             point = session.checkpoint("c")
@@ -413,7 +412,7 @@ class FileRewinds(Folders):
             session.rewind(point)
             assert (work / "src" / "b.py").read_text() == "theirs\n"
 
-    @pytest.mark.feature("F1", "F3")
+    @pytest.mark.feature("F1", "F4")
     def test_what_calls_did_that_died_with_their_process_is_theirs(self, store: Store, work: Path) -> None:
         session = store.session("s", workspace=work)
         session.user("first")
