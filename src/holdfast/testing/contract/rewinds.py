@@ -169,12 +169,13 @@ class Rewinds(Folders):
             session.user("second")
             self.run(session, work, {"a.txt": "two\n"})
             session.checkpoint("d")
-            texts = said(session)
+            texts, tip = said(session), session.branches()[0].head_seq
             session.rewind("c")
             session.rewind(name, conversation=False)
+            assert session.branches()[0].head_seq == tip, "what was said is never lost"
             assert (work / "a.txt").read_text() == {"c": "one\n", "d": "two\n"}[name]
             session.switch("main")
-            assert said(session) == texts, "what was said is never lost"
+            assert said(session) == texts
             assert not store.verify()
 
     @pytest.mark.feature("F7")
