@@ -12,14 +12,18 @@ A backend's whole test is a subclass that says how to open it:
 from __future__ import annotations
 
 from .agents import Agents, States
+from .announced import Announced, Sweeping
 from .base import said
 from .branches import Branches
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
+from .files import Captures, FilePoints
 from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
 from .regressions import Regressions
+from .rewinds import FileRewinds, Rewinds
+from .rewound import RewindsOfOthers, RewindsOfWork
 from .sessions import Listing, Sessions, Trash
 from .statuses import Statuses
 from .stores import Stores
@@ -28,13 +32,12 @@ from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
+_FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
-
-
 _CHECKPOINTS = (AgentCheckpoints, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LIVE, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
     """Subclass and define ``open``."""
 
 
