@@ -25,7 +25,6 @@ def work(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.xfail(strict=True, reason="who is at work is asked before the look waits for its turn")
 def test_what_a_call_did_while_another_began_is_not_somebody_elses(tmp_path: Path, work: Path) -> None:
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
@@ -92,7 +91,6 @@ def test_awaited_calls_at_once_are_all_taken_back(tmp_path: Path, work: Path) ->
     asyncio.run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="a checkpoint makes what a person edited before it the agent's own")
 def test_a_checkpoint_does_not_make_a_persons_edit_the_agents(tmp_path: Path, work: Path) -> None:
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
@@ -119,7 +117,6 @@ def test_rules_of_one_session_are_not_those_of_another(tmp_path: Path, work: Pat
         assert session.file_at("x.tmp", session.checkpoint("c")) == b"t"
 
 
-@pytest.mark.xfail(strict=True, reason="what another session captured is captured here too, against this one's rules")
 def test_what_a_new_session_leaves_out_is_left_out_whatever_others_captured(tmp_path: Path, work: Path) -> None:
     (work / "secret.env").write_text("KEY")
     with holdfast.open(tmp_path / "s.db") as store:
@@ -130,7 +127,6 @@ def test_what_a_new_session_leaves_out_is_left_out_whatever_others_captured(tmp_
             assert "secret.env" in " ".join(session.checkpoint("c").not_captured)
 
 
-@pytest.mark.xfail(strict=True, reason="a copy has no links from snapshots to contents: verify complains, prune erases")
 def test_a_copy_of_a_store_keeps_the_files_of_its_sessions(tmp_path: Path, work: Path) -> None:
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")

@@ -485,9 +485,6 @@ def test_a_rule_that_hides_what_was_captured_hides_nothing(session: Session, wor
     assert look(work, but=(b".gitignore", b"new")) == before
 
 
-@pytest.mark.xfail(
-    strict=True, reason="that a rule's file was put back is forgotten with the process, so undo leaves it"
-)
 def test_an_undo_after_a_restart_also_takes_back_what_a_rule_names_by_now(tmp_path: Path, work: Path) -> None:
     """What was captured once stays captured, also for the process that comes next."""
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:

@@ -197,7 +197,6 @@ def test_the_whole_has_a_limit_too(root: Path, keep: Memory) -> None:
     assert (again.root, again.size) == (look.root, look.size), "the same ones are left out the next time"
 
 
-@pytest.mark.xfail(strict=True, reason="what goes in a look still counts in that look, so what comes is left out")
 def test_what_went_leaves_space_for_what_came(root: Path, keep: Memory) -> None:
     (root / "big").write_bytes(b"x" * 400)
     workspace = Workspace(str(root), limits=Limits(total=550))
@@ -211,14 +210,14 @@ def test_deep_directories_are_seen_down_to_a_limit_and_loops_are_not_followed(ro
     (root / "src" / "up").symlink_to("..")
     (root / "self").symlink_to("self")
     here = root
-    for _ in range(150):
+    for _ in range(90):
         here = here / "n"
         here.mkdir()
     (here / "bottom").write_text("b")
     look = Workspace(str(root)).look(keep)
     found = keep.flat(look.root)
     assert look.missed == ()
-    assert found[b"n/" * 150 + b"bottom"].kind == FILE
+    assert found[b"n/" * 90 + b"bottom"].kind == FILE
     assert {found[name].kind for name in (b"loop", b"src/up", b"self")} == {LINK}
     shutil.rmtree(root / "n")
     descriptor = os.open(root, os.O_RDONLY)
@@ -295,7 +294,6 @@ def test_nothing_outside_is_read_while_a_directory_is_swapped_for_a_link(
             attacker.stdout.close()
 
 
-@pytest.mark.xfail(strict=True, reason=".git/info/exclude is read through a link")
 def test_a_repository_that_is_a_link_gives_no_rules_from_outside(tmp_path: Path, root: Path, keep: Memory) -> None:
     (tmp_path / "outside" / "info").mkdir(parents=True)
     (tmp_path / "outside" / "info" / "exclude").write_text("a\n")
@@ -382,7 +380,6 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
         assert partial.root == whole.root
 
 
-@pytest.mark.xfail(strict=True, reason="a look at a file of rules alone does not look at what they name")
 def test_a_look_at_a_file_of_rules_looks_at_what_they_named(root: Path, keep: Memory) -> None:
     (root / ".gitignore").write_text("b\n")
     workspace = Workspace(str(root))
@@ -456,7 +453,6 @@ def test_what_was_captured_stays_captured_when_a_rule_comes_to_name_it(root: Pat
     assert found[b"new"].kind == FILE, "and what a rule no longer names is captured"
 
 
-@pytest.mark.xfail(strict=True, reason="one name in brackets is no tuple: d, i, s and t are left out")
 def test_only_folders_that_can_be_made_again_are_left_out_by_default(root: Path, keep: Memory) -> None:
     for name in ("d", "i", "s", "t", "docs", "lib", "out", "bin", "vendor", "distribution"):
         (root / name).mkdir()
@@ -465,7 +461,6 @@ def test_only_folders_that_can_be_made_again_are_left_out_by_default(root: Path,
     assert {path for path, node in found.items() if node.kind == GAP} == set()
 
 
-@pytest.mark.xfail(strict=True, reason="one name in brackets is no tuple: dist is not left out")
 def test_dist_is_left_out_as_build_is(root: Path, keep: Memory) -> None:
     for name in ("dist", "build", "node_modules", "__pycache__"):
         (root / name).mkdir()
@@ -534,7 +529,6 @@ def _git_ignores(root: Path, files: list[str]) -> set[str]:
     return {*files} - {os.fsdecode(each) for each in listed}
 
 
-@pytest.mark.xfail(strict=True, reason="[[:alpha:]] warns of a nested set and does not match as in git")
 def test_classes_of_characters_mean_what_they_mean_in_git() -> None:
     rules = ignore.given(["x[[:alpha:]]", "y[[:digit:]]"])
     assert rules.ignores("xa", "xa", is_dir=False)

@@ -6,6 +6,7 @@ kept; if the agent changed it again afterwards, what is kept is the state that t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,11 +93,23 @@ def between(trees: Trees, before: work.Found | None, after: work.Found) -> Itera
 def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:
     """Give the paths that sessions which run in the same workspace changed since a point."""
 
-    def read(tx: Tx) -> list[list[work.Found]]:
+    def read(tx: Tx) -> list[tuple[str, list[work.Found]]]:
         live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
-        return [_recent(tx, row, look.at_ms) for row in live]
+        return [(row.workspace, _recent(tx, row, look.at_ms)) for row in live]
 
-    return _own_changes(trees, store._read(read))[0]
+    found = set[bytes]()
+    for workspace, history in store._read(read):
+        found |= _as_seen_from(look.session.workspace, workspace, _own_changes(trees, [history])[0])
+    return found
+
+
+def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
+    """Name paths of another workspace as they are called in ours; those outside of ours are left out."""
+    if ours == theirs:
+        return paths
+    whole = {os.path.join(os.fsencode(theirs), path) for path in paths}
+    root = os.fsencode(ours) + b"/"
+    return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
 def _changed_below(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:

@@ -49,9 +49,18 @@ class Capturing(Handle):
         )
 
     def _look_at_files(
-        self, *, who: str | None = None, open_calls: Sequence[str] = (), paths: Iterable[bytes] | None = None
+        self,
+        *,
+        who: str | None = None,
+        idle: str | None = None,
+        left: Sequence[str] = (),
+        paths: Iterable[bytes] | None = None,
     ) -> Root | None:
-        """Record what the workspace holds now; None if it is not captured."""
+        """Record what the workspace holds now; None if it is not captured.
+
+        The changes are put down to ``who``, or to the calls that run through this handle or were ``left`` open, or to
+        ``idle`` if there are none; without that the log is asked for open calls.
+        """
         place = self._place()
         if place is None:
             return None
@@ -68,20 +77,25 @@ class Capturing(Handle):
             row = self._row(tx)
             return row if snapshots.is_recorded(tx, row, root) else None
 
-        session, root = place.record(paths, commit, known=known, who=who, calls=tuple(open_calls))
+        session, root = place.record(paths, commit, known=known, who=lambda: self._at_work(who, idle, left))
         self._seen = session
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
+
+    def _at_work(self, who: str | None, idle: str | None, left: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+        if who is not None:
+            return who, ()
+        running = tuple(left) or (tuple(sorted(self._held.running)) if self._held is not None else ())
+        return None if running else idle, running
 
     def _look_by_hand(self) -> None:
         """Record the files because somebody asks for it.
 
         Where no call is ever told of, nobody can say who changed what: then it is the session's own.
         """
-        open_calls = () if self._held is None else sorted(self._held.running)
         own = self._capture.mode == "manual" or not self._seen.tool_calls
-        self._look_at_files(who=snapshots.SESSION if own and not open_calls else None, open_calls=open_calls)
+        self._look_at_files(idle=snapshots.SESSION if own else None)
 
     def _why_not_captured(self) -> str | None:
         """Say why nothing is known of the files of this session; None if it has no workspace, or is captured."""
@@ -122,14 +136,11 @@ class Capturing(Handle):
 
     def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
-            held = self._held
-            running = sorted(held.running) if held is not None else []
-            self._look_quietly(paths=paths, open_calls=running, who=None if running else snapshots.OUTSIDE)
+            self._look_quietly(paths=paths, idle=snapshots.OUTSIDE)
 
     def _look_before_result(self, paths: Iterable[bytes] | None = None) -> None:
-        held = self._held
         if self._capture.mode == "calls":
-            self._look_quietly(paths=paths, open_calls=sorted(held.running) if held is not None else ())
+            self._look_quietly(paths=paths)
 
     def _look_before_leaving(self) -> None:
         """Look when a run ends: at what calls did that did not report, or at the rest of the turn."""
@@ -138,7 +149,7 @@ class Capturing(Handle):
             return
         try:
             if running:
-                self._look_quietly(open_calls=running)
+                self._look_quietly()
             elif self._capture.mode == "turns" or self._is_untold():
                 self._look_quietly(who=snapshots.TURN)
         except Error as error:  # what ends the run is more than this
@@ -156,7 +167,7 @@ class Capturing(Handle):
             return
         place = self._place()
         if left:
-            self._look_quietly(open_calls=left)
+            self._look_quietly(left=left)
         elif place is not None:
             try:
                 restoring.recover(self._store, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -110,7 +111,7 @@ class Moving(Looking):
         What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
         without ``files`` only the conversation does.
         """
-        return self._planned(target, files, conversation, overwrite, shown=True)
+        return self._planned(target, files, conversation, paths_given(self, overwrite), shown=True)
 
     def rewind(
         self,
@@ -128,18 +129,21 @@ class Moving(Looking):
         It is ``preview_rewind`` and ``apply`` in one.
         """
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        earlier = None if key is None else self._done_before(["rewind", request_of(target)], key)
+        place_of(target)  # what is no point at all is said before anything else
+        given = paths_given(self, overwrite)
+        asked = _asked(target, files, conversation, given)
+        earlier = None if key is None else self._done_before(asked, key)
         if earlier is not None:
             return earlier
         check.flag(take_over, what="take_over")
-        return self._planned(target, files, conversation, overwrite, shown=False)._apply(take_over, key)
+        return self._planned(target, files, conversation, given, shown=False)._apply(take_over, key)
 
     def _planned(
         self,
         target: Point,
         files: bool,
         conversation: bool,
-        overwrite: Iterable[str | PathLike[str]],
+        overwrite: tuple[bytes, ...],
         *,
         shown: bool,
     ) -> Rewind:
@@ -147,9 +151,9 @@ class Moving(Looking):
         check.flag(conversation, what="conversation")
         if not files and not conversation:
             raise Invalid("nothing would go back: leave files or conversation out, not both")
-        goal = Goal("rewind", place_of(target), request_of(target))
-        given = paths_given(self, overwrite)
-        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=given, shown=shown)
+        find = place_of(target)
+        goal = Goal("rewind", find, _asked(target, files, conversation, overwrite))
+        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Say what ``undo`` would do to the conversation and to files."""
@@ -165,7 +169,7 @@ class Moving(Looking):
         before = codec.decode(found.before)
         head, alone = before.get("head"), before.get("files", {}).get("root")
         if head is None and alone is not None:
-            goal = Goal(kind, _at_head, wanted, wanted, files=(alone, before["files"]["seq"]))
+            goal = Goal(kind, _at_head, _again(kind, wanted), wanted, files=(alone, before["files"]["seq"]))
             return Rewind(self, found.id, goal, conversation=False)
         if head is None:
             raise Invalid(f"that operation ({found.kind}) moves neither the conversation nor files; {kind} it")
@@ -175,7 +179,9 @@ class Moving(Looking):
             tip = session.seq if branch.bid == session.branch and session.attached else branch.tip_seq
             return moves.Place(tip if head[2] else head[1], head[0], anywhere=True)
 
-        return Rewind(self, found.id, Goal(kind, find, wanted, wanted), files=operations.moved_files(found))
+        return Rewind(
+            self, found.id, Goal(kind, find, _again(kind, wanted), wanted), files=operations.moved_files(found)
+        )
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Say whether an undo or redo is about an operation that changed files."""
@@ -336,7 +342,18 @@ class Moving(Looking):
             uid, seq, _ = moves.tip_of(tx, session, name)
             return moves.Place(seq, uid, anywhere=True, attached=True)
 
-        return Rewind(self, name, Goal("switch", find, name))
+        return Rewind(self, name, Goal("switch", find, ["switch", name]))
+
+
+def _again(kind: str, wanted: str | None) -> list[Any]:
+    return ["undo", wanted] if kind == "undo" else [kind]
+
+
+def _asked(target: Point, files: bool, conversation: bool, overwrite: tuple[bytes, ...]) -> list[Any]:
+    """Describe a rewind for comparing two requests with one idempotency key."""
+    plain = files and conversation and not overwrite
+    more = [] if plain else [files, conversation, sorted(map(os.fsdecode, overwrite))]
+    return ["rewind", request_of(target), *more]
 
 
 def _at_head(tx: Tx, session: sessions.SessionRow) -> moves.Place:

@@ -17,7 +17,7 @@ from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
 from ..ids import new_id
 from ..model.tree import FILE, LINK, Node
-from ..ops import journal
+from ..ops import journal, snapshots
 from ..ops.journal import JournalRow
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
@@ -47,18 +47,22 @@ def change_files(
             _end(store, change, row)
         raise
 
+    put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
+
     def complete(tx: Tx) -> None:
         finish(tx)
+        snapshots.remember(tx, store.scope, place.memory, seen)
         journal.complete(tx, row)
 
     try:
+        seen = place.expect(put)
         store._write(complete, alone=True)
     except BaseException:
+        place.forget()
         with _in_words():
             change.take_back(place.trees.content)
         _end(store, change, row)
         raise
-    place.expect({step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)})
     _clean(change)
 
 

@@ -146,6 +146,9 @@ class Rewind:
         reasons = {os.fsdecode(path): reason for path, reason in now}
         more = dict.fromkeys(_texts(self._plan.missed), "not captured then or now")
         known = {name.rstrip("/") for name in reasons}
+        hidden = 0 if self._root is None else self._root.missed_count - len(self._root.missed)
+        if hidden:
+            reasons[f"... and {hidden:,} more"] = "not shown"
         gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
         return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._look.elsewhere if self._conversation))
 
@@ -179,9 +182,9 @@ class Rewind:
 
     def _apply(self, take_over: bool, key: str | None) -> Operation:
         session, place = self._session, self._place
-        if place is None or self._root is None:
-            return session._operate(self._request(), self._finish(self._look, take_over), key)
         self._require_free(take_over)
+        if place is None or self._root is None:
+            return session._operate(self._goal.asked, self._finish(self._look, take_over), key)
         look = self._secured(place)
         done: list[tuple[SessionRow, Operation]] = []
 
@@ -191,7 +194,7 @@ class Rewind:
             if session._held is not None:
                 session._held.require(tx, session._row(tx))
             move = self._finish(look, take_over)
-            done[:] = [session._once(tx, self._request(), key, lambda tx: move(tx, now_ms))]
+            done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms))]
 
         restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
         session._seen, operation = done[0]
@@ -247,6 +250,7 @@ class Rewind:
             tuple(each.path for each in self.files),
             look.there if files else None,
             take_over,
+            0 if session._held is None else session._held.lease.token,
         )
 
         def op(tx: Tx, now_ms: int) -> tuple[SessionRow, Operation]:
@@ -254,9 +258,6 @@ class Rewind:
             return rewinds.move(tx, session._store.scope, session.id, wish, now_ms=now_ms)
 
         return op
-
-    def _request(self) -> list[Any]:
-        return [self._goal.kind, self._goal.asked]
 
     # ------------------------------------------------------------------ for people
 

@@ -8,6 +8,7 @@ import stat
 from ..model.files import FileDiff, FileState
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
 from ..workspace import read
+from ..workspace.scan import open_below
 from .workspaces import Place, Trees
 
 MISSING = FileState("missing")
@@ -28,27 +29,39 @@ def of_node(trees: Trees, node: Node | None) -> FileState:
 
 
 def on_disk(root: str, path: bytes) -> FileState:
-    """Show what is at a path now; a file that cannot be read is something else than none."""
-    place = os.path.join(os.fsencode(root), path)
+    """Show what is at a path now, without leaving the workspace; what cannot be read is something else than none."""
+    folder, _, name = os.fsdecode(path).rpartition("/")
     try:
-        status = os.lstat(place)
-        if stat.S_ISLNK(status.st_mode):
-            return FileState("link", target=os.fsdecode(os.readlink(place)))
-        if stat.S_ISDIR(status.st_mode):
-            return FileState("directory", mode=stat.S_IMODE(status.st_mode) & 0o777)
-        if not stat.S_ISREG(status.st_mode):
-            return FileState("unreadable", reason="no regular file")
-        return FileState("file", _content(place), stat.S_IMODE(status.st_mode) & 0o777)
+        above = os.open(root, read.DIRECTORY)
+    except OSError:
+        return MISSING
+    try:
+        inside = open_below(above, f"{folder}/" if folder else "")
+    finally:
+        os.close(above)
+    if inside is None:
+        return MISSING
+    try:
+        return _state_in(inside, name)
     except (FileNotFoundError, NotADirectoryError):
         return MISSING
     except OSError as error:
         return FileState("unreadable", reason=str(error.strerror))
+    finally:
+        os.close(inside)
 
 
-def _content(place: bytes) -> bytes:
-    descriptor = os.open(place, read.OPEN)
-    with open(descriptor, "rb") as file:
-        return file.read()
+def _state_in(directory: int, name: str) -> FileState:
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    mode = stat.S_IMODE(status.st_mode) & 0o777
+    if stat.S_ISLNK(status.st_mode):
+        return FileState("link", target=os.readlink(name, dir_fd=directory))
+    if stat.S_ISDIR(status.st_mode):
+        return FileState("directory", mode=mode)
+    if not stat.S_ISREG(status.st_mode):
+        return FileState("unreadable", reason="no regular file")
+    with open(os.open(name, read.OPEN, dir_fd=directory), "rb") as file:
+        return FileState("file", file.read(), mode)
 
 
 def difference(place: Place, path: bytes, old: Node | None, new: Node | None) -> FileDiff:

@@ -187,6 +187,7 @@ class Place:
         self._last = ""  # the root that was recorded last
         self.trees = Trees(store)
         self.name = name_of(path)
+        self.memory = f"{_rules_of(limits, rules)}{self.name}"  # what one session leaves out another one may not
 
     def record(
         self,
@@ -194,8 +195,7 @@ class Place:
         commit: Callable[[Tx, Taken], T],
         *,
         known: Callable[[Tx, str], T | None] = lambda tx, root: None,
-        who: str | None = None,
-        calls: tuple[str, ...] = (),
+        who: Callable[[], tuple[str | None, tuple[str, ...]]] = lambda: (None, ()),
     ) -> tuple[T, Root]:
         """Look, keep what is new, and commit in one transaction with what is remembered.
 
@@ -206,12 +206,13 @@ class Place:
             if self._watcher is not None:
                 told = self._watcher.changed()
                 paths = told if paths is None else None if told is None else [*paths, *told]
+            asked = who()  # now that it is our turn: who is at work
             for _ in range(_TRIES):
                 kept = self._kept(paths)
                 if kept.root == self._last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
                     return found, kept.value
                 try:
-                    return self._commit(kept, commit, who, calls), kept.value
+                    return self._commit(kept, commit, *asked), kept.value
                 except Swept:
                     self._workspace, paths = None, None
                 except BaseException:
@@ -239,7 +240,7 @@ class Place:
         """Store the rest and what is recorded, in one transaction."""
         assert self._workspace is not None
         seen, scope, now_ms = tuple(self._workspace.taken_note()), self._store.scope, self._store._clock.now_ms()
-        taken = Taken(kept.root, self._sweeps, who, calls, self.name, seen)
+        taken = Taken(kept.root, self._sweeps, who, calls, self.memory, seen)
 
         def op(tx: Tx) -> T:
             blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
@@ -255,11 +256,20 @@ class Place:
             looked = self._loaded().copied()
             return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
 
-    def expect(self, paths: dict[bytes, tree.Node]) -> None:
-        """Let paths that were put back count as captured, whatever the rules say of them."""
+    def expect(self, paths: dict[bytes, tree.Node]) -> list[tuple[bytes, bytes | None]]:
+        """Let paths that are put back count as captured, whatever the rules say of them; give what is to be remembered.
+
+        If they are not put back after all, ``forget`` it.
+        """
         with self._lock:
-            if self._workspace is not None:
-                self._workspace.expect(paths)
+            workspace = self._loaded()
+            workspace.expect(paths)
+            return [*workspace.taken_note()]
+
+    def forget(self) -> None:
+        """Forget what is remembered and not stored."""
+        with self._lock:
+            self._workspace = None
 
     def _loaded(self) -> Workspace:
         """Give the workspace with what is remembered of it; what was swept out meanwhile is not counted on."""
@@ -267,7 +277,7 @@ class Place:
         sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
         if self._workspace is None or sweeps != self._sweeps:
             self._sweeps, self._last, workspace = sweeps, "", self._new()
-            for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.name)).items():
+            for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory)).items():
                 workspace.remember(path, doc)
             if not self._all_there(workspace):
                 workspace = self._new()
@@ -286,6 +296,12 @@ class Place:
 
 def _root(seen: Seen) -> Root:
     return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
+
+
+def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
+    """Name rules and limits that are not the usual ones."""
+    usual = limits == Limits() and not rules
+    return "" if usual else f"{tree.digest(repr((limits, rules)).encode()).hex()[:12]}@"
 
 
 def name_of(path: str) -> str:

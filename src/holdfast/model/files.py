@@ -21,7 +21,7 @@ class FileChange(NamedTuple):
     calls: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<FileChange {self.action} {self.path}>"
+        return f"<FileChange {self.action} {words.plain(self.path)}>"
 
 
 class FileState(NamedTuple):
@@ -74,13 +74,15 @@ class FileDiff(NamedTuple):
         found = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
         if self.before.mode != self.after.mode and None not in (self.before.mode, self.after.mode):
             found += f"mode {self.before.mode:o} -> {self.after.mode:o} {self.path}\n"
+        if not found and self.before != self.after:  # an empty file came or went
+            found = f"{self.path}: {_words(self.before)} -> {_words(self.after)}\n"
         return found
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
-        return f"<FileDiff {self.path}: {self.before.kind} -> {self.after.kind}>"
+        return f"<FileDiff {words.plain(self.path)}: {self.before.kind} -> {self.after.kind}>"
 
 
 def _text(data: bytes) -> str | None:

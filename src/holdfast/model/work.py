@@ -8,6 +8,7 @@ import msgspec
 
 from ..clock import to_datetime
 from ..errors import Invalid
+from . import words
 
 TASK_STATES = ("pending", "in_progress", "completed", "failed", "skipped")
 
@@ -58,7 +59,7 @@ class FileTouched(msgspec.Struct, frozen=True):
     calls: tuple[str, ...] = ()  # all that were open then, if more than one
 
     def __repr__(self) -> str:
-        return f"<FileTouched {self.action} {self.path}>"
+        return f"<FileTouched {self.action} {words.plain(self.path)}>"
 
 
 class Compaction(msgspec.Struct, frozen=True):

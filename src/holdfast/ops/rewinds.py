@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import presence
 from ..model.operation import Operation
 from ..storage.base import Tx
 from . import below, branches, calls, entries, leases, moves, operations, sessions, snapshots, trees, work
@@ -18,7 +17,7 @@ from .sessions import LeaseRow, SessionRow
 from .work import Found
 
 LIVE = f"""SELECT {sessions._S}, {sessions._L} FROM lease l JOIN session s ON s.sid = l.session AND s.scope = l.scope
-WHERE l.scope = ? AND l.holder IS NOT NULL AND s.workspace = ? AND s.hidden = 0"""
+WHERE l.scope = ? AND l.holder IS NOT NULL AND s.hidden = 0"""
 
 
 class Look(NamedTuple):
@@ -108,9 +107,15 @@ def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow
 def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
     """Give the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
     own = {session.sid, *(each.sid for each in trees.below(tx, session))}
-    rows = tx.all(LIVE, (session.scope, session.workspace)) if session.workspace else []
+    rows = tx.all(LIVE, (session.scope,)) if session.workspace else []
     found = ((sessions.checked(row[:-8]), sessions.checked_lease(row[-8:])) for row in rows)
-    return [(each, lease) for each, lease in found if each.sid not in own]
+    return [(each, lease) for each, lease in found if each.sid not in own and _overlap(each, session)]
+
+
+def _overlap(one: SessionRow, other: SessionRow) -> bool:
+    """Say whether one workspace is the other, or lies in it."""
+    paths = [f"{each.workspace}/" for each in (one, other)]
+    return bool(one.workspace) and (paths[0].startswith(paths[1]) or paths[1].startswith(paths[0]))
 
 
 class Wish(NamedTuple):
@@ -124,13 +129,14 @@ class Wish(NamedTuple):
     paths: tuple[str, ...] = ()  # what changes on disk
     result: str | None = None  # the root of the workspace once that is done
     take_over: bool = False
+    token: int = 0  # of the lease that whoever asks for it holds
 
 
 def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tuple[SessionRow, Operation]:
     """Make a move: the head, the state of work, sub-agents, and what is known of the files, as one operation."""
     session = sessions.get(tx, scope, session_id)
     if wish.take_over:
-        _fence(tx, session, now_ms)
+        _fence(tx, session, wish.token, now_ms)
         session = sessions.get(tx, scope, session_id)
     moved = wish.result is not None
     about = {"workspace": session.workspace, "paths": list(wish.paths)}
@@ -202,9 +208,9 @@ def _without_files(
     return operations.note(tx, moved, kind, before, {**after, "head": operations.head_view(moved)}, now_ms)
 
 
-def _fence(tx: Tx, session: SessionRow, now_ms: int) -> None:
-    """Take a session and all below it from whoever runs them: their next write is refused."""
+def _fence(tx: Tx, session: SessionRow, own: int, now_ms: int) -> None:
+    """Take a session and all below it from whoever else runs them: their next write is refused."""
     for each, lease in _runners(tx, [session, *trees.below(tx, session)]):
-        if not presence.is_here(presence.decode(lease.holder or b"{}")):
+        if each.sid != session.sid or lease.token != own:
             leases.put(tx, lease._replace(token=lease.token + 1, holder=None))
             leases.changed(tx, each, now_ms)

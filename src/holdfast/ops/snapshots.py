@@ -10,7 +10,7 @@ where the head moved without the files, it is not that of the snapshot at the he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -98,7 +98,7 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
     if sweeps(tx, scope) != taken.sweeps:
         raise Swept()
     session = entries.writable(tx, scope, session_id)
-    _remember(tx, scope, taken)
+    remember(tx, scope, taken.place, taken.seen)
     before, disk = work.latest(tx, session, KIND), disk_of(tx, session)
     if _is_recorded(before, disk, taken.root):
         return session
@@ -215,10 +215,11 @@ def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:
     return {row[2]: row[3] for row in rows if row_check(row[:-1]) == row[-1]}
 
 
-def _remember(tx: Tx, scope: str, taken: Taken) -> None:
-    for path, doc in taken.seen:
+def remember(tx: Tx, scope: str, place: str, seen: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Remember directories of a workspace; None is one that is gone."""
+    for path, doc in seen:
         if doc is None:
-            tx.run(DROP_SEEN, (scope, taken.place, path))
+            tx.run(DROP_SEEN, (scope, place, path))
         else:
-            row = (scope, taken.place, path, doc)
+            row = (scope, place, path, doc)
             tx.run(PUT_SEEN, (*row, row_check(row)))

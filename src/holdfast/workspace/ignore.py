@@ -55,13 +55,34 @@ class Rules:
         return name in DEFAULTS if is_dir else name.endswith(".pyc")
 
 
+_CLASSES = {  # as git knows them within brackets; the reader of patterns does not
+    "[:alpha:]": "a-zA-Z",
+    "[:digit:]": "0-9",
+    "[:alnum:]": "a-zA-Z0-9",
+    "[:upper:]": "A-Z",
+    "[:lower:]": "a-z",
+    "[:space:]": " \t",
+    "[:blank:]": " \t",
+    "[:xdigit:]": "0-9a-fA-F",
+    "[:punct:]": "!-/:-@\\[-`{-~",
+}
+
+
 def _spec(lines: list[str]) -> GitIgnoreSpec:
+    lines = [_plain(line) for line in lines]
     from pathspec import GitIgnoreSpec  # only where there are rules: importing it takes a while
 
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:  # one line is no pattern: keep the others
         return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(GitIgnoreSpec, line)])
+
+
+def _plain(line: str) -> str:
+    """Write out classes of characters."""
+    for name, characters in _CLASSES.items() if "[:" in line else ():
+        line = line.replace(name, characters)
+    return line
 
 
 def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:

@@ -28,8 +28,7 @@ from .ignore import Rules
 from .memory import Folder, Known, Stat
 from .read import Keep
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_DEEPEST = 200
+_DEEPEST = 100
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
 _SHOWN = 50
 _Inner = tuple[str, Known | None]  # a directory that is to be looked at, and what was known of it
@@ -70,6 +69,7 @@ class Workspace:
         self.changed: set[str] = set()  # folders that are not as they were when somebody last took note
         self._whole = False  # everything was looked at once: directories that others remembered may not fit together
         self._helper: ThreadPoolExecutor | None = None
+        self._full = False  # something was left out since the whole is too large
         self._device = 0
         self._total = 0
         self._start = 0
@@ -80,14 +80,15 @@ class Workspace:
         """Look at everything, or only at some paths and what is below them; give the tree as it is now."""
         self._start = time.time_ns()
         descriptor = self._open()
+        paths = None if paths is None else [*paths]
         self._helper = ThreadPoolExecutor(1) if paths is None and len(self.folders) != 1 else None
         helper = self._helper
         try:
             self._device = os.fstat(descriptor).st_dev
             self._total = sum(folder.size for folder in self.folders.values())
-            if paths is None or not self._whole:
+            if paths is None or not self._whole or _names_rules(paths):
                 self._whole = True
-                self._scan(descriptor, "", self._root_rules(descriptor), keep, 0)
+                self._look_everywhere(descriptor, keep)
             else:
                 self._look_at(descriptor, paths, keep)
         finally:
@@ -95,6 +96,16 @@ class Workspace:
                 helper.shutdown()
             os.close(descriptor)
         return self.seen()
+
+    def _look_everywhere(self, descriptor: int, keep: Keep) -> None:
+        """Look at everything; again where files were left out for want of room that others gave up meanwhile."""
+        rules = self._root_rules(descriptor)
+        self._full = False
+        self._scan(descriptor, "", rules, keep, 0)
+        room = sum(folder.size for folder in self.folders.values())
+        if self._full and room < self._total:
+            self._total = room
+            self._scan(descriptor, "", rules, keep, 0)
 
     def seen(self) -> Seen:
         """Give the tree as it was last seen."""
@@ -110,14 +121,20 @@ class Workspace:
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, _DIRECTORY)
+            return os.open(self.path, read.DIRECTORY)
         except OSError as error:
             raise Unsupported(
                 f"the workspace {self.path!r} cannot be looked at: {error.strerror}", capability="workspace"
             ) from error
 
     def _root_rules(self, descriptor: int) -> Rules:
-        lines = read.lines(descriptor, ".git/info/exclude")
+        inside = open_below(descriptor, ".git/info/")
+        if inside is None:
+            return self._base
+        try:
+            lines = read.lines(inside, "exclude")
+        finally:
+            os.close(inside)
         return self._base.with_lines("", lines) if lines else self._base
 
     def _rules(self, descriptor: int, path: str, above: Rules, names: Iterable[str]) -> Rules:
@@ -267,7 +284,7 @@ class Workspace:
         if depth >= _DEEPEST:
             return _gap(f"deeper than {_DEEPEST} directories", is_dir=True, again=True)
         try:
-            descriptor = os.open(name, _DIRECTORY, dir_fd=above)
+            descriptor = os.open(name, read.DIRECTORY, dir_fd=above)
         except OSError as error:
             return _unless_gone(error, is_dir=True)
         try:
@@ -311,6 +328,7 @@ class Workspace:
             return _gap(f"larger than {_bytes(self.limits.file)}", again=True)
         more = size - (known[1].size if known is not None and known[1].kind == FILE else 0)
         if self._total + more > self.limits.total:
+            self._full = True
             return _gap(f"the workspace is larger than {_bytes(self.limits.total)}", again=True)
         self._total += more
         descriptor = os.open(name, read.OPEN, dir_fd=above)
@@ -357,7 +375,7 @@ class Workspace:
     def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
         """Look again at some names of a known directory."""
         folder = self.folders.get(path)
-        descriptor = _open_below(root, path)
+        descriptor = open_below(root, path)
         if folder is None or descriptor is None:
             return  # gone meanwhile; a look at the directory above tells
         try:
@@ -388,7 +406,7 @@ class Workspace:
         rules, folder = self._root_rules(root), ""
         for name in ["", *path.split("/")[:-1]]:
             folder = f"{folder}{name}/" if name else ""
-            descriptor = _open_below(root, folder)
+            descriptor = open_below(root, folder)
             known = self.folders.get(folder)
             if descriptor is None or known is None:
                 break
@@ -444,6 +462,7 @@ class Workspace:
             known = self.folders.get(f"{folder}/" if folder else "")
             if known is not None:
                 known.names = {**known.names, name: (_NEVER, node)}
+                self.changed.add(f"{folder}/" if folder else "")
 
 
 _NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there
@@ -458,6 +477,11 @@ def relative(path: str) -> str:
     return path
 
 
+def _names_rules(paths: Iterable[bytes]) -> bool:
+    """Say whether a file of rules is among paths: what it names may be anywhere below it."""
+    return any(os.fsdecode(path).rpartition("/")[2] in _IGNORE_FILES for path in paths)
+
+
 def _above(path: str) -> Iterator[str]:
     """Give the directories on the way to one, the nearest first."""
     while path:
@@ -465,12 +489,12 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _open_below(root: int, path: str) -> int | None:
+def open_below(root: int, path: str) -> int | None:
     """Open a directory inside another name by name, through no link; None if it is not there."""
     here = os.dup(root)
     for name in path.split("/")[:-1]:
         try:
-            below = os.open(name, _DIRECTORY, dir_fd=here)
+            below = os.open(name, read.DIRECTORY, dir_fd=here)
         except OSError:
             return None
         finally:

@@ -103,7 +103,6 @@ class Announced(Folders):
             store.create_session("nowhere").snapshot_file("a.txt")
 
     @pytest.mark.feature("B3")
-    @pytest.mark.xfail(strict=True, reason="an empty file that came or went is shown as no difference at all")
     def test_that_an_empty_file_came_is_shown(self, store: Store, work: Path) -> None:
         session = store.create_session("s", workspace=work)
         session.snapshot_file("empty")
@@ -132,7 +131,6 @@ class Announced(Folders):
             assert not store.verify()
 
     @pytest.mark.feature("B3")
-    @pytest.mark.xfail(strict=True, reason="file_diffs reads through a directory that became a link to outside")
     def test_a_directory_that_became_a_link_is_not_followed(self, store: Store, work: Path, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()

@@ -324,41 +324,41 @@ class AutoCheckpoints(Contract):
     """Checkpoints that are taken by themselves."""
 
     @pytest.fixture
-    def work(self, store: Store) -> Session:
+    def talk(self, store: Store) -> Session:
         """A session of an agent."""
-        return store.create_session("work", agent="coder")
+        return store.create_session("talk", agent="coder")
 
     @pytest.mark.feature("E9")
-    def test_the_first_is_taken_at_once_and_then_only_when_something_changed(self, store: Store, work: Session) -> None:
-        work.user("a")
+    def test_the_first_is_taken_at_once_and_then_only_when_something_changed(self, store: Store, talk: Session) -> None:
+        talk.user("a")
         store.start_auto_checkpoint("coder", interval=0.05)
         (first,) = store.list_checkpoints("coder")
         assert first.type == "automatic"
         assert first.name == f"Auto checkpoint {first.created_at:%Y-%m-%d %H:%M:%S} UTC"
         time.sleep(0.3)
         assert store.list_checkpoints("coder") == [first], "nothing changed"
-        work.user("b")
+        talk.user("b")
         deadline = time.monotonic() + 20
         while len(store.list_checkpoints("coder")) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert len(store.list_checkpoints("coder")) == 2
         store.stop_auto_checkpoint()
-        work.user("c")
+        talk.user("c")
         time.sleep(0.2)
         assert len(store.list_checkpoints("coder")) == 2
         store.stop_auto_checkpoint()
         assert store.auto_checkpoint_error is None
 
     @pytest.mark.feature("E8", "E9")
-    def test_only_the_newest_automatic_ones_are_kept(self, store: Store, work: Session) -> None:
+    def test_only_the_newest_automatic_ones_are_kept(self, store: Store, talk: Session) -> None:
         named, texts = list[str](), dict[str, list[str]]()
         for number in range(8):
-            work.user(f"m{number}")
+            talk.user(f"m{number}")
             kind = ("manual", "recovery", "pre-operation")[number % 3] if number % 2 else "automatic"
             made = store.checkpoint_agent("coder", type=kind)
             named += [made.id] if number % 2 else []
-            texts[made.id] = said(work)
-        work.user("last")
+            texts[made.id] = said(talk)
+        talk.user("last")
         store.start_auto_checkpoint(["coder"], interval=300, keep=2)
         store.stop_auto_checkpoint()
         left = store.list_checkpoints("coder")
@@ -366,29 +366,29 @@ class AutoCheckpoints(Contract):
         assert [each.type for each in left].count("automatic") == 2
         for checkpoint in left[:-1]:
             store.restore_checkpoint(checkpoint)
-            assert said(work.refresh()) == texts[checkpoint.id]
+            assert said(talk.refresh()) == texts[checkpoint.id]
 
     @pytest.mark.feature("E8")
-    def test_pruning_does_not_move_the_many_pins_of_the_first(self, store: Store, work: Session) -> None:
+    def test_pruning_does_not_move_the_many_pins_of_the_first(self, store: Store, talk: Session) -> None:
         for number in range(20):
             store.create_session(f"s{number}", agent="coder").user("x")
         for number in range(5):
-            work.user(f"m{number}")
+            talk.user(f"m{number}")
             store.start_auto_checkpoint("coder", keep=2)
             if number >= 2:
                 assert [pins(store, each.id) for each in store.list_checkpoints("coder")] == [21, 1]
-        texts = said(work)
-        work.user("more")
+        texts = said(talk)
+        talk.user("more")
         store.restore_checkpoint(store.list_checkpoints("coder")[0])
-        assert said(work.refresh()) == texts[:-1]
+        assert said(talk.refresh()) == texts[:-1]
 
     @pytest.mark.feature("E9")
-    def test_starting_again_replaces_it_and_stopping_does_not_wait(self, store: Store, work: Session) -> None:
+    def test_starting_again_replaces_it_and_stopping_does_not_wait(self, store: Store, talk: Session) -> None:
         other = store.create_agent("other")
         store.start_auto_checkpoint(["coder", other], interval=300)
         assert len(store.list_checkpoints(other)) == 1
         store.start_auto_checkpoint(other, interval=0.05)
-        work.user("not looked at any more")
+        talk.user("not looked at any more")
         time.sleep(0.2)
         assert len(store.list_checkpoints("coder")) == 1
         began = time.monotonic()
@@ -406,8 +406,8 @@ class AutoCheckpoints(Contract):
             store.start_auto_checkpoint("nosuch")
 
     @pytest.mark.feature("E9")
-    def test_a_failure_is_reported_and_the_next_round_tries_again(self, store: Store, work: Session) -> None:
-        work.user("a")
+    def test_a_failure_is_reported_and_the_next_round_tries_again(self, store: Store, talk: Session) -> None:
+        talk.user("a")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             store.start_auto_checkpoint("coder", interval=0.05)

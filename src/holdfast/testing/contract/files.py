@@ -204,7 +204,6 @@ class Captures(Folders):
             assert session.preview_rewind(made).not_captured
 
     @pytest.mark.feature("F1")
-    @pytest.mark.xfail(strict=True, reason="with capture off a rewind leaves the files and does not say so")
     def test_a_rewind_with_capture_off_says_that_files_stay(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("go")
@@ -214,7 +213,6 @@ class Captures(Folders):
             assert preview.files or preview.not_captured, "files go back, or it is said that they do not"
 
     @pytest.mark.feature("F1")
-    @pytest.mark.xfail(strict=True, reason="a preview names fifty paths that were not captured and hides the rest")
     def test_a_preview_counts_all_that_was_not_captured(self, store: Store, work: Path) -> None:
         for number in range(60):
             os.mkfifo(work / f"p{number}")
@@ -303,7 +301,6 @@ class Captures(Folders):
             assert (work / os.fsdecode(name)).read_bytes() == b"z"
 
     @pytest.mark.feature("F1")
-    @pytest.mark.xfail(strict=True, reason="repr of FileTouched and FileChange shows a path's control characters raw")
     def test_a_name_in_a_repr_is_escaped(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("go")

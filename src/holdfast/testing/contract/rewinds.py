@@ -158,9 +158,6 @@ class Rewinds(Folders):
             assert session.preview_rewind(point).kept == (), "nobody else edited anything"
 
     @pytest.mark.feature("B5", "F1")
-    @pytest.mark.xfail(
-        strict=True, reason="files alone, from a detached head, cut the branch off there: entries are lost"
-    )
     @pytest.mark.parametrize("name", ["c", "d"], ids=["nothing to do", "files to restore"])
     def test_files_alone_go_back_also_where_the_head_is_at_a_point(self, tmp_path: Path, work: Path, name: str) -> None:
         with self.open(tmp_path) as store, store.session("s", workspace=work) as session:
@@ -179,7 +176,6 @@ class Rewinds(Folders):
             assert not store.verify()
 
     @pytest.mark.feature("F7")
-    @pytest.mark.xfail(strict=True, reason="files alone that are there already make a branch and an operation")
     @pytest.mark.parametrize("how", [{"conversation": False}])
     def test_a_rewind_that_changes_nothing_is_no_operation(self, store: Store, work: Path, how: dict[str, Any]) -> None:
         with store.session("s", workspace=work) as session:
@@ -322,7 +318,6 @@ class FileRewinds(Folders):
             session.rewind(point)
 
     @pytest.mark.feature("A2", "F7")
-    @pytest.mark.xfail(strict=True, reason="a rewind that moves files does not keep its idempotency key")
     def test_a_retry_with_the_same_key_moves_nothing_twice(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
@@ -344,7 +339,6 @@ class FileRewinds(Folders):
                 session.rewind(0, idempotency_key="k")
 
     @pytest.mark.feature("A2")
-    @pytest.mark.xfail(strict=True, reason="a key answers for a rewind with other files=, conversation= or overwrite=")
     def test_a_key_used_for_another_kind_of_rewind_is_a_conflict(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
@@ -400,7 +394,6 @@ class FileRewinds(Folders):
             assert ((work / "a.txt").read_text(), (work / "src/b.py").read_text()) == ("mine\n", "theirs\n")
 
     @pytest.mark.feature("F1")
-    @pytest.mark.xfail(strict=True, reason="a live session whose workspace lies inside this one is not seen")
     def test_a_session_in_a_directory_of_the_workspace_is_another_one_too(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session, store.session("t", workspace=work / "src") as other:
             session.user("mine")

@@ -12,16 +12,12 @@ from holdfast import Busy, LeaseLost, Session, Store
 from .base import said
 from .files import Folders, elsewhere, tree_of
 
-_TALK = pytest.mark.xfail(strict=True, reason="a rewind of the conversation alone does not ask who runs the session")
-
 
 class RewindsOfOthers(Folders):
     """Sessions that somebody else runs."""
 
     @pytest.mark.feature("F1", "F6")
-    @pytest.mark.parametrize(
-        "how", [{}, pytest.param({"files": False}, marks=_TALK), {"conversation": False}], ids=["both", "talk", "files"]
-    )
+    @pytest.mark.parametrize("how", [{}, {"files": False}, {"conversation": False}], ids=["both", "talk", "files"])
     def test_a_session_that_runs_elsewhere_is_busy_until_it_is_taken_over(
         self, store: Store, work: Path, how: dict[str, Any]
     ) -> None:
@@ -38,7 +34,6 @@ class RewindsOfOthers(Folders):
         assert (tree_of(work) == before, len(said(person)) == 2) == ("files" in how, "conversation" in how)
 
     @pytest.mark.feature("F1", "F6")
-    @pytest.mark.xfail(strict=True, reason="take_over does not fence another handle of the same process")
     def test_whoever_ran_it_is_told_when_it_is_taken_over(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
