@@ -32,6 +32,7 @@ T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
+Who = tuple[str | None, tuple[str, ...]]  # to whom changes are put down, and the calls that were at work
 
 
 class Trees:
@@ -195,7 +196,7 @@ class Place:
         commit: Callable[[Tx, Taken], T],
         *,
         known: Callable[[Tx, str], T | None] = lambda tx, root: None,
-        who: Callable[[], tuple[str | None, tuple[str, ...]]] = lambda: (None, ()),
+        who: Callable[[], Who] = lambda: (None, ()),
     ) -> tuple[T, Root]:
         """Look, keep what is new, and commit in one transaction with what is remembered.
 
@@ -206,13 +207,13 @@ class Place:
             if self._watcher is not None:
                 told = self._watcher.changed()
                 paths = told if paths is None else None if told is None else [*paths, *told]
-            asked = who()  # now that it is our turn: who is at work
+            before = who()  # now that it is our turn: who is at work
             for _ in range(_TRIES):
                 kept = self._kept(paths)
                 if kept.root == self._last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
                     return found, kept.value
                 try:
-                    return self._commit(kept, commit, *asked), kept.value
+                    return self._commit(kept, commit, *_either(before, who())), kept.value
                 except Swept:
                     self._workspace, paths = None, None
                 except BaseException:
@@ -296,6 +297,12 @@ class Place:
 
 def _root(seen: Seen) -> Root:
     return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
+
+
+def _either(before: Who, after: Who) -> Who:
+    """Join who was at work before and after a look: whoever began meanwhile may have changed what it saw."""
+    calls = tuple(dict.fromkeys((*before[1], *after[1])))
+    return (None, calls) if calls else before
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
