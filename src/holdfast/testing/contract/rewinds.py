@@ -337,9 +337,6 @@ class FileRewinds(Folders):
                 session.rewind(0, idempotency_key="k")
 
     @pytest.mark.feature("A2", "F7")
-    @pytest.mark.xfail(
-        strict=True, reason="the key of a redo that moved files is kept for another request than it is asked"
-    )
     def test_a_retry_of_a_redo_is_one_redo(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
