@@ -99,7 +99,7 @@ def test_hundreds_of_files_come_back_complete(session: Session, work: Path) -> N
 def test_many_files_come_back_together_or_not_at_all(
     session: Session, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Restores are per file and best effort, so a failure leaves a mix: https://github.com/anomalyco/opencode/issues/5910"""
+    """Others restore file by file, as far as it goes; no report is known, it was read in their code."""
     run(session, work, "for i in $(seq 50); do echo $i > n$i; done; echo two > a.txt; rm src/b.py")
     after, texts = look(work), len(session.messages())
     calls = 0
@@ -269,7 +269,7 @@ def test_undo_and_redo_after_a_restart(tmp_path: Path, work: Path) -> None:
 
 
 def test_what_the_preview_says_is_what_happens(session: Session, work: Path) -> None:
-    """Nobody can say beforehand what a restore will do: https://github.com/zed-industries/zed/issues/28676"""
+    """What cannot be taken back must be shown first: https://github.com/zed-industries/zed/issues/28676"""
     (work / "gone").write_text("g")
     (work / "l").symlink_to("a.txt")
     (work / "x.sh").write_text("x")
@@ -381,7 +381,7 @@ def test_commits_made_by_a_tool_stay_and_only_files_go_back(session: Session, wo
 def test_files_of_a_nested_repository_are_restored(session: Session, work: Path, commits: bool) -> None:
     """Without commits `git add` fails: no snapshot; with them a gitlink: nothing inside is restored.
 
-    https://github.com/google-gemini/gemini-cli/issues/11243
+    Measured with a shadow repository made as Gemini CLI makes it.
     """
     script = f"mkdir inner && cd inner && git {AUTHOR} init -q && echo i > i.txt && echo k > k.txt"
     shell(work, script + (f" && git add -A && git {AUTHOR} commit -qm x" if commits else ""))
@@ -394,7 +394,7 @@ def test_files_of_a_nested_repository_are_restored(session: Session, work: Path,
 
 
 def test_ignored_files_are_untouched_and_named(session: Session, work: Path) -> None:
-    """`.env` and `build/` are silently not restored, or wiped: https://github.com/cline/cline/issues/14367"""
+    """`.env` and `build/` are not restored and nobody is told: measured with a shadow repository."""
     (work / ".gitignore").write_text(".env\nbuild/\n*.log\n")
     (work / ".env").write_text("KEY=1")
     (work / "build").mkdir()
@@ -414,7 +414,7 @@ def test_ignored_files_are_untouched_and_named(session: Session, work: Path) -> 
 def test_an_empty_directory_and_private_modes_come_back(session: Session, work: Path) -> None:
     """An empty directory is not restored, 0600 comes back as 0644: measured with a shadow repository.
 
-    The same tool, whose shadow repository is not kept up to date: https://github.com/google-gemini/gemini-cli/issues/11243
+    It was made as Gemini CLI makes it.
     """
     (work / "void").mkdir(mode=0o750)
     (work / "key").write_text("k")

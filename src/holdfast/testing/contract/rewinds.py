@@ -333,10 +333,18 @@ class FileRewinds(Folders):
             after = tree_of(work)
             assert session.undo(idempotency_key="u").id == undone.id
             assert tree_of(work) == after
-            again = session.redo(idempotency_key="r")
-            assert session.redo(idempotency_key="r").id == again.id
             with pytest.raises(Conflict):
                 session.rewind(0, idempotency_key="k")
+
+    @pytest.mark.feature("A2", "F7")
+    def test_a_retry_of_a_redo_is_one_redo(self, store: Store, work: Path) -> None:
+        with store.session("s", workspace=work) as session:
+            session.user("first")
+            self.run(session, work, {"a.txt": "two\n"})
+            session.rewind(1)
+            session.undo()
+            first = session.redo(idempotency_key="r")
+            assert session.redo(idempotency_key="r").id == first.id
 
     @pytest.mark.feature("A2")
     def test_a_key_used_for_another_kind_of_rewind_is_a_conflict(self, store: Store, work: Path) -> None:
