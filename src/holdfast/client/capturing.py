@@ -72,6 +72,8 @@ class Capturing(Handle):
             return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
 
         restoring.recover(self._store, place)
+        if paths is not None and self._store._read(lambda tx: snapshots.disk_of(tx, self._row(tx))) != place.last:
+            paths = None  # files were put back since: what is remembered of the other paths is older than that
 
         def known(tx: Tx, root: str) -> SessionRow | None:
             row = self._row(tx)

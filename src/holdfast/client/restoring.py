@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .base import StoreBase
 
 
+_under_way: set[str] = set()  # the changes that this process is making; a journal of ours that is not in it was left
+
+
 def change_files(
     store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx], None]
 ) -> None:
@@ -37,6 +40,16 @@ def change_files(
         store._write(finish, alone=True)
         return
     row, change = _begin(store, place, session, steps)
+    _under_way.add(row.id)
+    try:
+        _carry_out(store, place, change, row)
+        _make_count(store, place, change, row, finish)
+    finally:
+        _under_way.discard(row.id)
+    _clean(change)
+
+
+def _carry_out(store: StoreBase, place: Place, change: Change, row: JournalRow) -> None:
     try:
         with _in_words():
             change.stage(place.trees.content)
@@ -47,6 +60,10 @@ def change_files(
             _end(store, change, row)
         raise
 
+
+def _make_count(store: StoreBase, place: Place, change: Change, row: JournalRow, finish: Callable[[Tx], None]) -> None:
+    """Commit; if that fails take the files back, unless the store says that it was committed all the same."""
+    steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
     def complete(tx: Tx) -> None:
@@ -59,11 +76,17 @@ def change_files(
         store._write(complete, alone=True)
     except BaseException:
         place.forget()
-        with _in_words():
-            change.take_back(place.trees.content)
-        _end(store, change, row)
+        if not _counts(store, row):
+            with _in_words():
+                change.take_back(place.trees.content)
+            _end(store, change, row)
         raise
-    _clean(change)
+
+
+def _counts(store: StoreBase, row: JournalRow) -> bool:
+    """Say whether a change became an operation; an error of the store leaves that to the next one who asks."""
+    found = store._read(lambda tx: journal.find(tx, row.scope, row.place))
+    return found is None or found.id != row.id or not found.steps
 
 
 def _begin(store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step]) -> tuple[JournalRow, Change]:
@@ -123,7 +146,8 @@ def recover(store: StoreBase, place: Place) -> list[str]:
         _clean(Change(_root_of(row)[0], (), row.id))
         return []
     holder, now_ms = presence.decode(row.holder), store._clock.now_ms()
-    if not presence.seems_gone(holder, row.at_ms, now_ms):
+    left_by_us = presence.is_here(holder) and row.id not in _under_way
+    if not left_by_us and not presence.seems_gone(holder, row.at_ms, now_ms):
         raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
     mine = row._replace(holder=presence.encode(presence.here(now_ms)))
     if not store._write(lambda tx: journal.take(tx, row, mine.holder)):

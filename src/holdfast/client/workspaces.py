@@ -185,7 +185,7 @@ class Place:
         self._made = limits, rules
         self._workspace: Workspace | None = None
         self._sweeps = 0
-        self._last = ""  # the root that was recorded last
+        self.last = ""  # the root that was recorded last
         self.trees = Trees(store)
         self.name = name_of(path)
         self.memory = f"{_rules_of(limits, rules)}{self.name}"  # what one session leaves out another one may not
@@ -210,7 +210,7 @@ class Place:
             before = who()  # now that it is our turn: who is at work
             for _ in range(_TRIES):
                 kept = self._kept(paths)
-                if kept.root == self._last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
+                if kept.root == self.last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
                     return found, kept.value
                 try:
                     return self._commit(kept, commit, *_either(before, who())), kept.value
@@ -228,7 +228,7 @@ class Place:
             root = _root(workspace.look(upload, paths))
             data = snapshots.encode_root(root)
             name = tree.digest(data).hex()
-            if name != self._last:
+            if name != self.last:
                 upload.put(tree.digest(data), data)
             return _Kept(name, root, upload.finish())
         except BaseException:
@@ -248,7 +248,7 @@ class Place:
             return commit(tx, taken)
 
         done = self._store._write(op)
-        self._last = kept.root
+        self.last = kept.root
         return done
 
     def glance(self) -> Root:
@@ -277,7 +277,7 @@ class Place:
         scope = self._store.scope
         sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
         if self._workspace is None or sweeps != self._sweeps:
-            self._sweeps, self._last, workspace = sweeps, "", self._new()
+            self._sweeps, self.last, workspace = sweeps, "", self._new()
             for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory)).items():
                 workspace.remember(path, doc)
             if not self._all_there(workspace):

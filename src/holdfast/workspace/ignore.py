@@ -48,6 +48,7 @@ class Rules:
 
     def ignores(self, path: str, name: str, *, is_dir: bool) -> bool:
         """Say whether a path with this last name is left out."""
+        path = path.replace("\n", "\0")  # no rule names it, and patterns take it for the end of the path
         for part in reversed(self._parts):
             found = part.spec.check_file(path[len(part.below) :] + ("/" if is_dir else "")).include
             if found is not None:

@@ -57,7 +57,8 @@ def plan(
 def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> None:
     """Let what somebody else edited become as they left it, with the directories that it needs."""
     for path, root in yours.items():
-        if root is None or path in fixed:
+        in_the_way = any(above in fixed and not _is_dir(load, now, above) for above in above_all(path))
+        if root is None or path in fixed or in_the_way:
             continue
         for each in (*above_all(path), path):
             old, mine = _there(tree.find(load, now, each)), _there(tree.find(load, root, each))
