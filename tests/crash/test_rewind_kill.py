@@ -308,7 +308,6 @@ def test_a_workspace_that_was_moved_and_back_is_put_right(template: Path, place:
     assert in_child(_look, place) == OLD
 
 
-@pytest.mark.xfail(reason="a journal is found by the path of its workspace only")
 def test_a_directory_that_was_moved_is_put_right_where_it_is(tmp_path: Path) -> None:
     """The session of a directory follows it; what was begun in it does too."""
 

@@ -45,7 +45,6 @@ def test_what_a_call_did_while_another_began_is_not_somebody_elses(tmp_path: Pat
         assert look(work) == before
 
 
-@pytest.mark.xfail(strict=True, reason="who is at work is asked before the files are read, and not after")
 def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

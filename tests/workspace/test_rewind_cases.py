@@ -83,7 +83,6 @@ def test_an_edit_that_is_kept_does_not_make_way_for_an_older_one(session: holdfa
     assert (root / "d").read_text() == "a person's too"
 
 
-@pytest.mark.xfail(reason="the root of the point counts as being on disk, without the edits that were kept")
 def test_an_edit_that_a_rewind_kept_is_still_somebody_elses_after_a_checkpoint(
     session: holdfast.Session, root: Path
 ) -> None:
@@ -99,7 +98,6 @@ def test_an_edit_that_a_rewind_kept_is_still_somebody_elses_after_a_checkpoint(
     assert (root / "b").read_text() == "a person's"
 
 
-@pytest.mark.xfail(reason="the mode of the second name is that of the first by then, which looks like an edit")
 def test_a_mode_goes_back_that_two_names_of_one_file_share(session: holdfast.Session, root: Path) -> None:
     with session.tool("shell"):
         os.link(root / "a", root / "also a")
@@ -110,7 +108,6 @@ def test_a_mode_goes_back_that_two_names_of_one_file_share(session: holdfast.Ses
     assert {(root / name).stat().st_mode & 0o777 for name in ("a", "also a")} == {0o644}
 
 
-@pytest.mark.xfail(reason="a mode is set in place, so all names of the file get it")
 def test_a_mode_goes_back_for_one_name_of_a_file_only(session: holdfast.Session, root: Path, tmp_path: Path) -> None:
     """The agent makes two equal files one; in the second case the other name is outside the workspace."""
     outside = tmp_path / "outside"
@@ -127,7 +124,6 @@ def test_a_mode_goes_back_for_one_name_of_a_file_only(session: holdfast.Session,
     assert outside.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.xfail(reason="an edit that was seen before the point counts as made since, though the rewind put it there")
 def test_undo_takes_back_a_rewind_to_another_branch_exactly(session: holdfast.Session, root: Path) -> None:
     (root / "b").write_text("a person's")
     session.user("the edit is seen")
@@ -140,7 +136,6 @@ def test_undo_takes_back_a_rewind_to_another_branch_exactly(session: holdfast.Se
     assert (root / "b").read_text() == "0"
 
 
-@pytest.mark.xfail(reason="the root of the point counts as being on disk, without the edits that were kept")
 def test_a_file_that_a_rewind_kept_and_a_person_then_deleted_stays_deleted(
     session: holdfast.Session, root: Path
 ) -> None:

@@ -71,7 +71,7 @@ class Capturing(Handle):
                 held.require(tx, self._row(tx))
             return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
 
-        restoring.recover(self._store, place)
+        restoring.recover(self._store, place, self.id)
         if paths is not None and self._store._read(lambda tx: snapshots.disk_of(tx, self._row(tx))) != place.last:
             paths = None  # files were put back since: what is remembered of the other paths is older than that
 
@@ -96,8 +96,8 @@ class Capturing(Handle):
 
         Where no call is ever told of, nobody can say who changed what: then it is the session's own.
         """
-        own = self._capture.mode == "manual" or not self._seen.tool_calls
-        self._look_at_files(idle=snapshots.SESSION if own else None)
+        manual = self._capture.mode == "manual"
+        self._look_at_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
 
     def _why_not_captured(self) -> str | None:
         """Say why nothing is known of the files of this session; None if it has no workspace, or is captured."""
@@ -129,12 +129,10 @@ class Capturing(Handle):
         mode = self._capture.mode
         if turn or (mode == "calls" and marks & {"call", "result"}):
             self._look_quietly()
-        elif not marks and (mode == "turns" or self._is_untold()):
-            self._look_quietly(who=snapshots.TURN)
-
-    def _is_untold(self) -> bool:
-        """Say whether this session tells of no calls: what changes within its turns is then put down to the turn."""
-        return self._seen.tool_calls == 0
+        elif not marks and mode == "turns":
+            self._look_quietly(who=snapshots.TURN_ANYWAY)
+        elif not marks and not self._seen.tool_calls:
+            self._look_quietly(idle=snapshots.TURN)
 
     def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
@@ -152,8 +150,10 @@ class Capturing(Handle):
         try:
             if running:
                 self._look_quietly()
-            elif self._capture.mode == "turns" or self._is_untold():
-                self._look_quietly(who=snapshots.TURN)
+            elif self._capture.mode == "turns":
+                self._look_quietly(who=snapshots.TURN_ANYWAY)
+            elif not self._seen.tool_calls:
+                self._look_quietly(idle=snapshots.TURN)
         except Error as error:  # what ends the run is more than this
             self.capture_error = str(error)
 
@@ -172,7 +172,7 @@ class Capturing(Handle):
             self._look_quietly(left=left)
         elif place is not None:
             try:
-                restoring.recover(self._store, place)
+                restoring.recover(self._store, place, self.id)
             except Busy as error:
                 self.capture_error = str(error)
 

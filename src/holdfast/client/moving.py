@@ -179,9 +179,8 @@ class Moving(Looking):
             tip = session.seq if branch.bid == session.branch and session.attached else branch.tip_seq
             return moves.Place(tip if head[2] else head[1], head[0], anywhere=True)
 
-        return Rewind(
-            self, found.id, Goal(kind, find, _again(kind, wanted), wanted), files=operations.moved_files(found)
-        )
+        goal = Goal(kind, find, _again(kind, wanted), wanted, since=codec.decode(found.after)["head"][:2])
+        return Rewind(self, found.id, goal, files=operations.moved_files(found))
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Say whether an undo or redo is about an operation that changed files."""

@@ -17,7 +17,7 @@ from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
 from ..ids import new_id
 from ..model.tree import FILE, LINK, Node
-from ..ops import journal, snapshots
+from ..ops import journal, sessions
 from ..ops.journal import JournalRow
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
@@ -33,11 +33,11 @@ _under_way: set[str] = set()  # the changes that this process is making; a journ
 
 
 def change_files(
-    store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx], None]
+    store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx, str], None]
 ) -> None:
-    """Carry out steps and then ``finish``, which makes them count."""
+    """Carry out steps and then ``finish``, which makes them count; it is told the root of what is there then."""
     if not steps:
-        store._write(finish, alone=True)
+        place.finish([], finish)
         return
     row, change = _begin(store, place, session, steps)
     _under_way.add(row.id)
@@ -61,19 +61,20 @@ def _carry_out(store: StoreBase, place: Place, change: Change, row: JournalRow) 
         raise
 
 
-def _make_count(store: StoreBase, place: Place, change: Change, row: JournalRow, finish: Callable[[Tx], None]) -> None:
+def _make_count(
+    store: StoreBase, place: Place, change: Change, row: JournalRow, finish: Callable[[Tx, str], None]
+) -> None:
     """Commit; if that fails take the files back, unless the store says that it was committed all the same."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
-    def complete(tx: Tx) -> None:
-        finish(tx)
-        snapshots.remember(tx, store.scope, place.memory, seen)
+    def complete(tx: Tx, root: str) -> None:
+        finish(tx, root)
         journal.complete(tx, row)
 
     try:
-        seen = place.expect(put)
-        store._write(complete, alone=True)
+        place.expect(put)
+        place.finish([step.path for step in steps], complete)
     except BaseException:
         place.forget()
         if not _counts(store, row):
@@ -134,12 +135,12 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def recover(store: StoreBase, place: Place) -> list[str]:
+def recover(store: StoreBase, place: Place, session_id: str) -> list[str]:
     """Take back a change that somebody left half done in this workspace; give paths that are neither old nor new.
 
     One that is still under way is ``Busy``.
     """
-    row = store._read(lambda tx: journal.find(tx, store.scope, place.name))
+    row = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
     if row is None:
         return []
     if not row.steps:
@@ -150,7 +151,7 @@ def recover(store: StoreBase, place: Place) -> list[str]:
     if not left_by_us and not presence.seems_gone(holder, row.at_ms, now_ms):
         raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
     mine = row._replace(holder=presence.encode(presence.here(now_ms)))
-    if not store._write(lambda tx: journal.take(tx, row, mine.holder)):
+    if not store._write(lambda tx: journal.take(tx, row.holder, mine)):
         raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
     path, identity = _root_of(row)
     left = list[bytes]()
@@ -161,6 +162,18 @@ def recover(store: StoreBase, place: Place) -> list[str]:
             change.clean()
     store._write(lambda tx: journal.end(tx, mine))
     return [os.fsdecode(each) for each in left]
+
+
+def _left_in(tx: Tx, scope: str, place: Place, session_id: str) -> JournalRow | None:
+    """Find a change of this workspace, also one that was begun where the directory was before it was moved."""
+    found = journal.find(tx, scope, place.name)
+    if found is not None:
+        return found
+    for row in journal.of_session(tx, sessions.get(tx, scope, session_id)):
+        path, identity = _root_of(row)
+        if row.steps and path != place.path and identity and identity == directories.identity(place.path):
+            return row._replace(root=os.fsencode(f"{place.path}\0{identity}"))
+    return None
 
 
 def _root_of(row: JournalRow) -> tuple[str, str]:

@@ -76,7 +76,7 @@ class Rewind:
         self._place: Place | None = session._place() if files else None
         self._recorded: Root | None = None
         if self._place is not None and shown:
-            restoring.recover(session._store, self._place)
+            restoring.recover(session._store, self._place, session.id)
         elif self._place is not None:
             self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
         self._look = look = session._store._read(lambda tx: goal.look(tx, session._row(tx)))
@@ -188,12 +188,12 @@ class Rewind:
         look = self._secured(place)
         done: list[tuple[SessionRow, Operation]] = []
 
-        def finish(tx: Tx) -> None:
+        def finish(tx: Tx, root: str) -> None:
             now_ms = session._store._clock.now_ms()
             self._require_same(session._row(tx))
             if session._held is not None:
                 session._held.require(tx, session._row(tx))
-            move = self._finish(look, take_over)
+            move = self._finish(look, take_over, root)
             done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms))]
 
         restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
@@ -237,8 +237,8 @@ class Rewind:
                     holder=str(holder),
                 )
 
-    def _finish(self, look: Look, take_over: bool) -> Any:
-        """Give the operation that moves the session."""
+    def _finish(self, look: Look, take_over: bool, actual: str | None = None) -> Any:
+        """Give the operation that moves the session; ``actual`` is the root of what is in the workspace then."""
         session, goal = self._session, self._goal
         files = self._root is not None
         wish = Wish(
@@ -251,6 +251,7 @@ class Rewind:
             look.there if files else None,
             take_over,
             0 if session._held is None else session._held.lease.token,
+            actual,
         )
 
         def op(tx: Tx, now_ms: int) -> tuple[SessionRow, Operation]:
@@ -327,14 +328,17 @@ class Goal:
         operation: str | None = None,
         *,
         files: tuple[str, int] | None = None,  # a root to go to with files alone, and since when they are otherwise
+        since: list[Any] | None = None,  # where the operation left the head: what was there then is its own doing
     ) -> None:
         self.kind, self.find, self.asked, self.operation = kind, find, asked, operation
-        self._files = files
+        self._files, self._since = files, since
 
     def look(self, tx: Tx, row: SessionRow) -> Look:
         """Look at what the move means now."""
         found = rewinds.look(tx, row, self.find(tx, row))
-        return found if self._files is None else rewinds.of_files(tx, found, *self._files)
+        if self._files is not None:
+            return rewinds.of_files(tx, found, *self._files)
+        return found if self._since is None else rewinds.seen_since(tx, found, *self._since)
 
 
 class _Names:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ..errors import Corrupt, Unsupported
+from ..errors import Conflict, Corrupt, Unsupported
 from ..model import tree
 from ..model.tree import Directory
 from ..ops import blobs, snapshots
@@ -257,15 +257,33 @@ class Place:
             looked = self._loaded().copied()
             return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
 
-    def expect(self, paths: dict[bytes, tree.Node]) -> list[tuple[bytes, bytes | None]]:
-        """Let paths that are put back count as captured, whatever the rules say of them; give what is to be remembered.
+    def expect(self, paths: dict[bytes, tree.Node]) -> None:
+        """Let paths that were put back count as captured, whatever the rules say of them.
 
         If they are not put back after all, ``forget`` it.
         """
         with self._lock:
-            workspace = self._loaded()
-            workspace.expect(paths)
-            return [*workspace.taken_note()]
+            self._loaded().expect(paths)
+
+    def finish(self, paths: list[bytes], commit: Callable[[Tx, str], None]) -> None:
+        """Look at paths that were changed, and commit alone with the root of what is there now."""
+        with self._lock:
+            kept = self._kept(paths)
+            seen, scope, now_ms = tuple(self._loaded().taken_note()), self._store.scope, self._store._clock.now_ms()
+
+            def op(tx: Tx) -> None:
+                if snapshots.sweeps(tx, scope) != self._sweeps:
+                    raise Conflict("contents were swept out of the store meanwhile; call again")
+                blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
+                snapshots.remember(tx, scope, self.memory, seen)
+                commit(tx, kept.root)
+
+            try:
+                self._store._write(op, alone=True)
+            except BaseException:
+                self._workspace = None
+                raise
+            self._last = kept.root
 
     def forget(self) -> None:
         """Forget what is remembered and not stored."""

@@ -66,13 +66,13 @@ def begin(tx: Tx, row: JournalRow) -> None:
     tx.run(PUT, (*row, row_check(row)))
 
 
-def take(tx: Tx, row: JournalRow, holder: bytes) -> bool:
+def take(tx: Tx, left_by: bytes, mine: JournalRow) -> bool:
     """Let somebody else go on with a change that was left; False if another one came first."""
-    now = find(tx, row.scope, row.place)
-    if now != row:
+    now = find(tx, mine.scope, mine.place)
+    if now is None or now.id != mine.id or now.holder != left_by:
         return False
-    taken = row._replace(holder=holder)
-    tx.run(TAKE, (holder, row_check(taken), row.scope, row.place, row.id))
+    taken = now._replace(holder=mine.holder)
+    tx.run(TAKE, (taken.holder, row_check(taken), taken.scope, taken.place, taken.id))
     return True
 
 

@@ -81,9 +81,22 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
 
 def of_files(tx: Tx, look: Look, root: str, seq: int) -> Look:
     """Give the look at a move of files alone: to a root, from what was recorded since an entry."""
-    changes = snapshots.since(tx, look.session, min(seq, look.session.seq))
+    return _changed_since(tx, look._replace(there=root), min(seq, look.session.seq))
+
+
+def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
+    """Give the look at the undo of a move: only what changed since that move can be somebody else's."""
+    if seq:
+        branch = branches.find(tx, look.session.scope, look.session.sid, uid)
+        if not entries.is_on_path(tx, look.session, branches.owner(tx, branch, seq).uid, seq):
+            return look
+    return _changed_since(tx, look, seq)
+
+
+def _changed_since(tx: Tx, look: Look, seq: int) -> Look:
+    changes = snapshots.since(tx, look.session, seq)
     turns = {each.seq: entries.numbers_at(tx, look.session, each.seq).turns for each in changes}
-    return look._replace(there=root, changes=tuple(changes), turns=turns)
+    return look._replace(changes=tuple(changes), turns=turns)
 
 
 def _work_of(tx: Tx, session: SessionRow) -> dict[str, int]:
@@ -130,6 +143,7 @@ class Wish(NamedTuple):
     result: str | None = None  # the root of the workspace once that is done
     take_over: bool = False
     token: int = 0  # of the lease that whoever asks for it holds
+    actual: str | None = None  # the root of what is in the workspace then: with what was kept
 
 
 def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tuple[SessionRow, Operation]:
@@ -144,13 +158,15 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
         done = _take_up(tx, session, wish, about, now_ms)
         session, operation = done.session or session, done.operation
         if moved and not wish.conversation:
-            session = _say_files(tx, session, str(wish.result), now_ms)
+            session = _say_files(tx, session, str(wish.result), snapshots.SESSION, now_ms)
     elif wish.conversation:
         session, operation = _rewind(tx, session, wish, {"files": about} if moved else {}, now_ms)
     else:
         session, operation = _rewind_files(tx, session, wish, about, now_ms)
-    if wish.result is not None and snapshots.disk_of(tx, session) is not None:
+    if wish.result is not None and operation.summary != operations.NOTHING:
         snapshots.set_disk(tx, session, wish.result)
+        if wish.actual not in (None, wish.result):  # what was kept is still somebody else's
+            session = _say_files(tx, session, str(wish.actual), snapshots.OUTSIDE, now_ms)
     return session, operation
 
 
@@ -163,12 +179,12 @@ def _take_up(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) 
     )
 
 
-def _say_files(tx: Tx, session: SessionRow, root: str, now_ms: int) -> SessionRow:
+def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int) -> SessionRow:
     """Note at the head what is in the workspace now."""
     if snapshots.disk_of(tx, session) == root:
         return session
     revision = session.revision
-    session = snapshots.put(tx, session, root, who=snapshots.SESSION, carried=None, now_ms=now_ms)
+    session = snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms)
     return sessions.write_head(tx, session, session._replace(revision=revision).head)
 
 
@@ -177,7 +193,7 @@ def _rewind_files(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: 
     before = snapshots.disk_of(tx, session)
     if wish.result is None or before == wish.result:
         return operations.on_session(tx, session, wish.kind, {}, now_ms=now_ms)
-    session = _say_files(tx, session, wish.result, now_ms)
+    session = _say_files(tx, session, wish.result, snapshots.SESSION, now_ms)
     after = {"files": {**about, "root": wish.result, "seq": session.seq}}
     return operations.note(tx, session, wish.kind, {"files": {**after["files"], "root": before}}, after, now_ms)
 

@@ -58,7 +58,7 @@ ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 _DEEPEST = 100
 # What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
 # what was last seen in its workspace.
-UNDER_WAY = ("sent", "open", "disk")
+UNDER_WAY = ("sent", "open", "disk", "told")
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
 

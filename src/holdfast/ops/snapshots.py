@@ -31,6 +31,7 @@ ON CONFLICT (scope, place, dir) DO UPDATE SET doc = excluded.doc, chk = excluded
 DROP_SEEN = "DELETE FROM seen WHERE scope = ? AND place = ? AND dir = ?"
 
 OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
+TURN_ANYWAY = "turn!"  # also where calls are told of
 _ADDS = Numbers(work_seq=1)
 
 
@@ -55,7 +56,7 @@ class Swept(Error):
 class Taken(NamedTuple):
     """A look at a workspace whose contents are stored: its root, the number of sweeps then, and who made the changes.
 
-    Without ``who`` it is the calls that are open, or somebody outside if there are none.
+    ``who`` counts where no call is open and the session never told of one: else it is those calls, or somebody outside.
     """
 
     root: str
@@ -132,7 +133,7 @@ def put(
     revision = session.revision
     session = entries.put(tx, session, (draft,), now_ms=now_ms).session
     session = sessions.write_head(tx, session, session._replace(revision=revision).head)
-    set_disk(tx, session, root)
+    set_disk(tx, session, root, told=bool(by))
     return session
 
 
@@ -150,10 +151,15 @@ NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # which contents an entry of a ki
 
 
 def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...]]:
-    if taken.who is not None:
+    if taken.who in (OUTSIDE, CALLS):
         return taken.who, taken.calls
+    if taken.who == TURN_ANYWAY:
+        return TURN, ()
     found = taken.calls or tuple(calls.going_on(tx, session))
-    return (CALLS, found) if found else (OUTSIDE, ())
+    if found:
+        return CALLS, found
+    told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
+    return (OUTSIDE, ()) if told or taken.who is None else (taken.who, ())
 
 
 def disk_of(tx: Tx, session: SessionRow) -> str | None:
@@ -162,11 +168,12 @@ def disk_of(tx: Tx, session: SessionRow) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def set_disk(tx: Tx, session: SessionRow, root: str) -> None:
-    """Note what is in the workspace of a session now."""
+def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> None:
+    """Note what is in the workspace of a session now, and whether it ever told of the calls that changed something."""
     kept = sessions.decoded(sessions.detail(tx, session))
-    if kept.get("disk") != root:
-        sessions.put_detail(tx, session.sid, codec.encode({**kept, "disk": root}))
+    new = {**kept, "disk": root, **({"told": True} if told else {})}
+    if new != kept:
+        sessions.put_detail(tx, session.sid, codec.encode(new))
 
 
 # ---------------------------------------------------------------------- finding

@@ -17,7 +17,6 @@ from ._inside import (
     PERMISSIONS,
     Inside,
     Place,
-    content,
     create,
     glance,
     move,
@@ -45,7 +44,7 @@ class Back:
 
     def run(self) -> list[bytes]:
         """Undo every step and make that last; give the paths that are somebody else's by now."""
-        for phase in (self._loosen, self._remove, self._restore, self._set_modes, self._sync, self._tighten):
+        for phase in (self._loosen, self._remove, self._restore, self._sync, self._tighten):
             self._inside.forget()
             phase()
         return sorted(self._kept)
@@ -138,23 +137,6 @@ class Back:
         except FileExistsError:
             put(moved, Place(place.directory, name + b"-" + each.old_name))
         sync(place.directory)
-
-    def _set_modes(self) -> None:
-        for step in self._plan.modes():
-            assert step.old is not None
-            assert step.new is not None
-            place = self._inside.place(step.path)
-            if place is None or not (seen(place, step.old) or self._set_mode(place, step.new, step.old.mode)):
-                self._kept.add(step.path)
-
-    def _set_mode(self, place: Place, now: Node, mode: int) -> bool:
-        was = seen(place, now)
-        with content(place) as file:
-            if was is None or file is None or stamp(os.fstat(file)) != was:
-                return False
-            set_mode(file, mode)
-            sync(file)
-        return True
 
     def _sync(self) -> None:
         sync_all(self._inside, self._staging, self._plan)

@@ -16,7 +16,6 @@ from ._inside import (
     Place,
     Stamp,
     conflict,
-    content,
     glance,
     move,
     put,
@@ -40,7 +39,7 @@ class Forward:
 
     def run(self) -> None:
         """Do every step and make it last; may stop anywhere with an error."""
-        for phase in (self._loosen, self._move_away, self._bring, self._set_modes, self._sync, self._tighten):
+        for phase in (self._loosen, self._move_away, self._bring, self._sync, self._tighten):
             self._inside.forget()
             phase()
 
@@ -88,15 +87,6 @@ class Forward:
                 put(Place(self._staging, each.new_name), self._inside.need(each.step.path))
             except FileExistsError:
                 raise conflict([each.step.path], _APPEARED) from None
-
-    def _set_modes(self) -> None:
-        for step in self._plan.modes():
-            assert step.new is not None
-            with content(self._inside.need(step.path)) as file:
-                if file is None or stamp(os.fstat(file)) != self._stamps[step.path]:
-                    raise conflict([step.path], _CHANGED)
-                set_mode(file, step.new.mode)
-                sync(file)
 
     def _sync(self) -> None:
         sync_all(self._inside, self._staging, self._plan)

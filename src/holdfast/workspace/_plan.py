@@ -40,10 +40,14 @@ def is_directory(node: Node | None) -> bool:
 
 
 def only_mode(step: Step) -> bool:
-    """Tell whether the thing stays where it is and at most its mode changes."""
+    """Tell whether the thing stays where it is: a directory, whose mode may change.
+
+    A file with another mode is another file, for a mode that is set in place is set for all its names, also for those
+    outside.
+    """
     if step.old is None or step.new is None or step.old.kind != step.new.kind:
         return False
-    return step.old.kind == DIR or step.old.content == step.new.content
+    return step.old.kind == DIR or step.old == step.new
 
 
 def possible_modes(step: Step) -> set[int]:
@@ -68,12 +72,6 @@ class Plan:
     def directories(self) -> Iterator[Step]:
         """Give the steps with a directory before or after, shallowest first."""
         return (each.step for each in self.shallow_first if is_directory(each.step.old) or is_directory(each.step.new))
-
-    def modes(self) -> Iterator[Step]:
-        """Give the steps in which a file keeps its content and gets another mode."""
-        for step, _, _ in self.shallow_first:
-            if step.new is not None and step.new.kind == FILE and only_mode(step):
-                yield step
 
     def leaving(self) -> Iterator[Numbered]:
         """Give the steps in which something goes, deepest first."""
