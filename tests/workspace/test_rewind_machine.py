@@ -56,7 +56,9 @@ class Walk:
         self.checkpoints: list[tuple[Spot, dict[int, Spot]]] = []  # each with the path that it is on
         self.touched: dict[bytes, int] = {}  # by the person, and when last
         self.worked: dict[bytes, int] = {}  # by the agent
-        self.left: dict[bytes, list[Any]] = {}  # as the person left it: that comes back where the agent went on from it
+        self.known: dict[
+            bytes, set[Any]
+        ] = {}  # all that was ever at a path: a person's edit comes back as they left it
         self.undoable: list[Move] = []
         self.redoable: list[Move] = []
         self.held: set[bytes] = set()  # what a move left: later ones may take it for somebody else's, or for theirs
@@ -78,7 +80,10 @@ class Walk:
         self.store.close()
 
     def tree(self) -> Things:
-        return read(self.root, ours=True)
+        found = read(self.root, ours=True)
+        for path, thing in found.items():
+            self.known.setdefault(path, {None}).add(thing)
+        return found
 
     def note(self, target: Any = None) -> Spot:
         """Remember where the session is."""
@@ -144,8 +149,6 @@ class Walk:
                 hand.write(path, b"a person wrote this %d" % self.now)
         after = self.tree()
         self.touched |= dict.fromkeys(different(before, after), self.now)
-        for each in different(before, after):
-            self.left.setdefault(each, []).append(after.get(each))
         self.unseen = True
 
     def do_checkpoint(self, rng: random.Random) -> None:
@@ -190,8 +193,8 @@ class Walk:
         planned = self.session.preview_rewind(rng.choice([*self.path.values()]).target)
         self.do_person(rng)
         (self.root / f"stale {self.now}").write_bytes(b"after the preview")
-        before, name = self.tree(), b"stale %d" % self.now
-        self.touched[name], self.left[name] = self.now, [before[name]]
+        self.touched[b"stale %d" % self.now] = self.now
+        before = self.tree()
         with pytest.raises(holdfast.Conflict):
             planned.apply()
         assert self.tree() == before
@@ -216,7 +219,7 @@ class Walk:
             assert self.tree() == before
             self.undoable.clear()
             return
-        found, move = self.tree(), Move(Spot(None, before, self.now), path)
+        found, move = read(self.root, ours=True), Move(Spot(None, before, self.now), path)
         self.log[-1] += f" to {spot.target} of step {spot.when}"
         self._check(before, spot, found)
         if kind == "undo" and spot.when == self.now - 1 and self.log[-2].split()[1] == "rewind":
@@ -250,7 +253,7 @@ class Walk:
                 right = now == was
 
             elif self._is_near(path) or _holds_ignored(path, before):
-                right = now in (was, wanted, *self.left.get(path, ()))
+                right = now in (was, wanted) or now in self.known.get(path, {None})
                 self.held |= {path} if now != wanted else set()
             else:
                 right = now == wanted
