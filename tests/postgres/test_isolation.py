@@ -19,10 +19,9 @@ import pytest
 
 import _postgres
 import holdfast
-from holdfast import Conflict, Invalid, NotFound, Purged, Session, Store
+from holdfast import Conflict, Error, Invalid, NotFound, Purged, Session, Store
 from holdfast.client.agent import Agent
 from holdfast.client.attachments import Attachment
-from holdfast.client.rewind import Rewind
 from holdfast.client.streaming import Stream
 from holdfast.client.tools import ToolRun
 from holdfast.ops.streams import Piece
@@ -35,7 +34,7 @@ SCOPED = (
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
     *("seen", "journal", "agent_checkpoint", "pin"),
 )
-EMPTY = {"lost", "seen", "journal"}  # what nothing of the things below fills
+EMPTY = {"lost", "journal"}  # what nothing of the things below fills
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
 
 
@@ -132,6 +131,10 @@ class Things:
 
 
 def _store_cases() -> dict[str, Callable[[Any], None]]:
+    def prune(x: Any) -> None:
+        x.b.prune(dry_run=False, spare_seconds=0)
+        assert x.a.attachment.read() == x.a.data
+
     def agents_of_two(x: Any) -> None:
         found = x.b.create_agent("boss", idempotency_key="make agent")
         assert (found.config, found.state.items(), found.version) == ({}, {}, 1)
@@ -270,6 +273,7 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "follow": follow,
         "stats": stats,
         "verify": lambda x: _same(x.b.verify().problems, ()),
+        "prune": prune,
         "repair": repair,
         "close": close,
     }
@@ -352,6 +356,14 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
             lambda x: refused(lambda: x.s.get_checkpoint("cp"), lambda: x.s.get_checkpoint(x.a.checkpoint.id)),
         ),
         "preview_rewind": points(lambda s, at: s.preview_rewind(at)),
+        "preview_undo": foreign(lambda s: s.preview_undo(), lambda x: refused(lambda: x.s.preview_undo(x.a.operation))),
+        "preview_redo": foreign(lambda s: s.preview_redo()),
+        "diff": points(lambda s, at: s.diff(at)),
+        "file_at": lambda x: refused(lambda: x.forged.file_at("a", 1), lambda: x.s.file_at("a", 1), by=Error),
+        "snapshot_file": lambda x: refused(lambda: x.forged.snapshot_file("a"), by=Error),
+        "file_diff": lambda x: refused(lambda: x.forged.file_diff("a"), by=Error),
+        "file_diffs": _empty("file_diffs"),
+        "forget_files": foreign(lambda s: s.forget_files(), lambda x: x.s.forget_files()),
         "rewind": points(lambda s, at: s.rewind(at)),
         "fork": points(lambda s, at: s.fork(at, as_session=at == "cp")),
         "stats": points(lambda s, at: s.stats(at)),
@@ -462,7 +474,7 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
 
     def apply(x: Any) -> None:
         x.a.preview._session = x.forged
-        refused(x.a.preview.apply, lambda: Rewind(x.forged, 1))
+        refused(x.a.preview.apply, lambda: x.forged.preview_rewind(1))
 
     return {
         "Agent.sessions": lambda x: absent(x.forged_agent.sessions()),
@@ -472,6 +484,7 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         "ToolRun.result": lambda x: refused(lambda: run(x).result("x")),
         "ToolRun.error": lambda x: refused(lambda: run(x).error("x")),
         "Rewind.apply": apply,
+        "Rewind.diff": lambda x: _same(x.a.preview.diff(), ""),
         **{f"Stream.{name}": (lambda x, call=call: refused(lambda: call(stream(x)))) for name, call in streams.items()},
         "Attachment.open": lambda x: refused(lambda: Attachment(x.b, x.a.attachment.to_dict()).open().read()),
         "Attachment.read": lambda x: refused(Attachment(x.b, x.a.attachment.to_dict()).read),
@@ -493,7 +506,7 @@ KINDS = (
     holdfast.AgentState,
     holdfast.SessionState,
     ToolRun,
-    Rewind,
+    holdfast.Rewind,
     Attachment,
     Stream,
 )
