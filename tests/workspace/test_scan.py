@@ -21,7 +21,7 @@ from _folders import ENVIRONMENT
 from holdfast.errors import Invalid, Unsupported
 from holdfast.model import tree
 from holdfast.model.tree import DIR, FILE, GAP, LINK, Node
-from holdfast.workspace import ignore, scan
+from holdfast.workspace import ignore, paths, scan
 from holdfast.workspace.scan import Limits, Workspace
 
 pytestmark = [pytest.mark.feature("F1")]
@@ -241,7 +241,7 @@ def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) 
             Workspace(str(tmp_path / name)).look(keep)
     for path in ("", "/a", "a//b", "../a", "a/../b", "a/./b", "a\0"):
         with pytest.raises(Invalid):
-            scan.relative(path)
+            paths.relative(path)
 
 
 def test_the_first_few_gaps_are_named_and_all_are_counted(root: Path, keep: Memory) -> None:

@@ -20,7 +20,8 @@ from ..ops import calls, snapshots
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root, Taken
 from ..storage.base import Tx
-from ..workspace.scan import Limits, relative
+from ..workspace.paths import relative
+from ..workspace.scan import Limits
 from . import restoring
 from .handle import Handle
 from .workspaces import Place, why_not

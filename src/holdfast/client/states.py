@@ -8,7 +8,7 @@ import stat
 from ..model.files import FileDiff, FileState
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
 from ..workspace import read
-from ..workspace.scan import open_below
+from ..workspace.paths import open_below
 from .workspaces import Place, Trees
 
 MISSING = FileState("missing")

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..ids import new_id
-from ..model import words
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..storage.base import Row, Tx, row_check
-from . import agents, branches, entries, feed, sessions, snapshots, work
+from . import agents, branches, describe, entries, feed, sessions, snapshots, work
 from .agents import AgentRow
 from .sessions import SessionRow
 
@@ -478,48 +477,8 @@ def named(tx: Tx, row: OperationRow) -> Operation:
 def as_value(row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
     """Show an operation to callers."""
     before, after = codec.decode(row.before), codec.decode(row.after)
-    summary = "; ".join(_describe(thing, before.get(thing), value) for thing, value in after.items())
+    summary = describe.summary(before, after)
     undone = row.undone_by is not None
     files = after.get("files") or {}
     place, paths = files.get("workspace") or after.get("workspace"), tuple(files.get("paths", ()))
     return Operation(row.id, row.kind, session_id, row.at_ms, summary, undone, agent_id, place, paths)
-
-
-def _describe(thing: str, before: Any, after: Any) -> str:
-    match thing:
-        case "head":
-            return _describe_head(before, after)
-        case "hidden":
-            return "stays as it is" if before == after else "into the trash" if after else "out of the trash"
-        case "name":
-            return f"name {after!r}" if before == after else f"now named {after!r}"
-        case "branch" | "session":
-            return f"{thing} {after[0]} {'hidden' if after[1] else 'shown'}"
-        case "files":
-            return f"{words.count(len(after['paths']), 'path')} in the workspace"
-        case "below":
-            return words.count(len(after), "sub-agent") + " with it"
-        case "sessions":
-            return f"{words.count(len(after), 'session')} with it"
-        case "heads":
-            return f"{words.count(len(after), 'session')} moved"
-        case "state":
-            return f"state of version {after}"
-        case "archived" | "pinned":
-            return thing if after else f"not {thing}"
-        case "title" | "key" | "workspace" | "status":
-            return f"{thing} {before!r} -> {after!r}"
-        case "tags":
-            return f"tags {', '.join(sessions.unpack_tags(after)) or 'none'}"
-        case _:
-            return thing
-
-
-def _describe_head(before: list[Any], after: list[Any]) -> str:
-    text = f"entry {before[1]} -> entry {after[1]}"
-    if after[0] != before[0] and before[1]:
-        return f"{text}, on another branch"
-    if after[1] < before[1]:
-        gone = words.count(before[1] - after[1], "entry")
-        return f"{text}; {gone} off the path, kept on the branch"
-    return text

@@ -20,10 +20,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..errors import Invalid, Unsupported
+from ..errors import Unsupported
 from ..model import tree
 from ..model.tree import DIR, FILE, GAP, LINK, Node
-from . import ignore, memory, read
+from . import gaps, ignore, memory, read
+from . import paths as paths_
 from .ignore import Rules
 from .memory import Folder, Known, Stat
 from .read import Keep
@@ -86,7 +87,7 @@ class Workspace:
         try:
             self._device = os.fstat(descriptor).st_dev
             self._total = sum(folder.size for folder in self.folders.values())
-            if paths is None or not self._whole or _names_rules(paths):
+            if paths is None or not self._whole or paths_.names_rules(paths):
                 self._whole = True
                 self._look_everywhere(descriptor, keep)
             else:
@@ -128,7 +129,7 @@ class Workspace:
             ) from error
 
     def _root_rules(self, descriptor: int) -> Rules:
-        inside = open_below(descriptor, ".git/info/")
+        inside = paths_.open_below(descriptor, ".git/info/")
         if inside is None:
             return self._base
         try:
@@ -278,23 +279,23 @@ class Workspace:
             return None
         place = f"{path}{name}/"
         if name in ignore.REPOSITORIES:
-            return _gap("a repository's own records", is_dir=True)
+            return gaps.gap("a repository's own records", is_dir=True)
         if (known is None or known[1].kind != DIR) and rules.ignores(place[:-1], name, is_dir=True):
-            return _gap("ignored", is_dir=True)
+            return gaps.gap("ignored", is_dir=True)
         if depth >= _DEEPEST:
-            return _gap(f"deeper than {_DEEPEST} directories", is_dir=True, again=True)
+            return gaps.gap(f"deeper than {_DEEPEST} directories", is_dir=True, again=True)
         try:
             descriptor = os.open(name, read.DIRECTORY, dir_fd=above)
         except OSError as error:
-            return _unless_gone(error, is_dir=True)
+            return gaps.unless_gone(error, is_dir=True)
         try:
             status = os.fstat(descriptor)
             if status.st_dev != self._device:
-                return _gap("another file system", is_dir=True, again=True)
+                return gaps.gap("another file system", is_dir=True, again=True)
             digest = self._scan(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
             self._forget(place)
-            return _unless_gone(error, is_dir=True)
+            return gaps.unless_gone(error, is_dir=True)
         finally:
             os.close(descriptor)
         return (0, 0, 0, 0, status.st_mode), Node(DIR, stat.S_IMODE(status.st_mode) & 0o777, 0, digest)
@@ -306,36 +307,36 @@ class Workspace:
         if name.startswith(ignore.STAGING):
             return None
         if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
-            return _gap("the store itself")
+            return gaps.gap("the store itself")
         captured = known is not None and known[1].kind in (FILE, LINK)
         if not captured and (name in ignore.REPOSITORIES or rules.ignores(path + name, name, is_dir=False)):
-            return _gap("ignored")
+            return gaps.gap("ignored")
         try:
             if stat.S_ISLNK(key[4]):
                 target = os.fsencode(os.readlink(name, dir_fd=above))
                 return self._trusted(key), Node(LINK, 0, len(target), target)
             if not stat.S_ISREG(key[4]):
-                return _gap(_what(key[4]), again=True)
+                return gaps.gap(gaps.what(key[4]), again=True)
             return self._file(above, name, key, known, keep)
         except OSError as error:
-            return _unless_gone(error)
+            return gaps.unless_gone(error)
         except Unsupported:  # closing it would take the locks from a store that this process has open
-            return _gap("a store that is open", again=True)
+            return gaps.gap("a store that is open", again=True)
 
     def _file(self, above: int, name: str, key: Stat, known: Known | None, keep: Keep) -> Known:
         size = key[0]
         if size > self.limits.file:
-            return _gap(f"larger than {_bytes(self.limits.file)}", again=True)
+            return gaps.gap(f"larger than {gaps.size(self.limits.file)}", again=True)
         more = size - (known[1].size if known is not None and known[1].kind == FILE else 0)
         if self._total + more > self.limits.total:
             self._full = True
-            return _gap(f"the workspace is larger than {_bytes(self.limits.total)}", again=True)
+            return gaps.gap(f"the workspace is larger than {gaps.size(self.limits.total)}", again=True)
         self._total += more
         descriptor = os.open(name, read.OPEN, dir_fd=above)
         try:
             before = _key(os.fstat(descriptor))
             if not stat.S_ISREG(before[4]):
-                return _gap(_what(before[4]), again=True)
+                return gaps.gap(gaps.what(before[4]), again=True)
             digest, length = read.content(descriptor, before[0], keep)
             after = _key(os.fstat(descriptor))
         finally:
@@ -358,14 +359,14 @@ class Workspace:
             by_folder.setdefault(folder, set()).add(name)
         for place in sorted(by_folder, key=len, reverse=True):  # the deepest first: those above take their digests
             self._refresh(root, place, by_folder[place], keep)
-        touched = {above for place in by_folder for above in _above(place)}
+        touched = {above for place in by_folder for above in paths_.above(place)}
         for place in sorted(touched, key=len, reverse=True):
             if place in self.folders:
                 self._take_up(place, keep)
 
     def _known_part(self, path: str) -> tuple[str, str]:
         """Give the deepest known directory on the way to a path, and the name in it that leads on."""
-        names, folder = relative(path).split("/"), ""
+        names, folder = paths_.relative(path).split("/"), ""
         for name in names[:-1]:
             if f"{folder}{name}/" not in self.folders:
                 return folder, name
@@ -375,7 +376,7 @@ class Workspace:
     def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
         """Look again at some names of a known directory."""
         folder = self.folders.get(path)
-        descriptor = open_below(root, path)
+        descriptor = paths_.open_below(root, path)
         if folder is None or descriptor is None:
             return  # gone meanwhile; a look at the directory above tells
         try:
@@ -406,7 +407,7 @@ class Workspace:
         rules, folder = self._root_rules(root), ""
         for name in ["", *path.split("/")[:-1]]:
             folder = f"{folder}{name}/" if name else ""
-            descriptor = open_below(root, folder)
+            descriptor = paths_.open_below(root, folder)
             known = self.folders.get(folder)
             if descriptor is None or known is None:
                 break
@@ -469,62 +470,5 @@ _NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there
 _IGNORE_FILES = frozenset(ignore.FILES)
 
 
-def relative(path: str) -> str:
-    """Check a path inside a workspace: no way out, no name that is none."""
-    names = path.split("/")
-    if not path or path.startswith("/") or any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise Invalid(f"{path!r} is no path inside the workspace")
-    return path
-
-
-def _names_rules(paths: Iterable[bytes]) -> bool:
-    """Say whether a file of rules is among paths: what it names may be anywhere below it."""
-    return any(os.fsdecode(path).rpartition("/")[2] in _IGNORE_FILES for path in paths)
-
-
-def _above(path: str) -> Iterator[str]:
-    """Give the directories on the way to one, the nearest first."""
-    while path:
-        path = path[: path.rstrip("/").rfind("/") + 1]
-        yield path
-
-
-def open_below(root: int, path: str) -> int | None:
-    """Open a directory inside another name by name, through no link; None if it is not there."""
-    here = os.dup(root)
-    for name in path.split("/")[:-1]:
-        try:
-            below = os.open(name, read.DIRECTORY, dir_fd=here)
-        except OSError:
-            return None
-        finally:
-            os.close(here)
-        here = below
-    return here
-
-
 def _key(status: os.stat_result) -> Stat:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
-
-
-def _gap(reason: str, *, is_dir: bool = False, again: bool = False) -> Known:
-    """Make a gap; with ``again`` it is looked at each time, since its reason may go away."""
-    return (-1, 0, 0, 0, 0) if again else None, Node(GAP, int(is_dir), 0, reason.encode())
-
-
-def _unless_gone(error: OSError, *, is_dir: bool = False) -> Known | None:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return None
-    return _gap(f"unreadable: {error.strerror}", is_dir=is_dir, again=True)
-
-
-def _what(mode: int) -> str:
-    kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"))
-    return next((word for is_kind, word in kinds if is_kind(mode)), "a device" if stat.S_ISBLK(mode) else "no file")
-
-
-def _bytes(count: int) -> str:
-    for shift, unit in ((30, "GB"), (20, "MB"), (10, "kB")):
-        if count >> shift:
-            return f"{count >> shift} {unit}"
-    return f"{count} bytes"
