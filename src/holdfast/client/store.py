@@ -45,6 +45,8 @@ class Store(StoreCheckpoints):
         self.stop_auto_checkpoint()
         if self._owner:
             self._keeper.close()
+            for place in [*self._keeper.places.values()]:
+                place.close()
             self._backend.close()
 
     def __enter__(self) -> Store:

@@ -285,6 +285,11 @@ class Place:
                 raise
             self._last = kept.root
 
+    def close(self) -> None:
+        """End watching."""
+        if self._watcher is not None:
+            self._watcher.close()
+
     def forget(self) -> None:
         """Forget what is remembered and not stored."""
         with self._lock:
