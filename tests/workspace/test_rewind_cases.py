@@ -146,3 +146,47 @@ def test_a_file_that_a_rewind_kept_and_a_person_then_deleted_stays_deleted(
     (root / "mine").unlink()
     session.undo()
     assert names(root) == ["a", "b"]
+
+
+def test_a_file_that_a_person_made_in_a_directory_of_the_agent_holds_it(session: holdfast.Session, root: Path) -> None:
+    """Also if the agent changed it again: it comes back as the person left it."""
+    with session.tool("shell"):
+        (root / "d").mkdir()
+        (root / "d/agent's").write_text("1")
+    (root / "d/mine").write_text("a person's")
+    session.user("the edit is seen")
+    with session.tool("shell"):
+        (root / "d/mine").write_text("changed again")
+    session.rewind("begin")
+    assert names(root / "d") == ["mine"]
+    assert (root / "d/mine").read_text() == "a person's"
+
+
+def test_a_directory_that_replaced_a_file_stays_for_what_a_person_put_into_it(
+    session: holdfast.Session, root: Path
+) -> None:
+    with session.tool("shell"):
+        (root / "a").unlink()
+        (root / "a").mkdir()
+    (root / "a/mine").write_text("a person's")
+    session.user("the edit is seen")
+    with session.tool("shell"):
+        (root / "a/mine").write_text("changed again")
+    session.rewind("begin")
+    assert (root / "a/mine").read_text() == "a person's"
+
+
+def test_what_was_in_a_directory_does_not_come_back_into_a_persons_file(session: holdfast.Session, root: Path) -> None:
+    with session.tool("shell"):
+        (root / "d").mkdir()
+        (root / "d/in").write_text("0")
+    session.checkpoint("a directory")
+    with session.tool("shell"):
+        shutil.rmtree(root / "d")
+        (root / "d").write_text("1")
+    (root / "d").write_text("a person's")
+    session.user("the edit is seen")
+    with session.tool("shell"):
+        (root / "d").write_text("changed again")
+    session.rewind("a directory")
+    assert (root / "d").read_text() == "a person's"

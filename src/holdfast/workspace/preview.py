@@ -50,12 +50,14 @@ def plan(
         else:
             steps[path] = Step(path, old, new)
     fixed = {*left, *missed, *(path for path in kept if yours[path] is None)}
-    _bring_back(load, now, {path: root for path, root in yours.items() if root and not overwrite(path)}, steps, fixed)
-    return Plan(_possible([*steps.values()], fixed, load, now), tuple(kept), tuple(left), tuple(missed))
+    edited = {path: root for path, root in yours.items() if root and not overwrite(path)}
+    back = _bring_back(load, now, edited, steps, fixed)
+    return Plan(_possible([*steps.values()], fixed, back, load, now), tuple(kept), tuple(left), tuple(missed))
 
 
-def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> None:
-    """Let what somebody else edited become as they left it, with the directories that it needs."""
+def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> dict[bytes, Node]:
+    """Let what somebody else edited become as they left it, with the directories that it needs; give what that is."""
+    back = dict[bytes, Node]()
     for path, root in yours.items():
         in_the_way = any(above in fixed and not _is_dir(load, now, above) for above in above_all(path))
         if root is None or path in fixed or in_the_way:
@@ -67,6 +69,9 @@ def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], 
                 steps[each] = Step(each, old, mine)
             elif leads and each == path:
                 steps.pop(each, None)
+            if each == path and mine is not None:
+                back[path] = mine
+    return back
 
 
 def _same(old: Node | None, new: Node | None) -> bool:
@@ -78,9 +83,12 @@ def _there(node: Node | None) -> Node | None:
     return None if node is None or node.kind == ABSENT else node
 
 
-def _possible(steps: list[Step], fixed: set[bytes], load: Load, now: bytes) -> tuple[Step, ...]:
+def _possible(
+    steps: list[Step], fixed: set[bytes], back: dict[bytes, Node], load: Load, now: bytes
+) -> tuple[Step, ...]:
     """Leave out steps that would remove or replace what something kept lies in, and those below something kept."""
-    holding = {above for path in fixed for above in above_all(path)}
+    holding = {above for path in (*fixed, *back) for above in above_all(path)}
+    ends = {path for path, node in back.items() if node.kind != DIR}
     found = list[Step]()
     for step in steps:
         old, new = step.old, step.new
@@ -89,6 +97,8 @@ def _possible(steps: list[Step], fixed: set[bytes], load: Load, now: bytes) -> t
             fixed.add(step.path)
             continue
         if any(above in fixed and not _is_dir(load, now, above) for above in above_all(step.path)):
+            continue
+        if new is not None and not ends.isdisjoint(above_all(step.path)):
             continue
         found.append(step)
     return tuple(found)
