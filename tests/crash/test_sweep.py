@@ -65,7 +65,7 @@ class Writer:
                 try:
                     getattr(self, act)()
                 except holdfast.Conflict as error:
-                    if act not in ("undo", "fork") and "purged while" not in str(error):
+                    if act not in ("undo", "fork") and "call again" not in str(error):
                         raise
                 except holdfast.Unsupported as error:
                     self.session.capture_error = str(error)

@@ -69,7 +69,7 @@ def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], 
                 steps[each] = Step(each, old, mine)
             elif leads and each == path:
                 steps.pop(each, None)
-            if each == path and mine is not None:
+            if each == path and mine is not None and mine.kind != GAP:
                 back[path] = mine
     return back
 
