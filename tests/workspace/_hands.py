@@ -24,7 +24,7 @@ TARGETS = (b"a", b"nowhere", b"../outside", b"/etc/hostname", "grün".encode(), 
 FILE_MODES = (0o644, 0o600, 0o755, 0o444, 0o640)
 DIRECTORY_MODES = (0o755, 0o700, 0o750, 0o711, 0o555)
 IGNORED_SUFFIX, IGNORED_FOLDER = b".log", b"scratch"
-RULES = b"*.log\nscratch/\n"
+RULES = b"*.log\nscratch\n"
 
 
 def is_ignored(path: bytes) -> bool:
