@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Sequence
 from os import PathLike
 
-from ..errors import Busy, Error, Invalid, Unsupported
+from ..errors import BackendError, Busy, Error, Invalid, StorageFull, Unsupported
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..ops import calls, snapshots
@@ -118,7 +118,7 @@ class Capturing(Handle):
         """Look, and let a workspace that cannot be looked at stop nothing."""
         try:
             self._look_at_files(**how)  # type: ignore[arg-type]
-        except (Busy, Unsupported, OSError) as error:
+        except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
 
     # ------------------------------------------------------------------ the boundaries
@@ -174,7 +174,7 @@ class Capturing(Handle):
         elif place is not None:
             try:
                 restoring.recover(self._store, place, self.id)
-            except Busy as error:
+            except (Busy, StorageFull, BackendError) as error:
                 self.capture_error = str(error)
 
     # ------------------------------------------------------------------ paths
