@@ -106,8 +106,13 @@ class Handle:
 
         return self._store._write(fenced, alone=alone)
 
-    def _done_before(self, request: Any, key: str) -> Operation | None:
-        """Give what an earlier call with this idempotency key did, or None."""
+    def _done_before(self, request: Any, key: str | None) -> Operation | None:
+        """Give what an earlier call with this idempotency key did, or None.
+
+        Asked before files are looked at; where there are none, the transaction itself asks.
+        """
+        if key is None or not self._seen.workspace:
+            return None
 
         def look(tx: Tx) -> Operation | None:
             number = made_before(tx, self._store.scope, self._row(tx).sid, key, request)

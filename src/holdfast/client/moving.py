@@ -132,7 +132,7 @@ class Moving(Looking):
         place_of(target)  # what is no point at all is said before anything else
         given = paths_given(self, overwrite)
         asked = _asked(target, files, conversation, given)
-        earlier = None if key is None else self._done_before(asked, key)
+        earlier = self._done_before(asked, key)
         if earlier is not None:
             return earlier
         check.flag(take_over, what="take_over")
@@ -193,7 +193,7 @@ class Moving(Looking):
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
         wanted, key = _id_of(operation), check.optional_name(idempotency_key, what="idempotency_key")
-        earlier = None if key is None else self._done_before(["undo", wanted], key)
+        earlier = self._done_before(["undo", wanted], key)
         if earlier is not None:
             return earlier
         if self._moves_files("undo", wanted):
@@ -208,7 +208,7 @@ class Moving(Looking):
     def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Bring back what the last undo of this session took back."""
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        earlier = None if key is None else self._done_before(["redo"], key)
+        earlier = self._done_before(["redo"], key)
         if earlier is not None:
             return earlier
         if self._moves_files("redo", None):
@@ -285,7 +285,7 @@ class Moving(Looking):
         find = None if at is None else place_of(at)
         request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        if place is not None and (key is None or self._done_before(request, key) is None):
+        if place is not None and self._done_before(request, key) is None:
             write_files(self, at, place)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
@@ -325,7 +325,7 @@ class Moving(Looking):
         name = check.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         check.flag(files, what="files")
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        earlier = None if key is None else self._done_before(["switch", name], key)
+        earlier = self._done_before(["switch", name], key)
         if earlier is not None:
             return earlier
         if files:
