@@ -55,7 +55,7 @@ class Holdfast(Keeper):
     _store: Any = None
     _points = 0
 
-    def open(self, capture: Any = "calls") -> None:
+    def open(self, capture: Any = "manual") -> None:
         self._store = holdfast.open(self.store / "store.db")
         self._session = self._store.session("session", workspace=self.root, capture=capture)
 
@@ -85,7 +85,7 @@ class Holdfast(Keeper):
     def watch(self) -> None:
         """Open the store anew, with the workspace watched by the system, and look once."""
         self.close()
-        self.open(capture=holdfast.Capture(watch=True))
+        self.open(capture=holdfast.Capture("manual", watch=True))
         self.snapshot()
 
     def tool(self, change: trees.Change, *, known: bool) -> None:
@@ -173,10 +173,14 @@ class Project:
         keeper.reopen()
         keeper.time(COLD, keeper.snapshot)
         self._there_and_back(changed)
+        keeper.close()
+        keeper.open(capture=holdfast.Capture("calls"))
         for known in (True, False):
             keeper.turn()
             keeper.tool(trees.change(self.root, self._files, self._rng), known=known)
             self._there_and_back(trees.fingerprint(self.root))
+        keeper.close()
+        keeper.open()
 
     def _there_and_back(self, changed: str) -> None:
         """Check that a snapshot has the changes: go back, take that back, go back again."""
@@ -246,7 +250,7 @@ def run(settings: Settings) -> Section:
 
 
 def _measure(settings: Settings, projects: list[Project]) -> None:
-    for _ in range(settings.pick(3, 2)):
+    for _ in range(2):
         for project in settings.rng.sample(projects, len(projects)):
             project.first()
     for project in projects:
@@ -254,7 +258,7 @@ def _measure(settings: Settings, projects: list[Project]) -> None:
         project.round()
         project.forget_times()
     with steady():
-        for number in range(settings.pick(12, 4)):
+        for number in range(settings.pick(6, 4)):
             for project in settings.rng.sample(projects, len(projects)):
                 if not (project.keeper.slow and number % _SLOW_EVERY):
                     project.round()
