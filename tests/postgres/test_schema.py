@@ -282,7 +282,7 @@ def test_eight_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
         for turn in range(3):
             place = tmp_path / str(turn)
             assert racers.run(_racers.open_new, _postgres.url(place)) == ["hello"] * COUNT
-            assert _postgres.execute(f'SELECT count(*) FROM "{_postgres.schema_of(place)}".migration') == [(2,)]
+            assert _postgres.execute(f'SELECT count(*) FROM "{_postgres.schema_of(place)}".migration') == [(3,)]
             with holdfast.open(_postgres.url(place)) as store:
                 assert {each.name for each in store.list_sessions()} == {f"of {number}" for number in range(COUNT)}
                 assert not (report := store.verify()), str(report)

@@ -109,10 +109,10 @@ class Store(StoreCheckpoints):
         """
         wanted = check.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         now_ms = self._clock.now_ms()
-        session_id = self._read(lambda tx: self._moved_files(tx, wanted or self._last_made(tx)))
-        if session_id is not None:
-            chosen = wanted or self._read(self._last_made)
-            return self.get_session(session_id).undo(chosen)
+        if not self.capabilities.read_only:
+            session_id = self._read(lambda tx: self._moved_files(tx, wanted or self._last_made(tx)))
+            if session_id is not None:
+                return self.get_session(session_id).undo(wanted or self._read(self._last_made))
 
         def run(tx: Tx) -> operations.Done:
             chosen = wanted or self._last_made(tx)
@@ -143,9 +143,10 @@ class Store(StoreCheckpoints):
     def redo(self) -> Operation:
         """Bring back what the last undo made through this handle took back."""
         now_ms = self._clock.now_ms()
-        session_id = self._read(lambda tx: self._moved_files(tx, self._last_undone(tx)))
-        if session_id is not None:
-            return self.get_session(session_id).redo()
+        if not self.capabilities.read_only:
+            session_id = self._read(lambda tx: self._moved_files(tx, self._last_undone(tx)))
+            if session_id is not None:
+                return self.get_session(session_id).redo()
 
         def run(tx: Tx) -> operations.Done:
             last = self._last_undone(tx)
