@@ -46,16 +46,6 @@ def retag(
     return on_session(tx, session, "tag" if add else "untag", {"tags": tags}, now_ms=now_ms)
 
 
-def rewind(
-    tx: Tx, scope: str, session_id: str, place: Place, *, now_ms: int, expected_revision: int | None = None
-) -> tuple[SessionRow, Operation]:
-    """Move the head to a point; what follows stays on its branch."""
-    session = sessions.get(tx, scope, session_id)
-    if expected_revision is not None:
-        entries.require_revision(session, expected_revision)
-    return on_session(tx, session, "rewind", {"head": target(tx, session, place)}, now_ms=now_ms)
-
-
 def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
     """Describe the head that a move to this point gives."""
     if place.anywhere and place.uid is not None:

@@ -46,7 +46,7 @@ class Look(NamedTuple):
         return self.point.seq == self.parting.seq and self.session.seq - self.parting.seq == new
 
 
-def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = None) -> Look:
+def look(tx: Tx, session: SessionRow, place: Place) -> Look:
     """Look at what a move to a place means."""
     point, origin = moves.point_of(tx, session, place)
     parting = moves.common_point(tx, session, place)
@@ -62,7 +62,7 @@ def look(tx: Tx, session: SessionRow, place: Place, view: list[Any] | None = Non
     turns = {each.seq: entries.numbers_at(tx, session, each.seq).turns for each in changes}
     return Look(
         session,
-        moves.target(tx, session, place) if view is None else view,
+        moves.target(tx, session, place),
         point,
         parting,
         at_ms,
@@ -183,9 +183,7 @@ def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int) ->
     """Note at the head what is in the workspace now."""
     if snapshots.disk_of(tx, session) == root:
         return session
-    revision = session.revision
-    session = snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms)
-    return sessions.write_head(tx, session, session._replace(revision=revision).head)
+    return snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms)
 
 
 def _rewind_files(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> tuple[SessionRow, Operation]:
