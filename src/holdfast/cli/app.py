@@ -21,7 +21,13 @@ from .settings import Settings
 
 # verb: its module, and what it is for. The order is that of the help page.
 VERBS: dict[str, tuple[str, str]] = {
+    "status": ("status", "Store, workspace, session, changes since the last checkpoint, open calls."),
     "ls": ("listing", "List the sessions of this workspace, or all."),
+    "show": ("reading", "Read a session."),
+    "log": ("history", "Branches and checkpoints as a graph."),
+    "checkpoints": ("history", "Checkpoints as a list."),
+    "tree": ("history", "Sub-agents with status, tokens, runtime."),
+    "ops": ("history", "What was done, newest first."),
 }
 
 

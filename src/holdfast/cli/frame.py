@@ -42,6 +42,7 @@ class Frame:
         self._opened: Store | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
+        self._places: dict[str, str | None] = {}  # the workspaces of sessions
 
     def __enter__(self) -> Frame:
         return self
@@ -101,6 +102,15 @@ class Frame:
 
     def _has_sessions(self, directory: str) -> bool:
         return bool(self.store.list_sessions(workspace=directory, archived=None, limit=1))
+
+    def belongs_here(self, session_id: str | None) -> bool:
+        """Say whether a session is one of the workspace, also one in the trash."""
+        if session_id is None:
+            return False
+        if session_id not in self._places:
+            found = self.store.find_session(session_id)
+            self._places[session_id] = None if found is None else found.workspace
+        return self._places[session_id] == self.workspace
 
     # ------------------------------------------------------------------ refs
 
