@@ -17,7 +17,7 @@ import holdfast
 from holdfast.cli import main
 
 HOUR = 3_600_000
-ID = re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6}(?:[0-9a-hjkmnp-tv-z]{18})?\b")
+ID = re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b")
 
 
 class Ran(NamedTuple):

@@ -27,6 +27,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "log": ("history", "Branches and checkpoints as a graph."),
     "checkpoints": ("history", "Checkpoints as a list."),
     "tree": ("history", "Sub-agents with status, tokens, runtime."),
+    "checkpoint": ("moving", "Name this point: conversation, work, state and files."),
+    "rewind": ("moving", "Go back to a point: preview, question, apply."),
+    "fork": ("moving", "Open a branch at a point."),
+    "switch": ("moving", "Move to another branch."),
+    "undo": ("moving", "Take back the last operation of this workspace."),
+    "redo": ("moving", "Bring back what was undone."),
     "ops": ("history", "What was done, newest first."),
 }
 
