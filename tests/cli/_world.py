@@ -78,10 +78,10 @@ class World:
         assert ran.code == 0, ran.err
         return ran
 
-    def process(self, *arguments: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    def process(self, *arguments: str, **given: Any) -> subprocess.CompletedProcess[Any]:
         """Run the program as a process of its own."""
         command = [sys.executable, "-m", "holdfast", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **given)
+        return subprocess.run(command, capture_output=True, timeout=60, check=False, **{"text": True, **given})
 
 
 def use_tool(s: holdfast.Session, name: str, step: Callable[[], object], result: str = "ok") -> None:

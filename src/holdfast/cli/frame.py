@@ -34,11 +34,12 @@ Changed = Callable[["Frame"], Any]
 class Frame:
     """One command at work."""
 
-    def __init__(self, settings: Settings, *, changes: bool) -> None:
+    def __init__(self, settings: Settings, *, changes: bool, makes: bool = False) -> None:
         self.settings = settings
         self.out = Output(settings)
         self.missing: str | None = None  # where the store would be, if there is none yet
-        self._changes = changes
+        self._changes = changes and not settings.dry_run
+        self._makes = makes
         self._opened: Store | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
@@ -70,7 +71,7 @@ class Frame:
         return self._opened
 
     def _open(self) -> Store:
-        if self._changes:
+        if self._changes and (self._makes or _is_there(self.url)):
             return open_store(self.url)
         try:
             return open_store(self.url, read_only=True)
@@ -185,6 +186,12 @@ class Frame:
         return f"{words.plain(name)} ({self.short(session.id)})" if name else self.short(session.id)
 
 
+def _is_there(url: str) -> bool:
+    """Say whether a store that is a file is there; servers are asked when they are opened."""
+    path = url.removeprefix("sqlite:///")
+    return "://" in path or os.path.exists(path)
+
+
 def above(directory: str) -> Iterator[str]:
     """Give a directory and those above it."""
     while True:
@@ -199,18 +206,30 @@ def _beginnings(session_id: str) -> Iterator[str]:
     return (session_id[:length] for length in range(SHORT, len(session_id)))
 
 
-def verb(name: str, *, changes: bool = False, help: str = "", **options: Any) -> Callable[[Any], click.Command]:
-    """Make a function of a frame and its parameters a verb; the first line of its docstring is its help."""
+def verb(
+    name: str,
+    *,
+    changes: bool = False,
+    makes: bool = False,
+    looks: Callable[[dict[str, Any]], bool] = lambda given: False,
+    **options: Any,
+) -> Callable[[Any], click.Command]:
+    """Make a function of a frame and its parameters a verb, with its docstring as its help.
+
+    One that ``changes`` something gets the store to write, unless it ``looks`` only with the parameters given; one
+    that ``makes`` a store makes it if there is none.
+    """
 
     def wrap(function: Any) -> click.Command:
         params = [*reversed(getattr(function, "__click_params__", []))]
 
         @click.pass_context
         def run(context: click.Context, /, **given: Any) -> Any:
-            with Frame(context.ensure_object(Settings), changes=changes) as frame:
+            settings = context.ensure_object(Settings)
+            with Frame(settings, changes=changes and not looks(given), makes=makes) as frame:
                 return function(frame, **given)
 
         kind = Change if changes else Verb
-        return kind(name, callback=run, params=params, help=help or function.__doc__, **options)
+        return kind(name, callback=run, params=params, help=function.__doc__, **options)
 
     return wrap

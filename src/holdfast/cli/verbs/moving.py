@@ -73,7 +73,7 @@ def rewind(
     """
     if only_files and only_conversation:
         raise Stop("leave one of --files and --conversation out: without either both go back", USAGE)
-    found = _point(frame, point)
+    found = find_point(frame, point)
     if found.seq is None and found.branch is None:
         chosen = _chosen(frame, found.session)
         if chosen is None:
@@ -89,7 +89,7 @@ def rewind(
     Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
 
 
-def _point(frame: Frame, point: str | None) -> Resolved[Session]:
+def find_point(frame: Frame, point: str | None) -> Resolved[Session]:
     """Find a point; ``:12`` and the bare name of a checkpoint are those of the session meant without a name."""
     if point is not None and not point.startswith(":"):
         try:
@@ -222,7 +222,7 @@ def redo(frame: Frame, everywhere: bool) -> None:
 @click.option("--into", metavar="DIR", help="A session of its own with the files of that point in DIR, new or empty.")
 def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, into: str | None) -> None:
     """Open a branch at a point and stay where you are; nothing is copied."""
-    found = _point(frame, point)
+    found = find_point(frame, point)
     require_path(frame, found)
     at = found.checkpoint if found.checkpoint is not None else found.seq
     short = frame.short(found.session.id)
