@@ -2,11 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from _world import World
+
+import holdfast.cli
+from holdfast.cli.app import VERBS
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -67,6 +72,23 @@ def test_a_damaged_store_is_exit_7(world: World) -> None:
     ran = world.run("ls")
     assert ran.code in (1, 7)
     assert ran.err.startswith("holdfast: ")
+
+
+def test_every_verb_explains_itself_and_every_hint_names_a_verb(world: World) -> None:
+    assert [*VERBS]
+    for verb in VERBS:
+        assert f"Usage: holdfast {verb} " in world.ok(verb, "--help").out
+    folder = Path(holdfast.cli.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    named = set(re.findall(r"(?:: |with: |[Rr]un |; |``)holdfast ([a-z]+)", text))
+    assert named <= {*VERBS}, named - {*VERBS}
+
+
+def test_every_document_has_a_schema_and_every_schema_a_document() -> None:
+    folder = Path(holdfast.cli.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    used = set(re.findall(r"""out\.(?:one|items)\(\s*"(\w+)\"""", text))
+    assert used == {path.stem for path in (folder / "schemas").glob("*.json")}
 
 
 def test_looking_imports_nothing_heavy(work: World) -> None:

@@ -24,9 +24,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("status", "Store, workspace, session, changes since the last checkpoint, open calls."),
     "ls": ("listing", "List the sessions of this workspace, or all."),
     "show": ("reading", "Read a session."),
+    "tail": ("reading", "The last messages; -f follows live."),
     "log": ("history", "Branches and checkpoints as a graph."),
     "checkpoints": ("history", "Checkpoints as a list."),
     "tree": ("history", "Sub-agents with status, tokens, runtime."),
+    "stats": ("counting", "Tokens, cost, time, tool failures."),
+    "agents": ("counting", "Agents and their sessions."),
     "diff": ("files", "Files and messages between two points."),
     "cat": ("files", "A file as it was."),
     "new": ("writing", "Start a session."),
@@ -35,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("writing", "The plan: show, set."),
     "note": ("writing", "Notes: list, add."),
     "state": ("writing", "State of a session or an agent: show, set."),
+    "resume": ("resuming", "Where it stopped and what is open; --exec runs a program."),
     "checkpoint": ("moving", "Name this point: conversation, work, state and files."),
     "rewind": ("moving", "Go back to a point: preview, question, apply."),
     "fork": ("moving", "Open a branch at a point."),
@@ -42,9 +46,24 @@ VERBS: dict[str, tuple[str, str]] = {
     "undo": ("moving", "Take back the last operation of this workspace."),
     "redo": ("moving", "Bring back what was undone."),
     "ops": ("history", "What was done, newest first."),
+    "rename": ("keeping", "Another title."),
+    "tag": ("keeping", "Add tags."),
+    "untag": ("keeping", "Take tags away."),
+    "pin": ("keeping", "Mark for finding again."),
+    "unpin": ("keeping", "Take the mark away."),
+    "archive": ("keeping", "Leave out of lists."),
+    "unarchive": ("keeping", "Put back into lists."),
+    "rm": ("keeping", "Put into the trash."),
+    "restore": ("keeping", "Take out of the trash."),
+    "purge": ("keeping", "Erase for good."),
+    "verify": ("health", "Recompute every check and hash."),
+    "repair": ("health", "A copy without what is damaged."),
+    "migrate": ("health", "Bring tables up to date; --check only says."),
+    "completion": ("health", "Completion for bash, zsh, fish."),
 }
 
 
+COMPLETE = "_HOLDFAST_COMPLETE"
 _HELP = """Durable sessions of AI agents: look at them, go back, go on.
 
 A REF is a name, a key, the beginning of an id, @ (the newest here) or @-1, then a point: REF:12 the end of turn 12,
@@ -85,7 +104,7 @@ class App(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in VERBS and not args[0].startswith("-"):
+        if args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"there is no verb {args[0]!r}{_nearest(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -97,7 +116,7 @@ class App(click.Group):
 def _nearest(verb: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(verb, VERBS, n=2, cutoff=0.5)
+    near = get_close_matches(verb, VERBS, n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else "; holdfast --help lists them"
 
 
@@ -140,6 +159,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _invoke(arguments: list[str], chosen: Settings) -> object:
     """Run a verb; click's own ``main`` would end the process when a reader leaves."""
     app = make()
+    if instruction := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {"obj": chosen}, "holdfast", COMPLETE, instruction)
     with app.make_context("holdfast", arguments, obj=chosen) as context:
         return app.invoke(context)
 

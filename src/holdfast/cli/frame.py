@@ -18,7 +18,7 @@ from ..client.open import default_url, open_store
 from ..client.refs import Resolved
 from ..client.session import Session
 from ..client.store import Store
-from ..errors import Ambiguous, NotFound
+from ..errors import Ambiguous, Error, NotFound
 from ..model import words
 from .app import Change, Verb
 from .consent import tell
@@ -28,7 +28,7 @@ from .settings import Settings
 
 SHORT = 7  # characters of an id: those of one second; more where several sessions began in it
 _COUNTED = 1000
-Changed = Callable[["Frame"], Any]
+_COMPLETED = 200
 
 
 class Frame:
@@ -204,6 +204,33 @@ def above(directory: str) -> Iterator[str]:
 
 def _beginnings(session_id: str) -> Iterator[str]:
     return (session_id[:length] for length in range(SHORT, len(session_id)))
+
+
+def ref_argument(name: str = "ref", **options: Any) -> Callable[[Any], Any]:
+    """Make an argument that names a session or a point, which a shell can complete."""
+    return click.argument(name, shell_complete=completed, **options)
+
+
+def completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Give the names, or the branches or checkpoints of a session, that begin so; whatever goes wrong gives none."""
+    try:
+        with Frame(context.ensure_object(Settings), changes=False) as frame:
+            return [each for each in _names(frame, incomplete) if each.startswith(incomplete)]
+    except (Error, Stop, OSError):
+        return []
+
+
+def _names(frame: Frame, incomplete: str) -> Iterator[str]:
+    for sign in "/:":
+        ref, found, _ = incomplete.partition(sign)
+        if found:
+            session = frame.resolve(ref or None).session
+            named = session.branches() if sign == "/" else session.checkpoints()
+            yield from (f"{ref}{sign}{each.name}" for each in named)
+            return
+    place: dict[str, Any] = {} if frame.workspace is None else {"workspace": frame.workspace}
+    for each in frame.store.list_sessions(limit=_COMPLETED, **place):
+        yield each.name or frame.short(each.id)
 
 
 def verb(

@@ -13,7 +13,7 @@ from ...model.files import Diff
 from .. import documents
 from ..consent import tell
 from ..failing import USAGE, Stop
-from ..frame import Frame, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import block, line
 from ..plans import colored
 from .moving import find_point
@@ -24,8 +24,8 @@ Target = int | str
 
 
 @verb("diff")
-@click.argument("a", required=False)
-@click.argument("b", required=False)
+@ref_argument("a", required=False)
+@ref_argument("b", required=False)
 @click.option("--stat", is_flag=True, help="Only which paths, and how many lines.")
 @click.option("--files", "only_files", is_flag=True, help="Only files, no messages.")
 def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: bool) -> None:
@@ -81,7 +81,7 @@ def _messages(frame: Frame, found: Diff) -> Iterator[str]:
 
 
 @verb("cat")
-@click.argument("ref")
+@ref_argument("ref")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 def cat(frame: Frame, ref: str, paths: tuple[str, ...]) -> None:
     """Write a file as it was at a point: holdfast cat REF:12 -- PATH. A pipe gets its very bytes."""

@@ -16,14 +16,14 @@ from ...model.session import show_duration
 from ...model.subagents import Tree
 from .. import documents, times
 from ..consent import tell
-from ..frame import Frame, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import Cell, line
 
 # ---------------------------------------------------------------------- checkpoints
 
 
 @verb("checkpoints")
-@click.argument("ref", required=False)
+@ref_argument("ref", required=False)
 def checkpoints(frame: Frame, ref: str | None) -> None:
     """List the checkpoints of a session, oldest first."""
     session = frame.session(ref)
@@ -66,7 +66,7 @@ class _Event(NamedTuple):
 
 
 @verb("log")
-@click.argument("ref", required=False)
+@ref_argument("ref", required=False)
 def log(frame: Frame, ref: str | None) -> None:
     """Show the branches of a session with their checkpoints as a graph."""
     session = frame.session(ref)
@@ -138,7 +138,7 @@ class _Graph:
 
 
 @verb("tree")
-@click.argument("ref", required=False)
+@ref_argument("ref", required=False)
 def tree(frame: Frame, ref: str | None) -> None:
     """Show a session's sub-agents with status, tokens and runtime."""
     found = frame.session(ref).tree()

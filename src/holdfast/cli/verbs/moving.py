@@ -14,7 +14,7 @@ from ...model.operation import Operation
 from .. import documents, times
 from ..consent import choose, is_terminal, tell
 from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
-from ..frame import Frame, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import line
 from ..plans import Plan
 from .history import here
@@ -53,7 +53,7 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
 
 
 @verb("rewind", changes=True)
-@click.argument("point", required=False)
+@ref_argument("point", required=False)
 @click.option("--files", "only_files", is_flag=True, help="Only files; the conversation stays.")
 @click.option("--conversation", "only_conversation", is_flag=True, help="Only the conversation; files stay.")
 @click.option("--overwrite", multiple=True, metavar="PATH", help="Take your own edit of PATH back too.")
@@ -216,7 +216,7 @@ def redo(frame: Frame, everywhere: bool) -> None:
 
 
 @verb("fork", changes=True)
-@click.argument("point", required=False)
+@ref_argument("point", required=False)
 @click.option("--name", help="The name of the branch or session.")
 @click.option("--session", "as_session", is_flag=True, help="A session of its own.")
 @click.option("--into", metavar="DIR", help="A session of its own with the files of that point in DIR, new or empty.")
@@ -244,7 +244,7 @@ def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, in
 
 
 @verb("switch", changes=True)
-@click.argument("ref")
+@ref_argument("ref")
 @click.option("--files", is_flag=True, help="Make the workspace as it was there, too.")
 def switch(frame: Frame, ref: str, files: bool) -> None:
     """Move a session to the tip of a branch: REF/branch, or a branch of the newest session here."""

@@ -1,8 +1,9 @@
-"""``show``: a session as people read it, turn by turn, or as Markdown; long ones are read in pages."""
+"""A session as people read it: ``show`` turn by turn or as Markdown, ``tail`` live. Long ones are read in pages."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,9 @@ from ...client.session import Session
 from ...model import words
 from ...model.message import Message
 from .. import documents, times
+from ..consent import tell
 from ..failing import FAILED, NOT_FOUND, Stop
-from ..frame import Frame, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import block, line
 
 _SHORT = 100
@@ -39,7 +41,7 @@ class Turns(click.ParamType[tuple[int, int | None]]):
 
 
 @verb("show")
-@click.argument("ref", required=False)
+@ref_argument("ref", required=False)
 @click.option("--turns", type=Turns(), help="Only these: 12, 10-20, 10-, -20.")
 @click.option("--tools", type=click.Choice(["full", "short", "none"]), default="short", show_default=True)
 @click.option("--md", is_flag=True, help="As Markdown.")
@@ -103,11 +105,16 @@ class _Plain:
     """Writes messages as text."""
 
     def __init__(self, frame: Frame, tools: str) -> None:
-        self._frame, self._out, self._tools = frame, frame.out, tools
+        self._frame, self._out, self.tools = frame, frame.out, tools
         self._turn = -1
 
     def all(self, session: Session, messages: Iterator[Message]) -> Iterator[str]:
+        """Write a session from its heading on."""
         yield from heading(self._frame, session)
+        yield from self.those(messages)
+
+    def those(self, messages: Iterator[Message]) -> Iterator[str]:
+        """Write messages; each turn begins with a line of its own."""
         for message in messages:
             if message.turn != self._turn:
                 self._turn = message.turn
@@ -121,7 +128,7 @@ class _Plain:
             state = "" if message.status == "complete" else f" ({message.status})"
             yield self._out.paint(f"{line(message.role)}{state}", _STYLES.get(message.role, "bold"))
             yield from (f"  {each}".rstrip() for each in block(message.text)) if message.text else ()
-        if self._tools == "none":
+        if self.tools == "none":
             return
         for call in message.tool_calls:
             yield f"  -> {line(call.name)} {self._shortened(documents.compact(call.arguments))[0]}"
@@ -133,7 +140,7 @@ class _Plain:
             yield from (f"  {each}" for each in rest)
 
     def _shortened(self, text: str) -> list[str]:
-        if self._tools == "full":
+        if self.tools == "full":
             return block(text)
         flat = " ".join(text.split())
         return [line(flat if len(flat) <= _SHORT else f"{flat[: _SHORT - 3]}...")]
@@ -202,4 +209,56 @@ def _fenced(text: str, tools: str) -> list[str]:
     return ["", fence, *block(shown), fence]
 
 
-COMMANDS = {"show": show}
+# ---------------------------------------------------------------------- following
+
+
+@verb("tail")
+@ref_argument("ref", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with each new message until Ctrl-C.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages."
+)
+@click.option("--tools", type=click.Choice(["full", "short", "none"]), default="short", show_default=True)
+def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
+    """Show the last messages of a session; -f follows it live."""
+    session = frame.session(ref)
+    write = _Plain(frame, tools)
+    cursor = _now(frame) if follow else None
+    said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
+    seen = max((each.seq for each in said), default=session.refresh().head.seq)
+    if frame.settings.json:
+        about = {"session": documents.session(session)}
+        frame.out.items("messages", map(documents.message, said), lambda: (), about=about)
+        return
+    _show(frame, write, iter(said))
+    if follow:
+        _follow(frame, session, write, seen, cursor)
+
+
+def _now(frame: Frame) -> str | None:
+    """Give the place of the feed behind everything that is there."""
+    cursor = None
+    for change in frame.store.events():
+        cursor = change.cursor
+    return cursor
+
+
+def _show(frame: Frame, write: _Plain, messages: Iterator[Message]) -> None:
+    frame.out.items("messages", map(documents.message, messages), lambda: write.those(messages))
+    sys.stdout.flush()
+
+
+def _follow(frame: Frame, session: Session, write: _Plain, seen: int, cursor: str | None) -> None:
+    for change in frame.store.follow(cursor):
+        if change.session_id != session.id:
+            continue
+        head = session.refresh().head.seq
+        if head < seen:
+            tell(f"went back to turn {session.turn_count}")
+            seen = head
+        fresh = [each for each in session.iter_messages(after=seen, tools=write.tools != "none") if each.seq]
+        seen = head
+        _show(frame, write, iter(fresh))
+
+
+COMMANDS = {"show": show, "tail": tail}

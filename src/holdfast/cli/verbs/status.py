@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import click
-
 from ...client.session import Session
 from ...errors import Error
 from ...model import words
@@ -14,7 +12,7 @@ from ...model.checkpoint import Checkpoint
 from ...model.files import FileDiff
 from ...model.tools import ToolCall
 from .. import documents, times
-from ..frame import Frame, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import line
 
 _SHOWN = 20
@@ -30,7 +28,7 @@ class _Now(NamedTuple):
 
 
 @verb("status")
-@click.argument("ref", required=False)
+@ref_argument("ref", required=False)
 def status(frame: Frame, ref: str | None) -> None:
     """Show store, workspace and session, what changed since the last checkpoint, and open calls."""
     here = _look(frame.resolve(ref).session) if ref or frame.workspace else None
