@@ -15,8 +15,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -27,6 +26,9 @@ from . import ignore, memory, read
 from .ignore import Rules
 from .memory import Folder, Known, Stat
 from .read import Keep
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _DEEPEST = 100
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
@@ -81,7 +83,7 @@ class Workspace:
         self._start = time.time_ns()
         descriptor = self._open()
         paths = None if paths is None else [*paths]
-        self._helper = ThreadPoolExecutor(1) if paths is None and len(self.folders) != 1 else None
+        self._helper = _one_thread() if paths is None and len(self.folders) != 1 else None
         helper = self._helper
         try:
             self._device = os.fstat(descriptor).st_dev
@@ -528,3 +530,9 @@ def _bytes(count: int) -> str:
         if count >> shift:
             return f"{count >> shift} {unit}"
     return f"{count} bytes"
+
+
+def _one_thread() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # it brings logging along, which nobody needs who only lists
+
+    return ThreadPoolExecutor(1)
