@@ -976,6 +976,10 @@ class AsyncSession:
         """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
         return await self._portal.run(lambda: self._sync.switch(branch, files=files, idempotency_key=idempotency_key))
 
+    async def preview_switch(self, branch: str | Branch) -> AsyncRewind:
+        """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_switch(branch)))
+
     async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
         """Add a user message; ``append`` describes durability and retries."""
         return await self._portal.write(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from datetime import datetime
 from functools import cache
 
@@ -93,6 +92,8 @@ def _machine() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
+        import uuid
+
         return f"{socket.gethostname()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""
 
 

@@ -329,14 +329,18 @@ class Moving(Looking):
         if earlier is not None:
             return earlier
         if files:
-            return self._preview_switch(name)._apply(False, key)
+            return self._planned_switch(name)._apply(False, key)
         return self._operate(
             ["switch", name],
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
             key,
         )
 
-    def _preview_switch(self, name: str) -> Rewind:
+    def preview_switch(self, branch: str | Branch) -> Rewind:
+        """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
+        return self._planned_switch(check.name(branch.id if isinstance(branch, Branch) else branch, what="branch"))
+
+    def _planned_switch(self, name: str) -> Rewind:
         def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
             uid, seq, _ = moves.tip_of(tx, session, name)
             return moves.Place(seq, uid, anywhere=True, attached=True)

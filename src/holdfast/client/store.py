@@ -20,7 +20,6 @@ from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
 from ..ops import changes, feed, operations, sessions, stats, sweep
-from ..ops import verify as verify_
 from ..storage.base import Capabilities, Tx
 from . import check
 from .store_checkpoints import StoreCheckpoints
@@ -197,6 +196,8 @@ class Store(StoreCheckpoints):
 
     def verify(self) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed."""
+        from ..ops import verify as verify_
+
         self._read(lambda tx: None)  # a store that cannot be read at all says so; the rest is findings
         every = self._backend.scoped(None)
         return verify_.verify(every.read, every.check)

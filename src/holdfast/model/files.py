@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime
 from typing import NamedTuple
 
@@ -65,6 +64,8 @@ class FileDiff(NamedTuple):
     @property
     def text(self) -> str:
         """The difference as a unified diff, or in words where it is no text."""
+        import difflib
+
         old, new = _shown(self.before), _shown(self.after)
         if old is None or new is None:
             return f"{self.path}: {_words(self.before)} -> {_words(self.after)}\n"

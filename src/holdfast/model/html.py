@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 
@@ -21,5 +20,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
 
 
 def _cell(value: Any) -> str:
+    from html import escape
+
     text = str(value)
     return escape(text if len(text) <= 500 else text[:497] + "...").replace("\n", "<br>")

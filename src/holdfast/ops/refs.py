@@ -63,7 +63,7 @@ def _ends(ref: str) -> list[int]:
 
 
 def _session(tx: Tx, scope: str, text: str, workspace: str | None) -> SessionRow | None:
-    if text == "@" or text.startswith("@-"):
+    if text == "@" or (text.startswith("@-") and not {":", "/"} & {*text}):
         return _newest(tx, scope, text[1:], workspace)
     named = [sessions.checked(row) for row in tx.all(sessions.NAMED, (scope, text))]
     here = [row for row in named if row.workspace == workspace] if workspace is not None else []

@@ -1,0 +1,58 @@
+"""Asking: the one place that does. Off a terminal nothing is asked: the command fails and names the flag."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from .failing import CONFLICT, Stop
+from .settings import Settings
+
+
+def is_terminal() -> bool:
+    """Say whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agreed(settings: Settings, question: str, *, diff: Callable[[], None] | None = None) -> bool:
+    """Say whether to go on: ``--yes`` does, ``--dry-run`` does not, else somebody is asked; no is an answer too."""
+    if settings.dry_run:
+        tell("Dry run: nothing was changed.")
+        return False
+    if settings.yes:
+        return True
+    if not is_terminal():
+        raise Stop(
+            "this needs a yes, and there is no terminal to ask on; add --yes to do it, -n to only look", CONFLICT
+        )
+    choices = "[y]es [d]iff [n]o" if diff is not None else "[y]es [n]o"
+    while True:
+        answer = _answer(f"{question} {choices} ")
+        if answer in ("y", "yes"):
+            return True
+        if answer in ("d", "diff") and diff is not None:
+            diff()
+        elif answer in ("n", "no", "q", ""):
+            tell("Nothing was changed.")
+            return False
+
+
+def _answer(question: str) -> str:
+    """Ask on stderr, so that stdout holds results only; the end of the input is a no."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        sys.stderr.write("\n")
+    return line.strip().lower()
+
+
+def choose(count: int) -> int | None:
+    """Ask for a number from 1 to ``count``; nothing, or no number, is None."""
+    answer = _answer(f"Which one? [1-{count}, nothing to leave] ")
+    return int(answer) if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= count else None
+
+
+def tell(text: str) -> None:
+    """Say something that is no result."""
+    sys.stderr.write(f"{text}\n")

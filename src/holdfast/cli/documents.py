@@ -1,0 +1,182 @@
+"""Things as the documents of ``--json`` show them: plain values, whole ids, times in RFC 3339 UTC.
+
+The schemas in ``schemas/`` describe them; a field is added, never renamed or taken away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..client.session import Session
+from ..model.branch import Branch
+from ..model.checkpoint import Checkpoint
+from ..model.files import FileDiff
+from ..model.message import Message
+from ..model.operation import Operation
+from ..model.session import Stats
+from ..model.subagents import Tree
+from ..model.tools import ToolCall, ToolResult
+from .times import rfc3339
+
+
+def session(found: Session) -> dict[str, Any]:
+    """Describe a session: its fields, and what its path adds up to."""
+    given, stats = found.to_dict(), found.stats()
+    times = ("created_at", "updated_at", "last_message_at", "finished_at")
+    return {
+        **given,
+        **{name: rfc3339(getattr(found, name)) for name in times},
+        "branch": head_branch(found),
+        "branches": len(found.branches()),
+        "tokens": stats.estimated_tokens,
+        "cost": stats.usage.cost,
+        "holder": None if found.holder is None else str(found.holder),
+        "stopped_at": found.stopped_at,
+        "error": found.error,
+        "deleted": found.deleted,
+    }
+
+
+def head_branch(found: Session) -> str:
+    """Name the branch that a session's head is on."""
+    return next((each.name for each in found.branches() if each.is_head), "")
+
+
+def message(found: Message) -> dict[str, Any]:
+    """Describe a message; its raw bytes are left out."""
+    usage = found.usage
+    return {
+        "id": found.id,
+        "seq": found.seq,
+        "turn": found.turn,
+        "role": found.role,
+        "text": found.text,
+        "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in found.tool_calls],
+        "tool_results": [
+            {"call_id": each.call_id, "name": each.name or found.tool_name, "success": each.success, "text": said(each)}
+            for each in found.tool_results
+        ],
+        "model": found.model,
+        "usage": None if usage is None else {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "status": found.status,
+        "created_at": rfc3339(found.created_at),
+    }
+
+
+def said(result: ToolResult) -> str:
+    """Write what a tool gave as text."""
+    content = result.content
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "\n".join(part["text"] for part in content)
+    return compact(content)
+
+
+def compact(value: Any) -> str:
+    """Write any value in one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def call(found: ToolCall) -> dict[str, Any]:
+    """Describe a tool call."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "arguments": found.arguments,
+        "status": found.status,
+        "started_at": rfc3339(found.started_at),
+    }
+
+
+def checkpoint(found: Checkpoint) -> dict[str, Any]:
+    """Describe a checkpoint."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "description": found.description,
+        "type": found.type,
+        "session_id": found.session_id,
+        "agent_id": found.agent_id,
+        "created_at": rfc3339(found.created_at),
+        "branch": found.head.branch,
+        "seq": found.head.seq,
+        "turn": found.stats.turns,
+        "files": found.tree is not None,
+        "not_captured": [*found.not_captured],
+        "checksum": found.checksum,
+    }
+
+
+def branch(found: Branch) -> dict[str, Any]:
+    """Describe a branch."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "parent": found.parent,
+        "fork_seq": found.fork_seq,
+        "head_seq": found.head_seq,
+        "is_head": found.is_head,
+        "created_at": rfc3339(found.created_at),
+    }
+
+
+def operation(found: Operation) -> dict[str, Any]:
+    """Describe an operation."""
+    return {
+        "id": found.id,
+        "kind": found.kind,
+        "session_id": found.session_id,
+        "agent_id": found.agent_id,
+        "workspace": found.workspace,
+        "created_at": rfc3339(found.created_at),
+        "summary": found.summary,
+        "paths": [*found.paths],
+        "undone": found.undone,
+    }
+
+
+def stats(found: Stats) -> dict[str, Any]:
+    """Describe statistics."""
+    usage = found.usage
+    return {
+        "messages": found.messages,
+        "turns": found.turns,
+        "tool_calls": found.tool_calls,
+        "tool_failures": found.tool_failures,
+        "seconds": found.duration,
+        **{name: getattr(usage, name) for name in usage.__struct_fields__},
+    }
+
+
+def tree(found: Tree) -> dict[str, Any]:
+    """Describe a session with those below it."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "title": found.title,
+        "label": found.label,
+        "agent_id": found.agent_id,
+        "status": found.status,
+        "seconds": found.seconds,
+        "spent": stats(found.stats),
+        "totals": stats(found.totals),
+        "children": [tree(each) for each in found.children],
+    }
+
+
+def file_diff(found: FileDiff) -> dict[str, Any]:
+    """Describe how a path differs."""
+    added, removed = found.lines
+    return {"path": found.path, "action": action(found), "added": added, "removed": removed}
+
+
+def action(found: FileDiff) -> str:
+    """Say in a word what became of a path."""
+    if found.before.kind == "missing":
+        return "create"
+    return "delete" if found.after.kind == "missing" else "overwrite"

@@ -1,0 +1,57 @@
+"""Times as people and programs read them: relative in lists, both in details, RFC 3339 UTC in JSON."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31_557_600}
+_SPAN = re.compile(r"(\d{1,6})\s*([smhdwy])", re.ASCII)
+
+
+def now() -> datetime:
+    """Give the time of this machine."""
+    return datetime.now(UTC)
+
+
+def age(at: datetime | None) -> str:
+    """Write how long ago something was, in one number: now, 42s, 5m, 6h, 3d, 8w, 2y."""
+    if at is None:
+        return "-"
+    seconds = (now() - at).total_seconds()
+    if seconds < 5:
+        return "now"
+    for unit, size in (("s", 1), ("m", 60), ("h", 3600), ("d", 86400), ("w", 604800)):
+        largest = {"s": 60, "m": 3600, "h": 86400, "d": 14 * 86400, "w": 104 * 604800}[unit]
+        if seconds < largest:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds // _UNITS['y'])}y"
+
+
+def ago(at: datetime | None) -> str:
+    """Write an age as a phrase: now, 6h ago."""
+    found = age(at)
+    return found if found in ("now", "-") else f"{found} ago"
+
+
+def both(at: datetime | None, *, utc: bool) -> str:
+    """Write a time for a detailed view: the moment, and how long ago it was."""
+    if at is None:
+        return "-"
+    shown = at.astimezone(UTC) if utc else at.astimezone()
+    zone = "UTC" if utc else shown.strftime("%z")
+    return f"{shown:%Y-%m-%d %H:%M:%S} {zone} ({ago(at)})"
+
+
+def rfc3339(at: datetime | None) -> str | None:
+    """Write a time for programs."""
+    return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_since(text: str) -> datetime:
+    """Read ``2w``, ``36h`` or a date as the moment since when; ``ValueError`` for anything else."""
+    span = _SPAN.fullmatch(text.strip())
+    if span:
+        return now() - timedelta(seconds=int(span[1]) * _UNITS[span[2]])
+    found = datetime.fromisoformat(text.strip())
+    return found if found.tzinfo is not None else found.astimezone()

@@ -1,0 +1,289 @@
+"""Going back and forth: checkpoint, rewind, undo, redo, fork, switch. What touches files shows its plan first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from ...client.refs import Resolved
+from ...client.rewind import Rewind
+from ...client.session import Session
+from ...errors import Invalid
+from ...model.operation import Operation
+from .. import documents, times
+from ..consent import choose, is_terminal, tell
+from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
+from ..frame import Frame, ref_argument, verb
+from ..output import line
+from ..plans import Plan
+from .history import here
+from .reading import require_path
+
+_PROMPTS = 30
+
+# ---------------------------------------------------------------------- checkpoint
+
+
+@verb("checkpoint", changes=True)
+@click.argument("name", required=False)
+@click.option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
+@click.option("-m", "--description", help="What it is for.")
+@click.option("--no-files", is_flag=True, help="Do not look at the workspace.")
+def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str | None, no_files: bool) -> None:
+    """Name this point of a session: conversation, work, state and files."""
+    session = frame.session(ref)
+    short = frame.short(session.id)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would make the checkpoint {name or '(unnamed)'} at turn {session.turn_count} of {short}.")
+        return
+    made = session.checkpoint(name, description=description, files=not no_files)
+    frame.out.one(
+        "checkpoint",
+        documents.checkpoint(made),
+        lambda: [f"Checkpoint {line(made.name)} at turn {made.stats.turns} of {frame.short(session.id)}"],
+    )
+    if frame.out.for_people:
+        if made.not_captured:
+            tell(f"Not captured: {', '.join(map(line, made.not_captured))}")
+        tell(f"Go back to it with: holdfast rewind {short}:{line(made.name)}")
+
+
+# ---------------------------------------------------------------------- rewind
+
+
+@verb("rewind", changes=True)
+@ref_argument("point", required=False)
+@click.option("--files", "only_files", is_flag=True, help="Only files; the conversation stays.")
+@click.option("--conversation", "only_conversation", is_flag=True, help="Only the conversation; files stay.")
+@click.option("--overwrite", multiple=True, metavar="PATH", help="Take your own edit of PATH back too.")
+@click.option("--take-over", is_flag=True, help="Also if somebody is running the session: they lose it.")
+def rewind(
+    frame: Frame,
+    point: str | None,
+    only_files: bool,
+    only_conversation: bool,
+    overwrite: tuple[str, ...],
+    take_over: bool,
+) -> None:
+    """Go back to a point of a session: a preview, a question, and it can be undone.
+
+    POINT is REF:12 (the end of turn 12), REF:12^ (before it), REF:name (a checkpoint), or :12 and :name of the newest
+    session here. Without one, on a terminal, choose the prompt to go back before.
+    """
+    if only_files and only_conversation:
+        raise Stop("leave one of --files and --conversation out: without either both go back", USAGE)
+    found = find_point(frame, point)
+    if found.seq is None and found.branch is None:
+        chosen = _chosen(frame, found.session)
+        if chosen is None:
+            return
+        found = chosen
+    require_path(frame, found)
+    target = found.checkpoint if found.checkpoint is not None else found.seq
+    if target is None:
+        raise Stop(f"{point!r} names a branch; move there with: holdfast switch {point}", USAGE)
+    plan = found.session.preview_rewind(
+        target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
+    )
+    Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
+
+
+def find_point(frame: Frame, point: str | None) -> Resolved[Session]:
+    """Find a point; ``:12`` and the bare name of a checkpoint are those of the session meant without a name."""
+    if point is not None and not point.startswith(":"):
+        try:
+            return frame.resolve(point)
+        except Stop:
+            session = frame.session(None) if frame.workspace is not None else None
+            if session is None or all(each.name != point for each in session.checkpoints()):
+                raise
+            point = f":{point}"
+    return frame.resolve(point and f"{frame.session(None).id}{point}")
+
+
+def _chosen(frame: Frame, session: Session) -> Resolved[Session] | None:
+    """Let somebody choose the prompt to go back before; off a terminal a point must be named."""
+    name = frame.short(session.id)
+    if not is_terminal():
+        raise Stop(
+            f"name a point: holdfast rewind {name}:{max(session.turn_count - 1, 0)}; the turns: holdfast show {name}",
+            USAGE,
+        )
+    prompts = [*_prompts(session)]
+    if not prompts:
+        raise Stop(f"{name} has no turn to go back to", NOT_FOUND)
+    rows = [[str(turn), age, text] for turn, age, text in prompts]
+    for each in frame.out.table((">TURN", "<AGE", "<PROMPT"), rows):
+        tell(each)
+    chosen = choose(session.turn_count)
+    if chosen is None:
+        tell("Nothing was changed.")
+        return None
+    return frame.resolve(f"{session.id}:{chosen}^")
+
+
+def _prompts(session: Session) -> Iterator[tuple[int, str, str]]:
+    """Give the latest prompts: turn, age and first line."""
+    said = [each for each in session.messages(limit=_PROMPTS * 10, tools=False) if each.role == "user"]
+    for each in said[-_PROMPTS:]:
+        yield each.turn, times.age(each.created_at), " ".join(each.text.split())[:200]
+
+
+# ---------------------------------------------------------------------- undo and redo
+
+
+@verb("undo", changes=True)
+@click.option("--all", "everywhere", is_flag=True, help="The last operation of any workspace.")
+@click.option("--op", "wanted", metavar="ID", help="This one, as holdfast ops names it.")
+def undo(frame: Frame, everywhere: bool, wanted: str | None) -> None:
+    """Take back the last operation of this workspace; one that touches files shows its plan."""
+    operation = _named(frame, wanted) if wanted else _last(frame, everywhere)
+    if operation.session_id is None:
+        _simply(frame, "Undo", operation, None)
+        return
+    session = frame.store.get_session(operation.session_id)
+    try:
+        plan = session.preview_undo(operation.id)
+    except Invalid:  # it moves neither the conversation nor files
+        plan = None
+    if plan is None or plan.is_empty:
+        _simply(frame, "Undo", operation, session)
+        return
+    _carry_out(frame, session, plan, "Undo")
+
+
+def _carry_out(frame: Frame, session: Session, plan: Rewind, word: str) -> None:
+    """Do what moves the head; without files there is nothing that could be lost, so nothing is asked."""
+    if not (plan.files or plan.kept or frame.settings.dry_run):
+        frame.settings.yes = True
+    Plan(frame, session, plan, word).carry_out()
+
+
+def _simply(frame: Frame, word: str, operation: Operation, session: Session | None) -> None:
+    """Do what changes a record only: there is nothing to look at first."""
+    what = f"{word.lower()} {operation.kind}: {line(operation.summary)}"
+    if frame.settings.dry_run:
+        tell(f"Dry run: would {what}.")
+        return
+    if word == "Redo" and session is not None:
+        done = session.redo()
+    else:
+        done = frame.store.undo(operation.id) if session is None else session.undo(operation.id)
+    frame.out.one("operation", documents.operation(done), lambda: [f"{done.kind}: {line(done.summary)}"])
+    if frame.out.for_people:
+        tell(f"Take it back with: holdfast {'redo' if word == 'Undo' else 'undo'}")
+
+
+def _last(frame: Frame, everywhere: bool) -> Operation:
+    for each in here(frame, everywhere):
+        if not each.undone and each.kind not in ("undo", "redo", "purge"):
+            return each
+    where = "" if everywhere else " in this workspace; of all: holdfast undo --all"
+    raise Stop(f"there is nothing to undo{where}", CONFLICT)
+
+
+def _named(frame: Frame, wanted: str) -> Operation:
+    found = [each for each in here(frame, True) if each.id.startswith(wanted.lower())]
+    if not found:
+        raise Stop(f"there is no operation {wanted!r}; holdfast ops --all lists them", NOT_FOUND)
+    if len(found) > 1:
+        listed = "\n".join(f"  {each.id}  {each.kind}" for each in found[:10])
+        raise Stop(f"{wanted!r} is the beginning of several operations:\n{listed}", NOT_FOUND)
+    return found[0]
+
+
+@verb("redo", changes=True)
+@click.option("--all", "everywhere", is_flag=True, help="The last undo of any workspace.")
+def redo(frame: Frame, everywhere: bool) -> None:
+    """Bring back what the last undo of this workspace took back."""
+    undone = next((each for each in here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
+    if undone is None or undone.session_id is None:
+        where = "" if everywhere else " in this workspace; of all: holdfast redo --all"
+        raise Stop(f"there is nothing to redo{where}", CONFLICT)
+    session = frame.store.get_session(undone.session_id)
+    try:
+        plan = session.preview_redo()
+    except Invalid:
+        plan = None
+    if plan is None or plan.is_empty:
+        _simply(frame, "Redo", undone, session)
+        return
+    _carry_out(frame, session, plan, "Redo")
+
+
+# ---------------------------------------------------------------------- branches
+
+
+@verb("fork", changes=True)
+@ref_argument("point", required=False)
+@click.option("--name", help="The name of the branch or session.")
+@click.option("--session", "as_session", is_flag=True, help="A session of its own.")
+@click.option("--into", metavar="DIR", help="A session of its own with the files of that point in DIR, new or empty.")
+def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, into: str | None) -> None:
+    """Open a branch at a point and stay where you are; nothing is copied."""
+    found = find_point(frame, point)
+    require_path(frame, found)
+    at = found.checkpoint if found.checkpoint is not None else found.seq
+    short = frame.short(found.session.id)
+    if frame.settings.dry_run:
+        what = "a session" if as_session or into else "a branch"
+        where = "the head" if at is None else f"entry {found.seq}"
+        tell(f"Dry run: would open {what} at {where} of {short}.")
+        return
+    if as_session or into:
+        made = found.session.fork(at, name=name, as_session=True, into=into)
+        new = frame.short(made.id)
+        frame.out.one("session", documents.session(made), lambda: [f"Forked {short} into the session {new}"])
+        return
+    branch = found.session.fork(at, name=name)
+    said = f"Forked {short} at entry {branch.fork_seq} into the branch {line(branch.name)}"
+    frame.out.one("branch", documents.branch(branch), lambda: [said])
+    if frame.out.for_people:
+        tell(f"Move there with: holdfast switch {short}/{line(branch.name)}")
+
+
+@verb("switch", changes=True)
+@ref_argument("ref")
+@click.option("--files", is_flag=True, help="Make the workspace as it was there, too.")
+def switch(frame: Frame, ref: str, files: bool) -> None:
+    """Move a session to the tip of a branch: REF/branch, or a branch of the newest session here."""
+    session, branch = _branch(frame, ref)
+    if files:
+        _carry_out(frame, session, session.preview_switch(branch), "Switch")
+        return
+    short = frame.short(session.id)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would move {short} to {line(branch)}.")
+        return
+    done = session.switch(branch)
+    session.refresh()
+    said = f"{short} is on {line(branch)} now, at turn {session.turn_count}"
+    frame.out.one("operation", documents.operation(done), lambda: [said])
+    if frame.out.for_people:
+        tell("Take it back with: holdfast undo")
+
+
+def _branch(frame: Frame, ref: str) -> tuple[Session, str]:
+    """Find a branch: as a ref names it, or by its own name in the session meant without one."""
+    try:
+        found = frame.resolve(ref)
+    except Stop:
+        session = frame.session(None) if frame.workspace is not None else None
+        if session is None or all(each.name != ref for each in session.branches()):
+            raise
+        return session, ref
+    if found.branch is None:
+        names = ", ".join(each.name for each in found.session.branches())
+        raise Stop(f"name a branch: {frame.short(found.session.id)}/NAME; it has {names}", USAGE)
+    return found.session, found.branch
+
+
+COMMANDS = {
+    "checkpoint": checkpoint,
+    "rewind": rewind,
+    "undo": undo,
+    "redo": redo,
+    "fork": fork,
+    "switch": switch,
+}

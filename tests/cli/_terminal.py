@@ -1,0 +1,72 @@
+"""The program in a real terminal: what it shows is read, what it asks is answered."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+
+PATIENCE = 30.0
+
+
+class Terminal:
+    """A program that runs in a terminal of 24 lines and 100 columns."""
+
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        given = {**os.environ, "TERM": "xterm", **(env or {})}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=given,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.seen, self._read_to = "", 0
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text is shown, behind the one that was waited for last."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.seen[self._read_to :]:
+            assert self._read(end), f"{text!r} was not shown: {self.seen!r}"
+        self._read_to = self.seen.index(text, self._read_to) + len(text)
+
+    def answer(self, question: str, text: str) -> None:
+        """Wait for a question and answer it."""
+        self.wait_for(question)
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        """Read to the end and give the exit code."""
+        end = time.monotonic() + PATIENCE
+        while self._read(end):
+            pass
+        os.close(self._ours)
+        return self._process.wait(PATIENCE)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def _read(self, end: float) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            self._process.kill()
+            raise AssertionError(f"nothing more came: {self.seen!r}")
+        try:
+            found = os.read(self._ours, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self.seen += found.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(found)

@@ -1,0 +1,101 @@
+"""What holds for every verb: streams, exit codes, colour, control characters, refs, start-up."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _world import World
+
+import holdfast.cli
+from holdfast.cli.app import VERBS
+
+pytestmark = pytest.mark.feature("F10")
+
+
+def test_results_go_to_stdout_and_all_else_to_stderr(work: World) -> None:
+    ran = work.process("ls", "-a")
+    assert (ran.returncode, len(ran.stdout.splitlines()), len(ran.stderr.splitlines())) == (0, 4, 1)
+
+
+def test_a_pipe_gets_no_colour_unless_it_is_asked_for(work: World) -> None:
+    assert "\x1b" not in work.ok("ls").out
+    assert "\x1b[36m" in work.ok("ls", "--color", "always").out
+    assert "\x1b" not in work.ok("ls", "--color", "never").out
+
+
+def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
+    command = f"'{sys.executable}' -m holdfast ls --json | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["{", "0"]
+    assert done.stderr == ""
+
+
+def test_control_characters_are_shown_never_obeyed(work: World) -> None:
+    with work.open() as store:
+        store.create_session("bad\x1b]0;x\x07", workspace=work.project, title="evil \x1b[2J\u202etitle")
+    out = work.ok("ls").out
+    assert "evil \\x1b[2J\\u202etitle" in out
+    assert "\x1b" not in out
+    assert "\x1b" not in work.ok("ls", "--json").out
+
+
+def test_a_verb_that_is_not_there(work: World) -> None:
+    ran = work.run("lss")
+    assert (ran.code, ran.err) == (2, "holdfast: there is no verb 'lss'; did you mean ls?\nTry: holdfast --help\n")
+
+
+def test_a_wrong_flag_is_usage(work: World) -> None:
+    ran = work.run("ls", "--nosuch")
+    assert ran.code == 2
+    assert ran.err.endswith("Try: holdfast ls --help\n")
+
+
+def test_nothing_at_all_shows_the_help(world: World) -> None:
+    ran = world.run()
+    assert ran.code == 2
+    assert "Verbs:" in ran.err
+
+
+def test_flags_work_before_and_behind_the_verb(work: World) -> None:
+    assert work.ok("-q", "ls").out == work.ok("ls", "-q").out
+    assert work.ok("--json", "ls").out == work.ok("ls", "--json").out
+    elsewhere = str(work.url.with_name("other.db"))
+    assert elsewhere in work.ok("--store", str(work.url), "ls", "--store", elsewhere).err
+
+
+def test_a_damaged_store_is_exit_7(world: World) -> None:
+    world.url.write_bytes(b"SQLite format 3\0" + os.urandom(8000))
+    ran = world.run("ls")
+    assert ran.code in (1, 7)
+    assert ran.err.startswith("holdfast: ")
+
+
+def test_every_verb_explains_itself_and_every_hint_names_a_verb(world: World) -> None:
+    assert [*VERBS]
+    for verb in VERBS:
+        assert f"Usage: holdfast {verb} " in world.ok(verb, "--help").out
+    folder = Path(holdfast.cli.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    named = set(re.findall(r"(?:: |with: |[Rr]un |; |``)holdfast ([a-z]+)", text))
+    assert named <= {*VERBS}, named - {*VERBS}
+
+
+def test_every_document_has_a_schema_and_every_schema_a_document() -> None:
+    folder = Path(holdfast.cli.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    used = set(re.findall(r"""out\.(?:one|items)\(\s*"(\w+)\"""", text))
+    assert used == {path.stem for path in (folder / "schemas").glob("*.json")}
+
+
+def test_looking_imports_nothing_heavy(work: World) -> None:
+    code = "import sys; from holdfast.cli import main; main(['ls']); print([*sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
+    heavy = {"rich", "asyncio", "pathspec", "hypothesis", "psycopg", "subprocess", "ssl", "holdfast.aio"}
+    assert loaded & heavy == set()
+    verbs = {name for name in loaded if name.startswith("holdfast.cli.verbs.")}
+    assert verbs == {"holdfast.cli.verbs.listing"}

@@ -1,0 +1,272 @@
+"""Going back and forth: what is shown before it is done, what is asked, and that it can be taken back."""
+
+import pytest
+from _terminal import Terminal
+from _world import World
+
+pytestmark = pytest.mark.feature("F10")
+
+PREVIEW = [
+    'Rewind ####### "Fix the flaky retry test" from turn 2 to the end of turn 1',
+    "  conversation  1 turn leaves this path, from 'Now make it fast' on; kept on the branch",
+    "  work          tasks, plan, notes and state as they were there",
+    "  files         D new.py +0 -1   (made by bash in turn 2)",
+    "                M pool.py +1 -1   (changed by bash in turn 2)",
+    "  yours         ! yours.txt was edited outside the agent: kept (--overwrite yours.txt to restore it)",
+]
+
+
+@pytest.fixture(autouse=True)
+def _yours(work: World) -> None:
+    (work.project / "yours.txt").write_text("mine\n")
+
+
+def files(world: World) -> dict[str, str]:
+    """Read the project."""
+    return {path.name: path.read_text() for path in sorted(world.project.iterdir())}
+
+
+BEFORE = {"new.py": "x\n", "pool.py": "broken\n", "yours.txt": "mine\n"}
+AFTER = {"pool.py": "retry(5)\n", "yours.txt": "mine\n"}
+
+
+# ---------------------------------------------------------------------- checkpoint
+
+
+def test_a_checkpoint_is_made_and_named(work: World) -> None:
+    ran = work.ok("checkpoint", "two", "-m", "before lunch")
+    assert ran.lines == ["Checkpoint two at turn 2 of #######"]
+    assert "Go back to it with: holdfast rewind " in ran.err
+    document = work.ok("checkpoint", "three", "-s", "oauth", "--json").document
+    assert (document["name"], document["turn"]) == ("three", 3)
+    assert work.ok("checkpoints", "fix-retry", "--fields", "name").out.split() == ["fixed", "two"]
+
+
+def test_a_dry_run_makes_no_checkpoint(work: World) -> None:
+    assert work.ok("checkpoint", "two", "-n").err.startswith("Dry run: would make the checkpoint two at turn 2 of ")
+    assert work.ok("checkpoints", "--fields", "name").out.split() == ["fixed"]
+
+
+# ---------------------------------------------------------------------- rewind
+
+
+@pytest.mark.parametrize("point", ["fix-retry:fixed", "@:fixed", ":fixed", "fixed"])
+def test_a_dry_run_shows_the_plan_and_changes_nothing(work: World, point: str) -> None:
+    ran = work.ok("rewind", point, "-n")
+    assert (ran.lines, ran.err) == (PREVIEW, "Dry run: nothing was changed.\n")
+    assert files(work) == BEFORE
+
+
+def test_off_a_terminal_a_yes_is_needed(work: World) -> None:
+    ran = work.run("rewind", "fixed")
+    assert (ran.code, ran.lines) == (5, PREVIEW)
+    assert "no terminal to ask on; add --yes to do it, -n to only look" in ran.err
+    assert files(work) == BEFORE
+
+
+def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:
+    assert "Take it back with: holdfast undo" in work.ok("rewind", "fixed", "-y").err
+    assert files(work) == AFTER
+    assert "Now make it fast" not in work.ok("show").out
+    ran = work.run("undo")
+    assert (ran.code, ran.lines) == (
+        5,
+        [
+            'Undo ####### "Fix the flaky retry test" from turn 1 to the end of turn 2',
+            "  back          3 messages of another branch",
+            "  work          tasks, plan, notes and state as they were there",
+            "  files         A new.py +1 -0",
+            "                M pool.py +1 -1",
+        ],
+    )
+    assert "Undone in " in work.ok("undo", "-y").err
+    assert files(work) == BEFORE
+    assert "Redone in " in work.ok("redo", "-y").err
+    assert files(work) == AFTER
+    assert work.ok("ops", "--fields", "kind").out.split() == ["redo", "undo", "rewind"]
+
+
+def test_only_files_or_only_the_conversation(work: World) -> None:
+    work.ok("rewind", "fixed", "--files", "-y")
+    assert files(work) == AFTER
+    assert "Now make it fast" in work.ok("show").out
+    work.ok("undo", "-y")
+    work.ok("rewind", "fixed", "--conversation", "-y")
+    assert files(work) == BEFORE
+    assert "Now make it fast" not in work.ok("show").out
+    assert work.run("rewind", "fixed", "--files", "--conversation").code == 2
+
+
+def test_your_own_edit_goes_back_only_when_it_is_named(work: World) -> None:
+    work.ok("rewind", "fixed", "-y", "--overwrite", "yours.txt")
+    assert files(work) == {"pool.py": "retry(5)\n"}
+    assert work.run("rewind", "fixed", "-n", "--overwrite", "nosuch").code == 4
+
+
+def test_a_rewind_for_programs(work: World) -> None:
+    document = work.ok("rewind", "fixed", "-n", "--json").document
+    assert (document["applied"], document["turns"], document["kept"]) == (False, 1, ["yours.txt"])
+    assert [(each["path"], each["action"], each["removed"]) for each in document["files"]] == [
+        ("new.py", "delete", 1),
+        ("pool.py", "overwrite", 1),
+    ]
+    document = work.ok("rewind", "fixed", "-y", "--json").document
+    assert document["operation"]["paths"] == ["new.py", "pool.py"]
+    assert work.ok("rewind", "oauth:1", "-y", "-q").out.strip() == work.ok("ops", "-q", "--limit", "1").out.strip()
+
+
+def test_nothing_to_rewind_is_no_error(work: World) -> None:
+    assert work.ok("rewind", "oauth:3", "--conversation").lines[1] == "  nothing would change"
+
+
+def test_without_a_point_off_a_terminal_one_must_be_named(work: World) -> None:
+    ran = work.run("rewind")
+    assert ran.code == 2
+    assert "name a point: holdfast rewind " in ran.err
+
+
+def test_points_that_are_not_there(work: World) -> None:
+    assert work.run("rewind", "fix-retry:9", "-n").code == 4
+    assert work.run("rewind", "nosuch", "-n").code == 4
+    assert work.run("rewind", "fix-retry:nosuch", "-n").code == 4
+
+
+def test_a_session_that_runs_elsewhere_is_busy(work: World) -> None:
+    with work.open() as store, store.session("fix-retry", agent="coder", workspace=work.project):
+        ran = work.process("rewind", "fixed", "-y")
+        assert ran.returncode == 6
+        assert "or take it over (--take-over)" in ran.stderr
+        assert work.process("rewind", "fixed", "-y", "--take-over").returncode == 0
+    assert files(work) == AFTER
+
+
+# ---------------------------------------------------------------------- the question
+
+
+def test_a_terminal_is_asked(work: World) -> None:
+    terminal = Terminal("rewind", "fixed")
+    terminal.answer("Apply? [y]es [d]iff [n]o ", "d\n")
+    terminal.wait_for("+retry(5)")
+    assert "-broken" in terminal.seen
+    terminal.answer("Apply? [y]es [d]iff [n]o ", "y\n")
+    assert terminal.end() == 0
+    assert "Rewound in " in terminal.seen
+    assert files(work) == AFTER
+
+
+def test_no_is_an_answer(work: World) -> None:
+    terminal = Terminal("rewind", "fixed", env={"NO_COLOR": "1"})
+    terminal.answer("Apply? ", "n\n")
+    assert terminal.end() == 0
+    assert "Nothing was changed." in terminal.seen
+    assert "\x1b" not in terminal.seen
+    assert files(work) == BEFORE
+
+
+def test_a_terminal_gets_colours(work: World) -> None:
+    terminal = Terminal("ls")
+    assert terminal.end() == 0
+    assert "\x1b[36m" in terminal.seen
+
+
+def test_ctrl_c_at_the_question_changes_nothing(work: World) -> None:
+    terminal = Terminal("rewind", "fixed")
+    terminal.wait_for("Apply? ")
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert files(work) == BEFORE
+
+
+def test_without_a_point_a_terminal_shows_the_prompts(work: World) -> None:
+    terminal = Terminal("rewind")
+    terminal.wait_for("Now make it fast")
+    terminal.answer("Which one? ", "2\n")
+    terminal.answer("Apply? ", "y\n")
+    assert terminal.end() == 0
+    assert "from turn 2 to the end of turn 1" in terminal.seen
+    assert files(work) == AFTER
+
+
+def test_long_reading_goes_through_a_pager(work: World) -> None:
+    with work.open() as store:
+        s = store.get_session("oauth")
+        for number in range(30):
+            s.user(f"line {number}")
+    pager = {"PAGER": "sed -e s/^/PAGED:/"}
+    terminal = Terminal("show", "oauth", env=pager)
+    assert terminal.end() == 0
+    assert "PAGED:" in terminal.seen
+    terminal = Terminal("show", "oauth", "--no-pager", env=pager)
+    assert terminal.end() == 0
+    assert "PAGED:" not in terminal.seen
+
+
+# ---------------------------------------------------------------------- undo, redo
+
+
+def test_nothing_to_undo_or_redo_is_a_conflict(work: World) -> None:
+    for verb in ("undo", "redo"):
+        ran = work.run(verb)
+        assert (ran.code, ran.err) == (
+            5,
+            f"holdfast: there is nothing to {verb} in this workspace; of all: holdfast {verb} --all\n",
+        )
+
+
+def test_an_operation_is_undone_by_its_id_and_workspaces_are_apart(work: World) -> None:
+    with work.open() as store:
+        store.get_session("fix-retry").rename("Other")
+        store.get_session("refunds").rename("Elsewhere")
+    assert work.ok("undo").lines[0].startswith("undo: ")
+    assert work.ok("show", "fix-retry").lines[0] == "####### Fix the flaky retry test, named fix-retry"
+    wanted = work.ok("ops", "--all", "--json").document["operations"][1]
+    assert (wanted["kind"], wanted["undone"]) == ("rename", False)
+    assert work.ok("undo", "--op", wanted["id"], "-n").err.startswith("Dry run: would undo rename")
+    work.ok("undo", "--op", wanted["id"][:20])
+    assert "Refund triage" in work.ok("show", "refunds").out
+    assert work.run("undo", "--op", "zzz").code == 4
+    assert work.run("undo", "--op", "1").code == 4
+    work.ok("redo")
+    assert "Other" in work.ok("show", "fix-retry").lines[0]
+
+
+# ---------------------------------------------------------------------- branches
+
+
+def test_fork_and_switch(work: World) -> None:
+    ran = work.ok("fork", "fixed", "--name", "try-lock")
+    assert ran.lines == ["Forked ####### at entry 6 into the branch try-lock"]
+    assert "Move there with: holdfast switch " in ran.err
+    assert work.ok("switch", "try-lock").lines == ["####### is on try-lock now, at turn 1"]
+    assert "Now make it fast" not in work.ok("show", "fix-retry").out
+    work.ok("undo")
+    assert "Now make it fast" in work.ok("show", "fix-retry").out
+    assert work.ok("switch", "fix-retry/try-lock", "-n").err.startswith("Dry run: would move ")
+    assert work.ok("switch", "fix-retry/try-lock", "--json").document["kind"] == "switch"
+    assert work.ok("fork", "oauth:2", "--name", "b", "--json").document["fork_seq"] == 5
+
+
+def test_switch_with_files_shows_its_plan(work: World) -> None:
+    work.ok("fork", "fixed", "--name", "try-lock")
+    ran = work.run("switch", "try-lock", "--files")
+    assert ran.code == 5
+    assert ran.lines[0] == 'Switch ####### "Fix the flaky retry test" from turn 2 to the end of turn 1'
+    assert files(work) == BEFORE
+    work.ok("switch", "try-lock", "--files", "-y")
+    assert files(work) == AFTER
+
+
+def test_a_fork_may_be_a_session_with_files_of_its_own(work: World) -> None:
+    into = work.project.parent / "second"
+    document = work.ok("fork", "fixed", "--name", "second way", "--into", str(into), "--json").document
+    assert (document["name"], document["workspace"]) == ("second way", str(into))
+    assert (into / "pool.py").read_text() == "retry(5)\n"
+    assert work.ok("fork", "oauth", "--session").lines == ["Forked ####### into the session #######"]
+    assert work.ok("fork", "oauth", "-n").err.startswith("Dry run: would open a branch at the head of ")
+
+
+def test_switch_without_a_branch_names_them(work: World) -> None:
+    ran = work.run("switch", "oauth")
+    assert ran.code == 2
+    assert "it has main" in ran.err
+    assert work.run("switch", "nosuch").code == 4

@@ -1,0 +1,216 @@
+"""resume, stats, agents, tail, verify, repair, migrate, completion."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from _world import World
+
+import holdfast
+
+pytestmark = pytest.mark.feature("F10")
+
+
+# ---------------------------------------------------------------------- resume
+
+
+def test_resume_says_where_it_stopped_and_what_is_open(work: World) -> None:
+    with work.open() as store:
+        s = store.session("fix-retry", agent="coder", workspace=work.project)
+        s.user("Go on")
+        s.append({"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "bash", "arguments": {}}]})
+        try:
+            with s:
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            pass
+    lines = work.ok("resume").lines
+    assert "  it was cut off in turn 3" in lines
+    assert "  open call bash (not started)" in lines
+    assert "  open task: Find the race" in lines
+    assert lines[-1] == "  go on: holdfast resume ####### --exec 'your-agent'"
+    document = work.ok("resume", "--json").document
+    assert (document["session"]["status"], len(document["open_calls"])) == ("interrupted", 1)
+    assert "  nobody runs it; it was left cleanly 1d ago" in work.ok("resume", "oauth").lines
+
+
+def test_resume_hands_the_session_to_a_program(work: World) -> None:
+    script = work.project.parent / "agent.py"
+    said = "os.environ['HOLDFAST_SESSION'], os.environ['HOLDFAST_STORE'], os.getcwd()"
+    script.write_text(f"import os\nprint({said})\nraise SystemExit(9)\n")
+    command = f'"{sys.executable}" "{script}"'
+    ran = work.process("-C", str(work.project), "resume", "oauth", "--exec", command, cwd="/")
+    session_id = work.ok("ls", "--fields", "id,name").out.split()[2]
+    assert (ran.returncode, ran.stdout.split()) == (9, [session_id, str(work.url), str(work.project)])
+    assert work.run("resume", "oauth", "--exec", "no-such-program-here").code == 4
+    assert work.run("resume", "oauth", "--exec", "'").code == 2
+
+
+# ---------------------------------------------------------------------- stats, agents
+
+
+def test_stats_of_a_session_a_workspace_and_the_store(work: World) -> None:
+    assert work.ok("stats", "oauth").lines[0] == "path      6 messages, 3 turns, 0 tool calls, 12,300 tokens, 0s"
+    assert work.ok("stats").lines[:4] == [
+        "sessions  2",
+        "messages  12 in 5 turns",
+        "tools     2 calls",
+        "tokens    53,000 in, 1,400 out, on all branches",
+    ]
+    assert work.ok("stats", "-a", "--json").document["sessions"] == 3
+
+
+def test_what_was_spent_does_not_go_back(work: World) -> None:
+    work.ok("rewind", "fixed", "--conversation", "-y")
+    document = work.ok("stats", "fix-retry", "--json").document
+    assert (document["path"]["output_tokens"], document["spent"]["output_tokens"]) == (500, 1100)
+
+
+@pytest.mark.parametrize(
+    ("by", "keys"), [("agent", ["coder", "triage"]), ("model", ["", "some-model"]), ("tool", ["bash"])]
+)
+def test_stats_counted_apart(work: World, by: str, keys: list[str]) -> None:
+    counts = work.ok("stats", "-a", "--by", by, "--json").document["counts"]
+    assert [each["id"] for each in counts] == keys
+    assert work.ok("stats", "--by", by).lines[0].startswith(by.upper())
+
+
+def test_stats_by_day(work: World) -> None:
+    counts = work.ok("stats", "-a", "--by", "day", "--json").document["counts"]
+    assert sum(each["messages"] for each in counts) == 13
+    assert [each["id"] for each in counts] == sorted(each["id"] for each in counts)
+
+
+def test_agents(work: World) -> None:
+    assert work.ok("agents").lines == [
+        "ID      SESSIONS  ACTIVE  VERSION  CHANGED",
+        "coder          2       2        1  1d",
+        "triage         1       1        1  1d",
+    ]
+    assert work.ok("agents", "-q").out.split() == ["coder", "triage"]
+    assert work.ok("agents", "--json").document["agents"][0]["sessions"] == 2
+
+
+# ---------------------------------------------------------------------- tail
+
+
+def test_tail_shows_the_last_messages(work: World) -> None:
+    assert work.ok("tail", "oauth", "-n", "1").lines == ["", "-- turn 3, 1d ago", "assistant", "  Step 3 is done."]
+    assert len(work.ok("tail", "oauth", "--jsonl").out.splitlines()) == 6
+    assert len(work.ok("tail", "oauth", "-n", "2", "--json").document["messages"]) == 2
+
+
+def test_tail_follows_until_ctrl_c(work: World) -> None:
+    command = [sys.executable, "-m", "holdfast", "tail", "oauth", "-f", "-n", "1", "--jsonl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["text"] == "Step 3 is done."
+        with work.open() as store:
+            s = store.get_session("oauth")
+            s.user("Live one")
+            s.assistant("Live two")
+        assert [json.loads(process.stdout.readline())["text"] for _ in range(2)] == ["Live one", "Live two"]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "holdfast: interrupted\n")
+
+
+# ---------------------------------------------------------------------- health
+
+
+def test_a_sound_store_is_verified(work: World) -> None:
+    ran = work.ok("verify")
+    assert ran.out.endswith(" records checked, no problems\n")
+    assert work.ok("verify", "--json").document["problems"] == []
+
+
+def test_damage_is_exit_7_and_repair_makes_a_copy(work: World) -> None:
+    data = bytearray(work.url.read_bytes())
+    at = data.index(b"Step 2 is done")
+    data[at] ^= 1
+    work.url.write_bytes(data)
+    ran = work.run("verify")
+    assert ran.code == 7
+    assert ran.err == "A copy without what is damaged: holdfast repair\n"
+    assert work.run("show", "oauth").code == 7
+    assert work.ok("repair", "-n").err.startswith("Dry run: would make a copy without ")
+    copy = work.url.with_name("copy.db")
+    document = work.ok("repair", "--to", str(copy), "--json").document
+    assert (document["path"], bool(document["lost"]), document["problems"]) == (str(copy), True, 0)
+    assert work.ok("verify", "--store", str(copy)).out.endswith("no problems\n")
+    assert work.run("repair", "--to", str(copy)).code == 5
+
+
+def test_a_store_that_is_not_there_cannot_be_verified(world: World) -> None:
+    assert world.run("verify").code == 4
+    assert world.run("migrate", "--check").code == 4
+
+
+def test_migrate_says_what_there_is_to_do(work: World) -> None:
+    assert work.ok("migrate", "--check").out == f"{work.url} is up to date\n"
+    assert work.ok("migrate").out.startswith(f"{work.url} is at version ")
+    assert work.ok("migrate", "--check", "--json").document["current"] is True
+
+
+# ---------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_for_each_shell(world: World, shell: str) -> None:
+    assert "_HOLDFAST_COMPLETE" in world.ok("completion", shell).out
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("sho", ["show"]),
+        ("show fi", ["fix-retry"]),
+        ("rewind fix-retry:", ["fix-retry:fixed"]),
+        ("switch fix-retry/", ["fix-retry/main"]),
+        ("show nosuch/", []),
+        ("ls --st", ["--status", "--store"]),
+    ],
+)
+def test_completion_knows_verbs_names_branches_and_checkpoints(work: World, typed: str, found: list[str]) -> None:
+    words = ["holdfast", *typed.split(" ")]
+    env = {
+        **os.environ,
+        "_HOLDFAST_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    ran = work.process(env=env)
+    assert sorted(line.split(",")[-1] for line in ran.stdout.split()) == found
+
+
+# ---------------------------------------------------------------------- how busy and too new are told
+
+
+def test_exit_codes_of_errors() -> None:
+    from holdfast.cli.failing import code_of
+
+    codes = {
+        holdfast.NotFound: 4,
+        holdfast.Ambiguous: 4,
+        holdfast.Conflict: 5,
+        holdfast.Busy: 6,
+        holdfast.LeaseLost: 6,
+        holdfast.Corrupt: 7,
+        holdfast.Invalid: 2,
+        holdfast.StorageFull: 1,
+        holdfast.SchemaTooNew: 1,
+    }
+    assert {kind: code_of(kind()) for kind in codes} == codes
+
+
+def test_times_in_lists_and_details() -> None:
+    from holdfast.cli import times
+
+    now = times.now()
+    spans = {0: "now", 42: "42s", 300: "5m", 6 * 3600: "6h", 30 * 3600: "1d", 20 * 86400: "2w", 800 * 86400: "2y"}
+    assert [times.age(now - times.timedelta(seconds=span + 0.2)) for span in spans] == [*spans.values()]
+    assert times.rfc3339(now).endswith("Z")  # type: ignore[union-attr]
+    assert abs((now - times.parse_since("2w")).total_seconds() - 14 * 86400) < 60
