@@ -708,18 +708,29 @@ class AsyncSession:
         return self._sync.id
 
     async def messages(
-        self, *, limit: int | None = None, after: int | None = None, before: int | None = None, tools: bool = True
+        self,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        tools: bool = True,
+        at: Point | None = None,
     ) -> list[Message]:
         """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out. An answer that is being written
-        comes last, with the status ``streaming`` and seq 0: it has no place yet.
+        The limit counts after the filter. ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
+        such as another branch. An answer that is being written comes last, with the status ``streaming`` and seq 0: it
+        has no place yet.
         """
-        return await self._portal.run(lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools))
+        return await self._portal.run(
+            lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools, at=at)
+        )
 
-    def iter_messages(self, *, after: int | None = None, tools: bool = True) -> AsyncIterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment, then what is being written, in pages."""
-        return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools))
+    def iter_messages(
+        self, *, after: int | None = None, tools: bool = True, at: Point | None = None
+    ) -> AsyncIterator[Message]:
+        """Stream messages, oldest first, up to the head of this moment or to a point, then what is being written."""
+        return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools, at=at))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
         """Stream entries of every kind, oldest first."""

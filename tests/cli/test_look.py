@@ -95,10 +95,13 @@ def test_show_for_programs(work: World) -> None:
 
 def test_show_a_branch_that_the_session_is_not_on(work: World) -> None:
     with work.open() as store:
-        store.get_session("oauth").fork(name="try")
-    ran = work.run("show", "oauth/try")
-    assert ran.code == 1
-    assert "is not on the branch 'try'; move there first: holdfast switch" in ran.err
+        session = store.get_session("oauth")
+        session.switch(session.fork(name="try"))
+        session.user("Only here")
+        session.switch("main")
+    assert "Only here" not in work.ok("show", "oauth").out
+    assert "Only here" in work.ok("show", "oauth/try").out
+    assert "Only here" not in work.ok("show", "oauth/try:1").out
 
 
 # ---------------------------------------------------------------------- refs

@@ -14,12 +14,14 @@ from typing import Any
 
 import click
 
+from ..client.handle import Point
 from ..client.open import default_url, open_store
 from ..client.refs import Resolved
 from ..client.session import Session
 from ..client.store import Store
 from ..errors import Ambiguous, Error, NotFound
 from ..model import words
+from ..model.session import Head
 from .app import Change, Verb
 from .consent import tell
 from .failing import NOT_FOUND, Stop
@@ -204,6 +206,17 @@ def above(directory: str) -> Iterator[str]:
 
 def _beginnings(session_id: str) -> Iterator[str]:
     return (session_id[:length] for length in range(SHORT, len(session_id)))
+
+
+def point_of(found: Resolved[Session]) -> Point | None:
+    """Give the point that a ref named, on whatever branch; None where it named a session only."""
+    if found.checkpoint is not None:
+        return found.checkpoint
+    if found.branch is None:
+        return found.seq
+    if found.seq is not None:
+        return Head(found.branch, found.seq, False)
+    return next(each for each in found.session.branches() if each.name == found.branch)
 
 
 def ref_argument(name: str = "ref", **options: Any) -> Callable[[Any], Any]:

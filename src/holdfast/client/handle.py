@@ -7,10 +7,12 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from ..errors import Invalid
+from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
+from ..model.session import Head
 from ..model.status import ACTIVE
 from ..ops import checkpoints, moves, operations, sessions
 from ..ops.once import made_before, once
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 H = TypeVar("H", bound="Handle")
-Point = int | str | Message | Checkpoint
+Point = int | str | Message | Checkpoint | Branch | Head
 FindPlace = Callable[[Tx, SessionRow], moves.Place]
 SessionOp = Callable[[Tx, int], tuple[SessionRow, Operation]]
 
@@ -149,13 +151,17 @@ class Handle:
 
 
 def place_of(point: Point) -> FindPlace:
-    """Read a point as callers give it: a checkpoint, its name or id, a message, or a seq."""
+    """Read a point as callers give it: a checkpoint, its name or id, a message, a seq, a branch's tip, a head."""
     if isinstance(point, Message):
         if not point.seq:
             raise Invalid("this message is still being written and has no place yet; wait until its stream is finished")
         place = moves.Place(point.seq, point.branch)
     elif isinstance(point, Checkpoint):
         place = moves.Place(point.head.seq, point.head.branch, anywhere=True)
+    elif isinstance(point, Head):
+        place = moves.Place(point.seq, point.branch, anywhere=True)
+    elif isinstance(point, Branch):
+        return _tip(point.id)
     elif isinstance(point, str):
         return _named(check.name(point, what="a point"))
     else:
@@ -165,7 +171,17 @@ def place_of(point: Point) -> FindPlace:
 
 def request_of(point: Point) -> Any:
     """Describe a point for comparing two requests with one idempotency key."""
+    if isinstance(point, Head):
+        return [*point]
     return point if isinstance(point, int | str) else point.id
+
+
+def _tip(branch: str) -> FindPlace:
+    def find(tx: Tx, session: SessionRow) -> moves.Place:
+        uid, seq, _ = moves.tip_of(tx, session, branch)
+        return moves.Place(seq, uid, anywhere=True)
+
+    return find
 
 
 def _named(name: str) -> FindPlace:

@@ -16,7 +16,7 @@ from ..model import tree
 from ..model.files import Diff, FileDiff, FileState
 from ..model.tree import DIR, FILE, GAP, LINK
 from ..model.work import FileTouched
-from ..ops import checkpoints, entries, moves, sessions, snapshots, work
+from ..ops import checkpoints, entries, moves, snapshots, work
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..workspace import preview
@@ -25,7 +25,7 @@ from . import blobs, restoring, states
 from .blame import between, pairs
 from .capturing import Capturing
 from .handle import Point, place_of
-from .reading import Reading, make_messages
+from .reading import Reading, make_messages, seen_from
 from .workspaces import Place, Trees
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
@@ -61,7 +61,7 @@ class Looking(Capturing, Reading):
 
         def look(tx: Tx) -> work.Found | None:
             row = self._row(tx)
-            there = _standing(tx, row, find)
+            there = seen_from(tx, row, find(tx, row))
             return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, row, min(there.seq, row.seq))
 
         found = self._store._read(look)
@@ -104,7 +104,8 @@ class Looking(Capturing, Reading):
 
     def _messages_between(self, tx: Tx, a: Point, b: Point | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         row = self._row(tx)
-        first, second = _standing(tx, row, place_of(a)), row if b is None else _standing(tx, row, place_of(b))
+        first = seen_from(tx, row, place_of(a)(tx, row))
+        second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
         place = moves.Place(first.seq, first.uid, anywhere=True)
         parting = moves.common_point(tx, second, place).seq if second.seq else 0
         return tuple(self._lines(tx, first, parting)), tuple(self._lines(tx, second, parting))
@@ -240,12 +241,6 @@ def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
     if found is None:
         return None
     return None if checkpoints.newest_on_path(tx, session, found.seq) is not None else found
-
-
-def _standing(tx: Tx, row: SessionRow, find: Callable[[Tx, SessionRow], moves.Place]) -> SessionRow:
-    """Give the session as it stood at a point."""
-    point, origin = moves.point_of(tx, row, find(tx, row))
-    return sessions.standing_at(row, origin, point.seq, point.numbers)
 
 
 def _touched(each: tree.Difference, after: work.Found) -> FileTouched | None:

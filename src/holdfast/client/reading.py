@@ -47,17 +47,24 @@ class Reading(Handle):
     """The part of a session that reads."""
 
     def messages(
-        self, *, limit: int | None = None, after: int | None = None, before: int | None = None, tools: bool = True
+        self,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        tools: bool = True,
+        at: Point | None = None,
     ) -> list[Message]:
         """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out. An answer that is being written
-        comes last, with the status ``streaming`` and seq 0: it has no place yet.
+        The limit counts after the filter. ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
+        such as another branch. An answer that is being written comes last, with the status ``streaming`` and seq 0: it
+        has no place yet.
         """
         make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
         if limit is not None:
             check.whole(limit, what="limit")
-        session, open_ = self._store._read(lambda tx: _moment(tx, self._row(tx), self._store._clock.now_ms()))
+        session, open_ = self._path_to(at)
         if before is not None:
             open_ = []
         if limit is not None and after is None:
@@ -71,10 +78,12 @@ class Reading(Handle):
                 break
         return [*found, *open_][:limit]
 
-    def iter_messages(self, *, after: int | None = None, tools: bool = True) -> Iterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment, then what is being written, in pages."""
+    def iter_messages(
+        self, *, after: int | None = None, tools: bool = True, at: Point | None = None
+    ) -> Iterator[Message]:
+        """Stream messages, oldest first, up to the head of this moment or to a point, then what is being written."""
         low, make = _bounds(after, None)[0], make_messages(tools, self._store._attachment)
-        session, open_ = self._store._read(lambda tx: _moment(tx, self._row(tx), self._store._clock.now_ms()))
+        session, open_ = self._path_to(at)
         return chain(chain.from_iterable(self._pages_of(session, low, session.seq, make)), open_)
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
@@ -142,6 +151,16 @@ class Reading(Handle):
         if lease is None or not self._store._is_gone(lease):
             return found
         return [replace(call, status="unknown") if call.status == "running" else call for call in found]
+
+    def _path_to(self, at: Point | None) -> tuple[sessions.SessionRow, list[Message]]:
+        """Give the session as it stands, or stood at a point, with the answers that are being written there."""
+        find, now_ms = None if at is None else place_of(at), self._store._clock.now_ms()
+
+        def look(tx: Tx) -> tuple[sessions.SessionRow, list[Message]]:
+            session = self._row(tx)
+            return (seen_from(tx, session, find(tx, session)), []) if find else _moment(tx, session, now_ms)
+
+        return self._store._read(look)
 
     def _latest(self, session: sessions.SessionRow, limit: int, high: int, make: Make[T]) -> list[T]:
         """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""

@@ -7,20 +7,18 @@ from collections.abc import Iterator
 
 import click
 
+from ...client.handle import Point
 from ...client.refs import Resolved
 from ...client.session import Session
 from ...model.files import Diff
 from .. import documents
 from ..consent import tell
 from ..failing import USAGE, Stop
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 from ..plans import colored
 from .moving import find_point
-from .reading import require_path
 from .status import change_line
-
-Target = int | str
 
 
 @verb("diff")
@@ -34,8 +32,8 @@ def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: boo
     Without A: since the last checkpoint of the newest session here, or since its beginning.
     """
     first = find_point(frame, a)
-    second = None if b is None else _same_session(frame, first.session, find_point(frame, b))
-    found = first.session.diff(_since(frame, first), second)
+    second = None if b is None else _same_session(first.session, find_point(frame, b))
+    found = first.session.diff(_since(first), second)
     said = Diff(found.files, (), ()) if only_files else found
     frame.out.items(
         "changes",
@@ -48,20 +46,19 @@ def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: boo
         tell("No differences.")
 
 
-def _since(frame: Frame, found: Resolved[Session]) -> Target:
+def _since(found: Resolved[Session]) -> Point:
     """Give the point to compare from: the one that was named, else the last checkpoint, else the beginning."""
-    require_path(frame, found)
-    if found.seq is not None:
-        return found.checkpoint if found.checkpoint is not None else found.seq
+    named = point_of(found)
+    if named is not None:
+        return named
     made = found.session.checkpoints()
     return made[-1].id if made else 0
 
 
-def _same_session(frame: Frame, session: Session, found: Resolved[Session]) -> Target | None:
+def _same_session(session: Session, found: Resolved[Session]) -> Point | None:
     if found.session.id != session.id:
         raise Stop("both points must be of one session", USAGE)
-    require_path(frame, found)
-    return found.checkpoint if found.checkpoint is not None else found.seq
+    return point_of(found)
 
 
 def _stat(frame: Frame, found: Diff) -> Iterator[str]:
@@ -86,8 +83,7 @@ def _messages(frame: Frame, found: Diff) -> Iterator[str]:
 def cat(frame: Frame, ref: str, paths: tuple[str, ...]) -> None:
     """Write a file as it was at a point: holdfast cat REF:12 -- PATH. A pipe gets its very bytes."""
     found = find_point(frame, ref)
-    require_path(frame, found)
-    point = found.checkpoint if found.checkpoint is not None else found.seq
+    point = point_of(found)
     at = found.session.head.seq if point is None else point
     for path in paths:
         data = found.session.file_at(path, at)

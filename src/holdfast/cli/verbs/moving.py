@@ -14,11 +14,10 @@ from ...model.operation import Operation
 from .. import documents, times
 from ..consent import choose, is_terminal, tell
 from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, point_of, ref_argument, verb
 from ..output import line
 from ..plans import Plan
 from .history import here
-from .reading import require_path
 
 _PROMPTS = 30
 
@@ -79,9 +78,8 @@ def rewind(
         if chosen is None:
             return
         found = chosen
-    require_path(frame, found)
-    target = found.checkpoint if found.checkpoint is not None else found.seq
-    if target is None:
+    target = point_of(found)
+    if target is None or found.seq is None:
         raise Stop(f"{point!r} names a branch; move there with: holdfast switch {point}", USAGE)
     plan = found.session.preview_rewind(
         target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
@@ -223,8 +221,7 @@ def redo(frame: Frame, everywhere: bool) -> None:
 def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, into: str | None) -> None:
     """Open a branch at a point and stay where you are; nothing is copied."""
     found = find_point(frame, point)
-    require_path(frame, found)
-    at = found.checkpoint if found.checkpoint is not None else found.seq
+    at = point_of(found)
     short = frame.short(found.session.id)
     if frame.settings.dry_run:
         what = "a session" if as_session or into else "a branch"

@@ -15,8 +15,8 @@ from ...model import words
 from ...model.message import Message
 from .. import documents, times
 from ..consent import tell
-from ..failing import FAILED, NOT_FOUND, Stop
-from ..frame import Frame, ref_argument, verb
+from ..failing import NOT_FOUND, Stop
+from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 
 _SHORT = 100
@@ -48,9 +48,8 @@ class Turns(click.ParamType[tuple[int, int | None]]):
 def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
     """Read a session; REF:12 reads it up to the end of turn 12."""
     found = frame.resolve(ref)
-    require_path(frame, found)
     after, before = _bounds(frame, found, turns)
-    said = _messages(found.session, after, before, tools)
+    said = _messages(found, after, before, tools)
     write = _Markdown(tools) if md else _Plain(frame, tools)
     frame.out.items(
         "messages",
@@ -61,38 +60,25 @@ def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, to
     )
 
 
-def require_path(frame: Frame, found: Resolved[Session]) -> None:
-    """Refuse a branch that the session is not on: its messages can only be read by moving there."""
-    if found.branch is not None and found.branch != documents.head_branch(found.session):
-        name = frame.short(found.session.id)
-        raise Stop(
-            f"{name} is not on the branch {found.branch!r}; move there first: holdfast switch {name}/{found.branch}",
-            FAILED,
-        )
-
-
 def _bounds(frame: Frame, found: Resolved[Session], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
     """Give the seq behind which to begin, and the one before which to end."""
-    end = None if found.seq is None else found.seq + 1
     if turns is None:
-        return 0, end
+        return 0, None
     first, last = turns
-    count = found.session.turn_count
+    count = found.session.stats(point_of(found)).turns
     if first > count:
         raise Stop(f"the session has turns 1 to {count}; there is no turn {first}", NOT_FOUND)
-    after = _end_of(frame, found.session, first - 1) if first > 0 else 0
-    if last is not None and last < count:
-        there = _end_of(frame, found.session, last) + 1
-        end = there if end is None else min(end, there)
-    return after, end
+    after = _end_of(frame, found, first - 1) if first > 0 else 0
+    return after, None if last is None or last >= count else _end_of(frame, found, last) + 1
 
 
-def _end_of(frame: Frame, session: Session, turn: int) -> int:
-    return frame.store.resolve(f"{session.id}:{turn}").seq or 0
+def _end_of(frame: Frame, found: Resolved[Session], turn: int) -> int:
+    branch = "" if found.branch is None else f"/{found.branch}"
+    return frame.store.resolve(f"{found.session.id}{branch}:{turn}").seq or 0
 
 
-def _messages(session: Session, after: int, before: int | None, tools: str) -> Iterator[Message]:
-    for message in session.iter_messages(after=after, tools=tools != "none"):
+def _messages(found: Resolved[Session], after: int, before: int | None, tools: str) -> Iterator[Message]:
+    for message in found.session.iter_messages(after=after, tools=tools != "none", at=point_of(found)):
         if before is not None and (not message.seq or message.seq >= before):
             return
         yield message

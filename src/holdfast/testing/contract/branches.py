@@ -119,6 +119,25 @@ class Branches(Contract):
         assert said(session) == ["a", "x"]
 
     @pytest.mark.feature("F2")
+    def test_another_branch_is_read_from_where_one_is(self, store: Store, session: Session) -> None:
+        for text in "abc":
+            session.user(text)
+        here = session.head
+        session.rewind(1)
+        session.user("x")
+        main = next(each for each in session.branches() if each.name == "main")
+        assert [each.text for each in session.messages(at=main)] == ["a", "b", "c"]
+        assert [each.text for each in session.messages(at=main, limit=1)] == ["c"]
+        assert [each.text for each in session.iter_messages(at=here._replace(seq=2), after=1)] == ["b"]
+        assert session.stats(main).messages == 3
+        assert said(session) == ["a", "x"]
+        assert session.diff(main).left == ("user: b", "user: c")
+        with pytest.raises(NotFound):
+            session.messages(at=store.create_session().head)
+        session.rewind(main)
+        assert said(session) == ["a", "b", "c"]
+
+    @pytest.mark.feature("F2")
     def test_a_path_of_many_branches_reads_right(self, session: Session) -> None:
         session.user("r")
         for n in range(120):
