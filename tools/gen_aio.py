@@ -60,6 +60,7 @@ NAMES: dict[str, str] = {
     "Branch": ".model.branch",
     "Capture": ".model.capture",
     "Checkpoint": ".model.checkpoint",
+    "Comparison": ".model.comparison",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",

@@ -202,6 +202,17 @@ class Store(StoreCheckpoints):
         every = self._backend.scoped(None)
         return verify_.verify(every.read, every.check)
 
+    def backup(self, path: str | PathLike[str]) -> Report:
+        """Copy the whole store, all scopes, into a new file as of one moment, and verify that copy.
+
+        The store may be in use meanwhile. The file is there only when it is whole, and opens as any store does; one
+        that is there already is ``Conflict``. The report names damage that was copied, and what a server's file leaves
+        out. Through a handle on one scope it is ``Invalid``: it would hold the others too.
+        """
+        from .backing import back_up
+
+        return back_up(self, path)
+
     def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
         """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
 

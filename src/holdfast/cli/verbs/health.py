@@ -1,7 +1,8 @@
-"""The health of a store: verify, repair, migrate; read-only first. And completion for shells."""
+"""The health of a store: verify, repair, backup, migrate; read-only first. And completion for shells."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ def verify(frame: Frame) -> int | None:
     report = store.verify()
     frame.out.items(
         "problems",
-        map(_problem, report.problems),
+        map(problem, report.problems),
         lambda: _report_lines(report),
         about={"url": store.url, "checked": report.checked},
     )
@@ -40,7 +41,8 @@ def _there(frame: Frame) -> Any:
     return store
 
 
-def _problem(each: Problem) -> dict[str, Any]:
+def problem(each: Problem) -> dict[str, Any]:
+    """Describe a finding."""
     return {"id": each.where, "kind": each.kind, "what": each.what, "fix": each.fix}
 
 
@@ -62,7 +64,7 @@ def repair(frame: Frame, to: str | None) -> int | None:
     done = store.repair(to)
     frame.out.items(
         "lost",
-        map(_problem, done.lost),
+        map(problem, done.lost),
         lambda: [
             *(f"lost: {line(str(each))}" for each in done.lost),
             f"{line(done.path)}: {len(done.lost):,} lost, {done.rebuilt:,} made again",
@@ -70,6 +72,30 @@ def repair(frame: Frame, to: str | None) -> int | None:
         about={"path": done.path, "rebuilt": done.rebuilt, "problems": len(done.report.problems)},
     )
     return DAMAGED if done.report else None
+
+
+@verb("backup", changes=True, looks=lambda given: True)
+@click.argument("file")
+def backup(frame: Frame, file: str) -> int | None:
+    """Copy the whole store into a new file, as of one moment, and verify the copy; the store may be in use."""
+    store = _there(frame)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would copy {store.stats()} into {line(file)}.")
+        return None
+    report = store.backup(file)
+    path, size, count = os.path.realpath(file), os.path.getsize(file), len(report.problems) or "no"
+    frame.out.items(
+        "backup",
+        map(problem, report.problems),
+        lambda: [
+            *(line(str(each)) for each in report.problems),
+            f"{line(path)}: {size / 1e6:,.1f} MB, {report.checked:,} records checked, {count} problems",
+        ],
+        about={"path": path, "bytes": size, "checked": report.checked},
+    )
+    if frame.out.for_people:
+        tell(f"Look at it with: holdfast --store {line(file)} ls -a")
+    return DAMAGED if report else None
 
 
 @verb("migrate", changes=True, makes=True)
@@ -117,4 +143,4 @@ def completion(frame: Frame, shell: str) -> None:
     frame.out.text(kind(make(), {}, "holdfast", COMPLETE).source().splitlines())
 
 
-COMMANDS = {"verify": verify, "repair": repair, "migrate": migrate, "completion": completion}
+COMMANDS = {"verify": verify, "repair": repair, "backup": backup, "migrate": migrate, "completion": completion}
