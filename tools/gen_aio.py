@@ -43,6 +43,7 @@ NAMES: dict[str, str] = {
     "IO": "typing",
     "Literal": "typing",
     "Unpack": "typing",
+    "Callable": "collections.abc",
     "Iterable": "collections.abc",
     "Mapping": "collections.abc",
     "PathLike": "os",

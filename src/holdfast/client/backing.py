@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, Invalid
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _PART = ".part"
 
 
-def back_up(store: Store, path: str | os.PathLike[str]) -> Report:
+def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int], None] | None) -> Report:
     """Write the copy beside its place, verify it, and only then move it there: what lies there is always whole."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise Invalid("name a new file for the backup")
@@ -33,7 +34,7 @@ def back_up(store: Store, path: str | os.PathLike[str]) -> Report:
     try:
         unread = _copy(store, part)
         with open_store(part, clock=store._clock) as copy:
-            report = copy.verify()
+            report = copy.verify(progress=progress)
         _sync(part)
         os.rename(part, target)
         _sync(os.path.dirname(target))

@@ -39,7 +39,10 @@ class Finding(NamedTuple):
 def doctor(frame: Frame, full: bool) -> int | None:
     """Look at the store, its place and this installation, and say what to do; nothing is changed."""
     found = [*_installation(), *_store(frame)]
-    damage = frame.store.verify() if full and frame.missing is None and not _failed(found) else None
+    damage = None
+    if full and frame.missing is None and not _failed(found):
+        with frame.progress("Verifying", "records") as progress:
+            damage = frame.store.verify(progress=progress)
     if damage is not None:
         said = f"{damage.checked:,} records checked, {len(damage.problems):,} problems"
         found.append(Finding("problem" if damage else "ok", "records", said, "holdfast verify" if damage else ""))

@@ -22,7 +22,8 @@ from ..output import line
 def verify(frame: Frame) -> int | None:
     """Recompute every check and hash of the store; nothing is changed. Damage is exit code 7."""
     store = _there(frame)
-    report = store.verify()
+    with frame.progress("Verifying", "records") as progress:
+        report = store.verify(progress=progress)
     frame.out.items(
         "problems",
         map(problem, report.problems),
@@ -61,7 +62,8 @@ def repair(frame: Frame, to: str | None) -> int | None:
         report = store.verify()
         tell(f"Dry run: would make a copy without {len(report.problems):,} problems.")
         return None
-    done = store.repair(to)
+    with frame.progress("Repairing", "a copy is made"):
+        done = store.repair(to)
     frame.out.items(
         "lost",
         map(problem, done.lost),
@@ -82,7 +84,8 @@ def backup(frame: Frame, file: str) -> int | None:
     if frame.settings.dry_run:
         tell(f"Dry run: would copy {store.stats()} into {line(file)}.")
         return None
-    report = store.backup(file)
+    with frame.progress("Backing up", "records verified") as progress:
+        report = store.backup(file, progress=progress)
     path, size, count = os.path.realpath(file), os.path.getsize(file), len(report.problems) or "no"
     frame.out.items(
         "backup",
