@@ -59,6 +59,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rm": ("keeping", "Put into the trash."),
     "restore": ("keeping", "Take out of the trash."),
     "purge": ("keeping", "Erase for good."),
+    "prune": ("keeping", "Erase contents that nothing needs."),
     "doctor": ("doctoring", "What could bite later, with its fix."),
     "verify": ("health", "Recompute every check and hash."),
     "repair": ("health", "A copy without what is damaged."),
