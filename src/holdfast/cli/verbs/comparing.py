@@ -127,7 +127,10 @@ def _beside(frame: Frame, found: Comparison) -> Iterator[str]:
 
 
 def _line(message: Message) -> str:
-    named = [*(call.name for call in message.tool_calls), *(each.name or "tool" for each in message.tool_results)]
+    named = [
+        *(call.name for call in message.tool_calls),
+        *(each.name or message.tool_name or "tool" for each in message.tool_results),
+    ]
     text = " ".join(message.text.split()) if not message.tool_results else ""
     return line(f"{message.role}: {text or ', '.join(named)}")
 
