@@ -15,21 +15,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import logging
 import os
-import re
 import struct
 import time
 import zlib
 
 from ..errors import BackendError, Busy, Invalid, StorageFull
+from . import notices
 
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
-log = logging.getLogger("holdfast")
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
@@ -156,7 +153,7 @@ class Mark:
             if noted[:16] != self._store or int.from_bytes(noted[16:], "big", signed=True) < position:
                 os.pwrite(self._descriptor, data, 0)  # else another process has synced a later commit meanwhile
         except OSError:
-            log.debug("the high-water mark could not be written; it stays where it was")
+            notices.note("the high-water mark could not be written; it stays where it was")
 
     @property
     def relaxed(self) -> bool:
@@ -234,8 +231,17 @@ def network_type(mountinfo: str, path: str) -> str | None:
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        mount = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
+        mount = _unescaped(fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= best:
             best, kind = len(mount), right.split(" ", 1)[0]
     return kind if kind in _NETWORK else None
+
+
+def _unescaped(mount: str) -> str:
+    """Read the name of a mount, in which spaces and the like are written as three octal digits."""
+    if "\\" not in mount:
+        return mount
+    import re
+
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), mount)
