@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.branch import Branch
+from ..model.entry import GENESIS
 from ..storage.base import Row, Tx, row_check
-from . import chain
 
 COLUMNS = (
     "bid, scope, uid, session, name, parent, fork_seq, depth, jump, jump_seq, created_ms, tip_seq, tip_hash,"
@@ -141,7 +141,7 @@ def create(
         jump_seq=jump_seq,
         created_ms=now_ms,
         tip_seq=seq if parent else 0,
-        tip_hash=tip_hash if parent else chain.GENESIS,
+        tip_hash=tip_hash if parent else GENESIS,
     )
     tx.run(INSERT, (*branch, row_check(branch)))
     return branch

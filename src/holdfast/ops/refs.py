@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
 from ..storage.base import Tx
-from . import branches, checkpoints, entries, listing, sessions
+from . import branches, checkpoint_rows, listing, log, sessions
 from .sessions import SessionRow, Whole
 
 PREFIX = (
@@ -110,20 +110,20 @@ def _where(tx: Tx, session: SessionRow, rest: str) -> Where:
 def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionRow:
     if branch.bid == session.branch and session.attached:
         return session
-    point = entries.point_on(tx, session.scope, branch, branch.tip_seq)
+    point = log.point_on(tx, session.scope, branch, branch.tip_seq)
     return sessions.standing_at(session, branch, branch.tip_seq, point.numbers)
 
 
 def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[int, str | None]:
     """Read what stands behind the colon: a turn, a point before a turn, an entry, a checkpoint."""
-    found = checkpoints.find(tx, session, text)
+    found = checkpoint_rows.find(tx, session, text)
     if found is not None:
         return found.seq, found.id
     number = text.removesuffix("^")
     if number.isascii() and number.isdigit() and len(number) < 10:
         return turn_end(tx, seen, int(number) - 1 if text.endswith("^") else int(number)), None
     if text[:1] == "e" and text[1:].isascii() and text[1:].isdigit() and len(text) < 12:
-        return entries.point(tx, seen, int(text[1:])).seq, None
+        return log.point(tx, seen, int(text[1:])).seq, None
     raise NotFound(
         f"this session has no checkpoint {text!r}; a point is a turn (12, 12^), an entry (e340) or a checkpoint"
     )
@@ -136,7 +136,7 @@ def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
     low, high = 0, session.seq  # turns at low are at most ``turn``
     while low < high:
         middle = (low + high + 1) // 2
-        if entries.point(tx, session, middle).numbers[1] <= turn:
+        if log.point(tx, session, middle).numbers[1] <= turn:
             low = middle
         else:
             high = middle - 1

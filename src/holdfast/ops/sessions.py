@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
 from ..ids import new_id
-from ..model.entry import Numbers
+from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
-from . import branches, chain, feed
+from . import branches, feed
 
 _NUMBERS = ", ".join(Numbers._fields)
 COLD = (
@@ -217,11 +217,11 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
     cold = (sid, scope, session_id, fields.key or key_of(fields, session_id), *place, *flags)
     # The session and its branch point at each other: the branch comes second and the head follows it.
-    head: tuple[Any, ...] = (0, "", 0, 0, 1, chain.GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)
+    head: tuple[Any, ...] = (0, "", 0, 0, 1, GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)
     session = SessionRow._make((*cold, row_check(cold), *head, 0))
     tx.run(INSERT, session)
     put_detail(tx, sid, fields.detail)
-    start = origin or Origin(None, 0, chain.GENESIS, NO_NUMBERS)
+    start = origin or Origin(None, 0, GENESIS, NO_NUMBERS)
     main = branches.create(
         tx, scope, sid, name="main", origin=start.branch, seq=start.seq, tip_hash=start.hash, now_ms=now_ms
     )
@@ -393,3 +393,9 @@ def decoded(doc: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Corrupt("the details of a session are no object", what="detail")
     return value
+
+
+def ended(doc: bytes) -> dict[str, Any]:
+    """Give how a session's last run ended; nothing if it was left in order."""
+    found = decoded(doc).get("ended")
+    return found if isinstance(found, dict) else {}

@@ -181,8 +181,8 @@ class Polling:
         """Nothing is held."""
 
 
-class Backend(Protocol):
-    """An engine. The module docstring is its contract."""
+class Readable(Protocol):
+    """The part of an engine that looking needs."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -190,6 +190,13 @@ class Backend(Protocol):
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
+
+    def close(self) -> None:
+        """Release everything; calling it again does nothing."""
+
+
+class Backend(Readable, Protocol):
+    """An engine. The module docstring is its contract."""
 
     def scoped(self, scope: str | None) -> Backend:
         """Give a view on the same connections for one scope; None is all of them, as far as this user may see them."""
@@ -212,9 +219,6 @@ class Backend(Protocol):
 
     def copy_to(self, path: str) -> list[str]:
         """Copy every row that can be read into a new file, as of one moment; give words for what cannot."""
-
-    def close(self) -> None:
-        """Release everything; calling it again does nothing."""
 
 
 # Local numbers, where transactions run one after another; an engine that runs several at once counts by itself.
