@@ -7,7 +7,7 @@ shells that look and must start at once: it loads nothing of what writing, files
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
@@ -145,16 +145,16 @@ class StoreReading(ABC, Generic[S_co]):
         if order not in ("updated", "created"):
             raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
         before = listing.parse_cursor(order, cursor)
-        wanted = listing.Filter(
-            agent=check.optional_name(agent, what="agent"),
-            kinds=_several(kinds, KINDS, what="kind"),
-            statuses=("active",) if active_only else _several(status, STATUSES, what="status"),
-            label=check.optional_name(label, what="label"),
-            tag=None if tag is None else check.tag(tag),
-            workspace=None if workspace is None else check.workspace(workspace),
-            archived=None if trash and archived is False else archived,
+        wanted = _filter(
+            agent=agent,
+            kinds=kinds,
+            status="active" if active_only else status,
+            label=label,
+            tag=tag,
+            workspace=workspace,
+            archived=archived,
             pinned=pinned,
-            since_ms=None if since is None else check.time_ms(since),
+            since=since,
             trash=trash,
         )
         parent_id = parent.id if isinstance(parent, Reading) else check.optional_name(parent, what="parent")
@@ -174,6 +174,21 @@ class StoreReading(ABC, Generic[S_co]):
         found = self._read(look)
         more = None if found.next is None else listing.cursor(order, found.next)
         return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
+
+    def _count(self, most: int, **filters: Any) -> int:
+        """Count sessions up to a number; takes filters of ``list_sessions``."""
+        wanted = _filter(**filters)
+        if wanted.statuses is not None:  # an active one whose holder is gone is told by looking at it only
+            return len(self.list_sessions(**filters, limit=most))
+        return self._read(lambda tx: listing.count(tx, self.scope, wanted, most))
+
+    def _with_sessions(self, among: Sequence[str]) -> set[str]:
+        """Say which of these directories are workspaces of sessions."""
+        return self._read(lambda tx: listing.workspaces(tx, self.scope, among))
+
+    def _short_ids(self, ids: Sequence[str], least: int) -> dict[str, str]:
+        """Give for each id the shortest beginning, from so many characters on, that is enough to name the session."""
+        return self._read(lambda tx: parser.shortest(tx, self.scope, ids, least))
 
     def iter_sessions(self, **filters: Any) -> Iterator[S_co]:
         """Stream sessions in pages; takes the filters of ``list_sessions``."""
@@ -205,6 +220,34 @@ class Reader(StoreReading[Reading]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _filter(
+    *,
+    agent: str | None = None,
+    kinds: str | Iterable[str] | None = None,
+    status: str | Iterable[str] | None = None,
+    label: str | None = None,
+    tag: str | None = None,
+    workspace: str | PathLike[str] | None = None,
+    archived: bool | None = False,
+    pinned: bool | None = None,
+    since: datetime | None = None,
+    trash: bool = False,
+) -> listing.Filter:
+    """Check the filters of a listing."""
+    return listing.Filter(
+        agent=check.optional_name(agent, what="agent"),
+        kinds=_several(kinds, KINDS, what="kind"),
+        statuses=_several(status, STATUSES, what="status"),
+        label=check.optional_name(label, what="label"),
+        tag=None if tag is None else check.tag(tag),
+        workspace=None if workspace is None else check.workspace(workspace),
+        archived=None if trash and archived is False else archived,
+        pinned=pinned,
+        since_ms=None if since is None else check.time_ms(since),
+        trash=trash,
+    )
 
 
 def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ guessed: more than one match is ``Ambiguous`` and names the candidates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import Ambiguous, Invalid, NotFound
@@ -18,6 +19,10 @@ from .sessions import SessionRow, Whole
 PREFIX = (
     f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
 )
+NEIGHBOURS = """SELECT s.id, (SELECT max(b.id) FROM session b WHERE b.scope = s.scope AND b.id < s.id AND b.hidden < 2),
+(SELECT min(a.id) FROM session a WHERE a.scope = s.scope AND a.id > s.id AND a.hidden < 2)
+FROM session s WHERE s.scope = ? AND s.id IN """
+NAMES = "SELECT name FROM session WHERE scope = ? AND hidden = 0 AND name IN "
 _SHOWN = 10
 
 
@@ -79,6 +84,42 @@ def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
         return None
     rows = [sessions.checked(row) for row in tx.all(PREFIX, (scope, prefix, prefix + "~", _SHOWN + 1))]
     return _single(rows, f"{text!r} is the beginning of several ids; give more of it")
+
+
+def shortest(tx: Tx, scope: str, ids: Sequence[str], least: int) -> dict[str, str]:
+    """Give for each id the shortest beginning of it, from ``least`` characters on, that names its session.
+
+    One read finds the neighbours of all of them in the order of ids, a second one sessions that are named like such a
+    beginning: a name comes first.
+    """
+    found = dict[str, str]()
+    for wanted, before, after in tx.all(f"{NEIGHBOURS}({', '.join('?' * len(ids))})", (scope, *ids)):
+        shared = max((_shared(wanted, each) for each in (before, after) if each is not None), default=0)
+        found[wanted] = wanted[: max(least, shared + 1)]
+    named = _named_otherwise(tx, scope, found)
+    return {
+        each: found.get(each, each) if each not in named else _unnamed(tx, scope, each, found[each]) for each in ids
+    }
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the characters with which both begin."""
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+
+
+def _named_otherwise(tx: Tx, scope: str, beginnings: dict[str, str]) -> set[str]:
+    """Give the ids whose beginning is the name of a session."""
+    texts = [*beginnings.values()]
+    if not texts:
+        return set()
+    names = {row[0] for row in tx.all(f"{NAMES}({', '.join('?' * len(texts))})", (scope, *texts))}
+    return {wanted for wanted, text in beginnings.items() if text in names}
+
+
+def _unnamed(tx: Tx, scope: str, wanted: str, text: str) -> str:
+    """Give a longer beginning of an id, one that is nobody's name."""
+    longer = (wanted[:length] for length in range(len(text) + 1, len(wanted)))
+    return next((each for each in longer if not tx.all(sessions.NAMED, (scope, each))), wanted)
 
 
 def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:

@@ -8,6 +8,7 @@ the row are those of the entry at the head.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
@@ -36,6 +37,7 @@ SELECT_WHOLE = f"SELECT {_S}, d.doc, d.chk, {_L} FROM session s LEFT JOIN detail
 SELECT_WHOLE += " LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"
 GET_LEASE = f"SELECT {LEASE} FROM lease WHERE scope = ? AND session = ?"
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
+SEVERAL = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id IN "
 BY_NUMBER = f"SELECT {COLUMNS} FROM session WHERE sid = ?"
 BY_KEY = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND key = ? AND hidden = 0"
 BY_NAME = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
@@ -168,6 +170,12 @@ def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     if row is None or row[13] == 2:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
     return checked(row)
+
+
+def several(tx: Tx, scope: str, ids: Sequence[str]) -> dict[str, SessionRow]:
+    """Give sessions by their ids in one read, also those in the trash; those that are not there are left out."""
+    rows = tx.all(f"{SEVERAL}({', '.join('?' * len(ids))}) AND hidden < 2", (scope, *ids))
+    return {row[2]: checked(row) for row in rows}
 
 
 def by_number(tx: Tx, sid: int) -> SessionRow:

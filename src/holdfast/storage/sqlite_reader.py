@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 import apsw
 
 from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
-from . import files, guard, migrate, notices, wal
+from . import files, guard, migrate, notices
 from .base import Capabilities, Op, row_check
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
@@ -124,6 +124,8 @@ class SqliteReader:
         """
         if self._mark.noted()[1] or self._mark.relaxed:
             return
+        from . import wal
+
         state = wal.inspect(self.path + "-wal")
         if state.lost_commits:
             raise Corrupt(
