@@ -7,7 +7,9 @@ value means is one function, so that both ways give the same call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
 class Kind:
@@ -46,7 +48,7 @@ class Whole(Kind):
 TEXT = Kind("text", str)
 
 
-class Option(NamedTuple):
+class Option(msgspec.Struct, frozen=True):
     """A flag, or with a kind an option that takes a value; ``to`` names the parameter or setting it goes to."""
 
     names: tuple[str, ...]
@@ -71,7 +73,7 @@ def flag(*names: str, to: str, help: str, sets: bool = True) -> Option:
     return Option(names, to, help=help, sets=sets)
 
 
-class Verb(NamedTuple):
+class Verb(msgspec.Struct, frozen=True):
     """A verb that only looks: what it does with a frame and its parameters, and what it may be given."""
 
     run: Callable[..., Any]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from .options import Option, Verb
 from .settings import EVERYWHERE, Settings
@@ -18,7 +20,7 @@ COMPLETE = "_HOLDFAST_COMPLETE"
 MODULES = {"ls": "listing", "show": "reading"}  # the verbs that are declared as data, and where
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """A command line that was read: the flags, the verb, and what it is given."""
 
     settings: Settings

@@ -10,19 +10,18 @@ import gc
 import sys
 from typing import Any
 
-from . import quick
-
 
 def start(arguments: list[str]) -> int:
     """Run one command and give its exit code."""
-    if not quick.MODULES.keys().isdisjoint(arguments):
-        gc.disable()
-        _load_msgspec()
-        line = quick.parse(arguments)
-        gc.freeze()
-        gc.enable()
-        if line is not None:
-            return quick.run_line(line)
+    gc.disable()
+    _load_msgspec()
+    from . import quick
+
+    line = quick.parse(arguments)
+    gc.freeze()
+    gc.enable()
+    if line is not None:
+        return quick.run_line(line)
     from .app import run
 
     return run(arguments)

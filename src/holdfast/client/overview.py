@@ -7,7 +7,9 @@ session. All of it is of one moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 from ..errors import NotFound
 from ..model.entry import Numbers
@@ -22,7 +24,7 @@ SHORT = 7  # characters of an id: those of one second; more where several sessio
 _AT_ONCE = 500
 
 
-class Overview(NamedTuple, Generic[S]):
+class Overview(msgspec.Struct, Generic[S], frozen=True):
     """A session with its totals, the name of the branch of its head, how many branches it has, and its short id."""
 
     session: S

@@ -10,7 +10,7 @@ from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.message import Message
 from ..model.session import Head
-from ..ops import checkpoint_rows, points
+from ..ops import points
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import check
@@ -54,6 +54,8 @@ def _tip(branch: str) -> FindPlace:
 
 
 def _named(name: str) -> FindPlace:
+    from ..ops import checkpoint_rows
+
     def find(tx: Tx, session: SessionRow) -> points.Place:
         row = checkpoint_rows.get(tx, session, name)
         there = checkpoint_rows.seen_from(tx, session, row)

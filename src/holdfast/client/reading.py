@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,12 +21,15 @@ from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..model.tools import ToolCall
 from ..ops import branches as trees
-from ..ops import log, open_streams, sessions
+from ..ops import log, sessions
 from ..ops.points import seen_from as seen_from
 from ..storage.base import Op, Row, Tx
 from . import check
 from .fields import Fields
 from .points import Point, place_of
+
+if TYPE_CHECKING:
+    from ..ops import open_streams
 
 T = TypeVar("T")
 Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
@@ -240,6 +243,8 @@ class Reading(Fields):
 
 def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:
     """Give a session's row with the answers that are being written where its head is."""
+    from ..ops import open_streams
+
     open_ = (
         open_streams.of_session(tx, session) if session.attached else ()
     )  # they are sealed behind the end of a branch
@@ -249,6 +254,8 @@ def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions
 
 def _written(tx: Tx, session: sessions.SessionRow, stream: open_streams.StreamRow, now_ms: int) -> Message:
     """Show what has arrived of an answer."""
+    from ..ops import open_streams
+
     said, sign = open_streams.pieces(tx, stream), open_streams.last_sign(tx, stream)
     gone = presence.has_left(presence.decode(stream.holder), sign, now_ms)
     about = {"id": stream.id, **codec.decode(stream.about)}

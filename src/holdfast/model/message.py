@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,7 +51,10 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attachments: list[dict[str, Any]] | None = None
 
 
-_decode_body = msgspec.json.Decoder(Body).decode
+@cache
+def _decoder() -> msgspec.json.Decoder[Body]:
+    """Make the decoder of bodies when the first one is read: listing sessions reads none."""
+    return msgspec.json.Decoder(Body)
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -375,7 +379,7 @@ def decode_body(data: bytes) -> Body:
     try:
         if codec.has_escapes(data):
             return msgspec.convert(codec.decode(data), Body)
-        return _decode_body(data)
+        return _decoder().decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise Corrupt(f"a stored message cannot be decoded: {error}", what="message") from error
 

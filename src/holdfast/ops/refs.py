@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
 from ..storage.base import Tx
-from . import branches, checkpoint_rows, listing, log, sessions
+from . import branches, listing, log, sessions
 from .sessions import SessionRow, Whole
 
 PREFIX = (
@@ -157,6 +157,8 @@ def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionR
 
 def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[int, str | None]:
     """Read what stands behind the colon: a turn, a point before a turn, an entry, a checkpoint."""
+    from . import checkpoint_rows  # few refs have a point
+
     found = checkpoint_rows.find(tx, session, text)
     if found is not None:
         return found.seq, found.id

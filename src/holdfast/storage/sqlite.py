@@ -19,7 +19,7 @@ from ..errors import BackendError, Invalid, StorageFull, Unsupported
 from . import files, guard, notices
 from .base import Op
 from .commit import Ticket
-from .connection import translate, translated
+from .connection import close_quietly, translate, translated
 from .engine import Engine
 from .sqlite_reader import SqliteReader
 
@@ -188,4 +188,6 @@ class SqliteBackend(SqliteReader, Engine):
         except BaseException:
             self._closed = False  # interrupted, or called from within a write: still open
             raise
-        self._let_go()
+        self._close_readers()
+        close_quietly(self._connection)  # the last one: it folds the log into the file
+        self._cleanup()

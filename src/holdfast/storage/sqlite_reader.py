@@ -256,7 +256,8 @@ class SqliteReader:
         return [str(row[0]) for row in rows if row[0] != "ok"]
 
     def _found_sound(self, alone: bool) -> None:
-        """Go on behind all checks; whoever writes has more to do."""
+        """Go on behind all checks. Nobody writes through this connection, so it is the first one to read from."""
+        self._readers.append(self._cursor)
 
     # ------------------------------------------------------------------ reading
 
@@ -313,14 +314,13 @@ class SqliteReader:
         """Release every lock and connection; calling it again does nothing."""
         if self._cleanup.alive and guard.process_generation() == self._process:
             self._closed = True
-            self._let_go()
+            self._close_readers()
+            self._cleanup()
         self._closed = True
 
-    def _let_go(self) -> None:
-        while self._readers:
+    def _close_readers(self) -> None:
+        while self._readers:  # one that is being read from is closed when it is given back
             close_quietly(self._readers.pop().connection)
-        close_quietly(self._connection)
-        self._cleanup()
 
     def abandon(self) -> None:
         """In a forked child: the connections stay open for ever, because closing them could delete the parent's log."""
