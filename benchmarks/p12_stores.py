@@ -18,7 +18,8 @@ from psycopg.types.numeric import Int8BinaryDumper
 import holdfast
 from holdfast.model.message import draft
 from holdfast.ops import quick
-from holdfast.storage.base import KnownAppend, KnownAppended, packed
+from holdfast.storage.appends import KnownAppend, KnownAppended
+from holdfast.storage.base import packed
 from holdfast.storage.postgres.calls import array, known_values
 
 from . import messages, stores

@@ -183,10 +183,21 @@ def wrap(annotation: str, value: str) -> str:
 # ---------------------------------------------------------------------- signatures
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Give a signature in which the handle that the reading half of a store gives is the session of the whole."""
+    found = inspect.signature(function)
+
+    def plain(annotation: Any) -> Any:
+        return re.sub(r"\b(S_co|Reading)\b", "Session", annotation) if isinstance(annotation, str) else annotation
+
+    changed = [each.replace(annotation=plain(each.annotation)) for each in found.parameters.values()]
+    return found.replace(parameters=changed, return_annotation=plain(found.return_annotation))
+
+
 def signature(function: Callable[..., Any], returns: str, seen: set[str], prefix: str) -> str:
     """Write the head of a twin."""
     parts, star = ["self"], False
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+    for parameter in list(signature_of(function).parameters.values())[1:]:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
             parts.append("*")
             star = True
@@ -200,7 +211,7 @@ def signature(function: Callable[..., Any], returns: str, seen: set[str], prefix
 def arguments(function: Callable[..., Any]) -> str:
     """Write the call of the blocking method with the same arguments, handles unwrapped."""
     parts = []
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+    for parameter in list(signature_of(function).parameters.values())[1:]:
         name = parameter.name
         if parameter.kind is parameter.VAR_KEYWORD:
             parts.append(f"**{{key: unwrap(value) for key, value in {name}.items()}}")  # type: ignore
@@ -220,7 +231,7 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
     """Write the twin of a method."""
     plan = isinstance(function, writing)
     function = function.plan if isinstance(function, writing) else function
-    returns = inspect.signature(function).return_annotation
+    returns = signature_of(function).return_annotation
     returns = inner(returns, "Write") or returns
     doc, given = _doc(function), arguments(function)
     call = f"self._sync.{name}({given})"
@@ -303,14 +314,14 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
         if member in declared:
             continue
         if isinstance(value, property):
-            returns = inspect.signature(value.fget).return_annotation  # type: ignore[arg-type]
+            returns = signature_of(value.fget).return_annotation  # type: ignore[arg-type]
             parts.append(attribute(member, returns, inspect.getdoc(value) or "", seen))
         elif name == "Store" and member == "close":
             lines = ["if self._sync._owner:", "    await self._portal.close(self._sync.close)"]
             parts.append(["async def close(self) -> None:", _doc(value), *lines])
         else:
             for each in get_overloads(value) if inspect.isfunction(value) else ():
-                returns = twin(inspect.signature(each).return_annotation, seen)
+                returns = twin(signature_of(each).return_annotation, seen)
                 parts.append(["@overload", signature(each, returns, seen, "async def"), "..."])
             parts.append(method(name, member, value, seen))
     parts += _special(name, cls)

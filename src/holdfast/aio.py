@@ -69,6 +69,110 @@ class AsyncStore:
         """As the blocking ``Store`` holds it."""
         return self._sync.url
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do, as it was opened."""
+        return self._sync.capabilities
+
+    async def close(self) -> None:
+        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
+
+        A handle that ``scoped`` gave leaves them open.
+        """
+        if self._sync._owner:
+            await self._portal.close(self._sync.close)
+
+    def get_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> Opening[AsyncSession]:
+        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+
+        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal,
+                await self._portal.run(
+                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace)
+                ),
+            )
+
+        return Opening(opening)
+
+    async def find_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> AsyncSession | None:
+        """Give a session by its exact id, key or name, or None."""
+        return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
+            await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
+        )
+
+    async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
+        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+
+        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
+        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        """
+        return (lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))(
+            await self._portal.run(lambda: self._sync.resolve(ref, workspace))
+        )
+
+    async def list_sessions(
+        self,
+        *,
+        agent: str | None = None,
+        kinds: str | Iterable[str] | None = None,
+        status: str | Iterable[str] | None = None,
+        label: str | None = None,
+        tag: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        parent: str | AsyncSession | None = None,
+        active_only: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        since: datetime | None = None,
+        trash: bool = False,
+        order: str = "updated",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[AsyncSession]:
+        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+
+        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
+        whose record is damaged is named in the page's ``damaged``.
+        """
+        return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
+            await self._portal.run(
+                lambda: self._sync.list_sessions(
+                    agent=agent,
+                    kinds=kinds,
+                    status=status,
+                    label=label,
+                    tag=tag,
+                    workspace=workspace,
+                    parent=unwrap(parent),
+                    active_only=active_only,
+                    archived=archived,
+                    pinned=pinned,
+                    since=since,
+                    trash=trash,
+                    order=order,
+                    limit=limit,
+                    cursor=cursor,
+                )
+            )
+        )
+
+    def iter_sessions(self, **filters: Any) -> AsyncIterator[AsyncSession]:
+        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        return wrapped(
+            self._portal.iterate(
+                lambda: self._sync.iter_sessions(**{key: unwrap(value) for key, value in filters.items()})
+            ),
+            lambda each: AsyncSession(self._portal, each),
+        )
+
     async def create_agent(
         self,
         id: str,
@@ -285,97 +389,6 @@ class AsyncStore:
 
         return Opening(opening)
 
-    def get_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
-    ) -> Opening[AsyncSession]:
-        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
-
-        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
-        """
-
-        async def opening() -> AsyncSession:
-            return AsyncSession(
-                self._portal,
-                await self._portal.run(
-                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace)
-                ),
-            )
-
-        return Opening(opening)
-
-    async def find_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
-    ) -> AsyncSession | None:
-        """Give a session by its exact id, key or name, or None."""
-        return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
-            await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
-        )
-
-    async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
-        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
-
-        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
-        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
-        """
-        return (lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))(
-            await self._portal.run(lambda: self._sync.resolve(ref, workspace))
-        )
-
-    async def list_sessions(
-        self,
-        *,
-        agent: str | None = None,
-        kinds: str | Iterable[str] | None = None,
-        status: str | Iterable[str] | None = None,
-        label: str | None = None,
-        tag: str | None = None,
-        workspace: str | PathLike[str] | None = None,
-        parent: str | AsyncSession | None = None,
-        active_only: bool = False,
-        archived: bool | None = False,
-        pinned: bool | None = None,
-        since: datetime | None = None,
-        trash: bool = False,
-        order: str = "updated",
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[AsyncSession]:
-        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
-
-        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record is damaged is named in the page's ``damaged``.
-        """
-        return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
-            await self._portal.run(
-                lambda: self._sync.list_sessions(
-                    agent=agent,
-                    kinds=kinds,
-                    status=status,
-                    label=label,
-                    tag=tag,
-                    workspace=workspace,
-                    parent=unwrap(parent),
-                    active_only=active_only,
-                    archived=archived,
-                    pinned=pinned,
-                    since=since,
-                    trash=trash,
-                    order=order,
-                    limit=limit,
-                    cursor=cursor,
-                )
-            )
-        )
-
-    def iter_sessions(self, **filters: Any) -> AsyncIterator[AsyncSession]:
-        """Stream sessions in pages; takes the filters of ``list_sessions``."""
-        return wrapped(
-            self._portal.iterate(
-                lambda: self._sync.iter_sessions(**{key: unwrap(value) for key, value in filters.items()})
-            ),
-            lambda each: AsyncSession(self._portal, each),
-        )
-
     async def delete_session(self, session: str | AsyncSession) -> Operation | None:
         """Put a session into the trash, by id, key or name; one that is absent or there already is no error.
 
@@ -468,19 +481,6 @@ class AsyncStore:
     def auto_checkpoint_error(self) -> BaseException | None:
         """What the last automatic checkpoint failed with; None if it did not."""
         return self._sync.auto_checkpoint_error
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this store can do, as it was opened."""
-        return self._sync.capabilities
-
-    async def close(self) -> None:
-        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
-
-        A handle that ``scoped`` gave leaves them open.
-        """
-        if self._sync._owner:
-            await self._portal.close(self._sync.close)
 
     def scoped(self, scope: str | None) -> AsyncStore:
         """Give a handle for another scope on the same connections."""
@@ -707,19 +707,203 @@ class AsyncSession:
         self._portal, self._sync = portal, sync
 
     @property
-    def capture_error(self) -> str | None:
-        """As the blocking ``Session`` holds it."""
-        return self._sync.capture_error
-
-    @property
     def resumed(self) -> bool:
         """As the blocking ``Session`` holds it."""
         return self._sync.resumed
 
     @property
+    def capture_error(self) -> str | None:
+        """As the blocking ``Session`` holds it."""
+        return self._sync.capture_error
+
+    @property
     def id(self) -> str:
         """Unique everywhere, sorted by time."""
         return self._sync.id
+
+    @property
+    def key(self) -> str:
+        """How other agents name it: unique, of the form ``agent:<id>:...``."""
+        return self._sync.key
+
+    @property
+    def name(self) -> str | None:
+        """The name that its maker gave."""
+        return self._sync.name
+
+    @property
+    def label(self) -> str | None:
+        """The label that its parent gave."""
+        return self._sync.label
+
+    @property
+    def title(self) -> str | None:
+        """What people read in listings: made from the prompt or the first user message, or given by ``rename``."""
+        return self._sync.title
+
+    @property
+    def agent_id(self) -> str:
+        """Whose session it is."""
+        return self._sync.agent_id
+
+    @property
+    def kind(self) -> str:
+        """``main``, ``subagent`` or ``cron``."""
+        return self._sync.kind
+
+    @property
+    def workspace(self) -> str | None:
+        """The directory that it works in."""
+        return self._sync.workspace
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, in the order of adding."""
+        return self._sync.tags
+
+    @property
+    def archived(self) -> bool:
+        """Whether listings leave it out unless asked."""
+        return self._sync.archived
+
+    @property
+    def pinned(self) -> bool:
+        """Whether people want to find it again."""
+        return self._sync.pinned
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is in the trash."""
+        return self._sync.deleted
+
+    @property
+    def prompt(self) -> str | None:
+        """What it was asked for."""
+        return self._sync.prompt
+
+    @property
+    def model(self) -> str | None:
+        """The model it began with."""
+        return self._sync.model
+
+    @property
+    def provider(self) -> str | None:
+        """The provider it began with."""
+        return self._sync.provider
+
+    @property
+    def task(self) -> str | None:
+        """What its parent wants of it."""
+        return self._sync.task
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of its run, for tracing."""
+        return self._sync.run_id
+
+    @property
+    def parent_id(self) -> str | None:
+        """The session that started it."""
+        return self._sync.parent_id
+
+    @property
+    def forked_from(self) -> str | None:
+        """The session that this one was forked from."""
+        return self._sync.forked_from
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return self._sync.metadata
+
+    @property
+    def created_at(self) -> datetime:
+        """When it began."""
+        return self._sync.created_at
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it last changed, by the writer's clock; listings go by feed position instead."""
+        return self._sync.updated_at
+
+    @property
+    def last_message_at(self) -> datetime | None:
+        """When a message was last added."""
+        return self._sync.last_message_at
+
+    @property
+    def head(self) -> Head:
+        """Where it is."""
+        return self._sync.head
+
+    @property
+    def revision(self) -> int:
+        """Grows by one with each append call and each move of the head."""
+        return self._sync.revision
+
+    @property
+    def message_count(self) -> int:
+        """Messages on the path of the head."""
+        return self._sync.message_count
+
+    @property
+    def turn_count(self) -> int:
+        """Turns on the path of the head."""
+        return self._sync.turn_count
+
+    @property
+    def task_count(self) -> int:
+        """Tasks at the head."""
+        return self._sync.task_count
+
+    @property
+    def completed_count(self) -> int:
+        """Completed tasks at the head."""
+        return self._sync.completed_count
+
+    @property
+    def build_attempts(self) -> int:
+        """Build attempts at the head."""
+        return self._sync.build_attempts
+
+    @property
+    def status(self) -> str:
+        """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
+        return self._sync.status
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who runs it, as last seen: the process and its machine."""
+        return self._sync.holder
+
+    @property
+    def stopped_at(self) -> int | None:
+        """The turn in which its last run was cut off, if it was."""
+        return self._sync.stopped_at
+
+    @property
+    def crashes(self) -> int:
+        """How many times in a row its runs were cut off in that turn."""
+        return self._sync.crashes
+
+    @property
+    def error(self) -> str | None:
+        """The error that its last run ended with, if it did."""
+        return self._sync.error
+
+    @property
+    def result(self) -> Any:
+        """What it was completed with."""
+        return self._sync.result
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it ended; None while it goes on."""
+        return self._sync.finished_at
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its fields as plain values, times as RFC 3339."""
+        return self._sync.to_dict()
 
     async def messages(
         self,
@@ -776,6 +960,18 @@ class AsyncSession:
         it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
         """
         return await self._portal.run(lambda: self._sync.pending_calls())
+
+    async def branches(self) -> list[Branch]:
+        """Give all branches, oldest first; one whose fork was undone is left out."""
+        return await self._portal.run(lambda: self._sync.branches())
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """Give the session's checkpoints in the order they were made."""
+        return await self._portal.run(lambda: self._sync.checkpoints())
+
+    async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
+        """Give a checkpoint by its id, or the newest of that name."""
+        return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
 
     async def context(
         self,
@@ -868,14 +1064,6 @@ class AsyncSession:
                 name, description=description, type=type, files=files, idempotency_key=idempotency_key
             )
         )
-
-    async def checkpoints(self) -> list[Checkpoint]:
-        """Give the session's checkpoints in the order they were made."""
-        return await self._portal.run(lambda: self._sync.checkpoints())
-
-    async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its id, or the newest of that name."""
-        return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
 
     async def preview_rewind(
         self,
@@ -997,10 +1185,6 @@ class AsyncSession:
                 )
             )
         )
-
-    async def branches(self) -> list[Branch]:
-        """Give all branches, oldest first; one whose fork was undone is left out."""
-        return await self._portal.run(lambda: self._sync.branches())
 
     async def switch(
         self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None
@@ -1236,41 +1420,6 @@ class AsyncSession:
         """Count one more build attempt and give the count."""
         return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
 
-    @property
-    def status(self) -> str:
-        """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
-        return self._sync.status
-
-    @property
-    def holder(self) -> Holder | None:
-        """Who runs it, as last seen: the process and its machine."""
-        return self._sync.holder
-
-    @property
-    def stopped_at(self) -> int | None:
-        """The turn in which its last run was cut off, if it was."""
-        return self._sync.stopped_at
-
-    @property
-    def crashes(self) -> int:
-        """How many times in a row its runs were cut off in that turn."""
-        return self._sync.crashes
-
-    @property
-    def error(self) -> str | None:
-        """The error that its last run ended with, if it did."""
-        return self._sync.error
-
-    @property
-    def result(self) -> Any:
-        """What it was completed with."""
-        return self._sync.result
-
-    @property
-    def finished_at(self) -> datetime | None:
-        """When it ended; None while it goes on."""
-        return self._sync.finished_at
-
     def runtime(self) -> float:
         """Give the seconds from its beginning to its end, or to now; never less than 0."""
         return self._sync.runtime()
@@ -1401,151 +1550,6 @@ class AsyncSession:
         """Give what open calls of the path wait for a yes or no, and what was answered already."""
         return await self._portal.run(lambda: self._sync.approvals())
 
-    @property
-    def key(self) -> str:
-        """How other agents name it: unique, of the form ``agent:<id>:...``."""
-        return self._sync.key
-
-    @property
-    def name(self) -> str | None:
-        """The name that its maker gave."""
-        return self._sync.name
-
-    @property
-    def label(self) -> str | None:
-        """The label that its parent gave."""
-        return self._sync.label
-
-    @property
-    def title(self) -> str | None:
-        """What people read in listings: made from the prompt or the first user message, or given by ``rename``."""
-        return self._sync.title
-
-    @property
-    def agent_id(self) -> str:
-        """Whose session it is."""
-        return self._sync.agent_id
-
-    @property
-    def kind(self) -> str:
-        """``main``, ``subagent`` or ``cron``."""
-        return self._sync.kind
-
-    @property
-    def workspace(self) -> str | None:
-        """The directory that it works in."""
-        return self._sync.workspace
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Its tags, in the order of adding."""
-        return self._sync.tags
-
-    @property
-    def archived(self) -> bool:
-        """Whether listings leave it out unless asked."""
-        return self._sync.archived
-
-    @property
-    def pinned(self) -> bool:
-        """Whether people want to find it again."""
-        return self._sync.pinned
-
-    @property
-    def deleted(self) -> bool:
-        """Whether it is in the trash."""
-        return self._sync.deleted
-
-    @property
-    def prompt(self) -> str | None:
-        """What it was asked for."""
-        return self._sync.prompt
-
-    @property
-    def model(self) -> str | None:
-        """The model it began with."""
-        return self._sync.model
-
-    @property
-    def provider(self) -> str | None:
-        """The provider it began with."""
-        return self._sync.provider
-
-    @property
-    def task(self) -> str | None:
-        """What its parent wants of it."""
-        return self._sync.task
-
-    @property
-    def run_id(self) -> str | None:
-        """The id of its run, for tracing."""
-        return self._sync.run_id
-
-    @property
-    def parent_id(self) -> str | None:
-        """The session that started it."""
-        return self._sync.parent_id
-
-    @property
-    def forked_from(self) -> str | None:
-        """The session that this one was forked from."""
-        return self._sync.forked_from
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What the caller attached."""
-        return self._sync.metadata
-
-    @property
-    def created_at(self) -> datetime:
-        """When it began."""
-        return self._sync.created_at
-
-    @property
-    def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings go by feed position instead."""
-        return self._sync.updated_at
-
-    @property
-    def last_message_at(self) -> datetime | None:
-        """When a message was last added."""
-        return self._sync.last_message_at
-
-    @property
-    def head(self) -> Head:
-        """Where it is."""
-        return self._sync.head
-
-    @property
-    def revision(self) -> int:
-        """Grows by one with each append call and each move of the head."""
-        return self._sync.revision
-
-    @property
-    def message_count(self) -> int:
-        """Messages on the path of the head."""
-        return self._sync.message_count
-
-    @property
-    def turn_count(self) -> int:
-        """Turns on the path of the head."""
-        return self._sync.turn_count
-
-    @property
-    def task_count(self) -> int:
-        """Tasks at the head."""
-        return self._sync.task_count
-
-    @property
-    def completed_count(self) -> int:
-        """Completed tasks at the head."""
-        return self._sync.completed_count
-
-    @property
-    def build_attempts(self) -> int:
-        """Build attempts at the head."""
-        return self._sync.build_attempts
-
     async def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
         """Give it another title; None lets the next user message make one."""
         return await self._portal.run(lambda: self._sync.rename(title, idempotency_key=idempotency_key))
@@ -1582,10 +1586,6 @@ class AsyncSession:
         """Read the session's fields again."""
         await self._portal.run(lambda: self._sync.refresh())
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give its fields as plain values, times as RFC 3339."""
-        return self._sync.to_dict()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

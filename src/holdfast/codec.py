@@ -9,7 +9,6 @@ Nothing is imported, called or built on decoding, whatever the bytes say.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import math
 from typing import Any
@@ -142,7 +141,7 @@ def _plain_other(value: Any, depth: int) -> Any:
 
 
 def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def _fancy(value: Any) -> Any:
@@ -163,9 +162,9 @@ def _unescape(key: str, inner: Any) -> Any:
         if key == "$float":
             return _FLOATS[inner]
         if key == "$bytes":
-            return base64.b64decode(inner, validate=True)
+            return binascii.a2b_base64(inner, strict_mode=True)
         if key == "$str":
-            return base64.b64decode(inner, validate=True).decode("utf-8", "surrogatepass")
+            return binascii.a2b_base64(inner, strict_mode=True).decode("utf-8", "surrogatepass")
         if key == "$map":
             return {_fancy(name): _fancy(item) for name, item in inner}
     except (KeyError, TypeError, ValueError, binascii.Error) as error:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def kind_of(path: str) -> str | None:
@@ -25,8 +22,17 @@ def kind_in(mountinfo: str, path: str) -> str | None:
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        mount = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
+        mount = _unescaped(fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= best:
             best, kind = len(mount), right.split(" ", 1)[0]
     return kind
+
+
+def _unescaped(mount: str) -> str:
+    """Read the name of a mount, in which spaces and the like are written as three octal digits."""
+    if "\\" not in mount:
+        return mount
+    import re
+
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), mount)

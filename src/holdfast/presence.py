@@ -8,7 +8,6 @@ clock that shows who is silent, and for taking a lease away also by watching (``
 from __future__ import annotations
 
 import os
-import socket
 from datetime import datetime
 from functools import cache
 
@@ -37,6 +36,8 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def here(now_ms: int) -> Holder:
     """Describe this process as a new holder."""
+    import socket
+
     pid = os.getpid()
     return Holder(new_id(now_ms), socket.gethostname(), pid, _machine(), _began(pid) or "")
 
@@ -92,6 +93,7 @@ def _machine() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
+        import socket
         import uuid
 
         return f"{socket.gethostname()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""

@@ -1,22 +1,20 @@
 """The table of verbs, and one run of the program from its arguments to its exit code.
 
-A verb's module is loaded when that verb is asked for, so ``ls`` does not pay for the others. Whatever a verb raises
-ends here; nothing but this module decides on exit codes.
+A verb's module is loaded when that verb is asked for, so that none pays for the others. Plain command lines of the
+verbs that look need not come here at all (``quick``); click has the last word on all others, and on what is wrong.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
-from ..errors import Error
-from ..model import words
-from . import failing, settings
+from . import failing, params, running
+from .running import fail
 from .settings import Settings
 
 # verb: its module, and what it is for. The order is that of the help page.
@@ -24,7 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("status", "Store, workspace, session, changes since the last checkpoint, open calls."),
     "ls": ("listing", "List the sessions of this workspace, or all."),
     "show": ("reading", "Read a session."),
-    "tail": ("reading", "The last messages; -f follows live."),
+    "tail": ("tailing", "The last messages; -f follows live."),
     "log": ("history", "Branches and checkpoints as a graph."),
     "checkpoints": ("history", "Checkpoints as a list."),
     "tree": ("history", "Sub-agents with status, tokens, runtime."),
@@ -84,7 +82,7 @@ class Verb(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
-        extra = [*(settings.for_changes() if self.changes else ()), *settings.everywhere()]
+        extra = [*(params.for_changes() if self.changes else ()), *params.everywhere()]
         self.params += [param for param in extra if own.isdisjoint(param.opts)]
 
 
@@ -104,8 +102,12 @@ class App(click.Group):
         if cmd_name not in VERBS:
             return None
         module = import_module(f".verbs.{VERBS[cmd_name][0]}", __package__)
-        found: click.Command = module.COMMANDS[cmd_name]
-        return found
+        found = module.COMMANDS[cmd_name]
+        if isinstance(found, click.Command):
+            return found
+        from .frame import command
+
+        return command(cmd_name, found)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -141,25 +143,16 @@ def make() -> App:
     )
     return App(
         name="holdfast",
-        params=[*settings.everywhere(), version],
+        params=[*params.everywhere(), version],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         help=_HELP,
     )
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run one command and give its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     chosen = Settings()
-    try:
-        code = _guarded(lambda: _invoke([*(sys.argv[1:] if arguments is None else arguments)], chosen), chosen)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failing.OK
+    return running.run(lambda: _guarded(lambda: _invoke([*arguments], chosen), chosen), chosen)
 
 
 def _invoke(arguments: list[str], chosen: Settings) -> object:
@@ -173,39 +166,18 @@ def _invoke(arguments: list[str], chosen: Settings) -> object:
         return app.invoke(context)
 
 
-def _guarded(step: Callable[[], object], chosen: Settings) -> int:
+def _guarded(step: Callable[[], object], chosen: Settings) -> object:
+    """Run a step; what click has to say becomes a sentence and an exit code."""
     try:
-        done = step()
-        return done if isinstance(done, int) else failing.OK
+        return step()
     except click.exceptions.Exit as ending:
         return ending.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return failing.USAGE
     except click.UsageError as error:
-        return _fail(error.format_message(), failing.USAGE, chosen, error.ctx)
+        return fail(error.format_message(), failing.USAGE, chosen, error.ctx.command_path if error.ctx else None)
     except click.ClickException as error:
-        return _fail(error.format_message(), failing.FAILED, chosen)
-    except failing.Stop as error:
-        return _fail(str(error), error.code, chosen)
-    except Error as error:
-        return _fail(failing.sentence(error), failing.code_of(error), chosen)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", failing.INTERRUPTED, chosen)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return _fail(words.of_error(error), failing.FAILED, chosen)
-
-
-def _fail(text: str, code: int, chosen: Settings, context: click.Context | None = None) -> int:
-    if chosen.verbose and code not in (failing.USAGE, failing.INTERRUPTED):
-        import traceback
-
-        traceback.print_exc()
-    said = "\n".join(words.plain(line) for line in text.splitlines())
-    sys.stderr.write(f"holdfast: {said}\n")
-    if context is not None:
-        sys.stderr.write(f"Try: {context.command_path} --help\n")
-    sys.stderr.flush()
-    return code
+        return fail(error.format_message(), failing.FAILED, chosen)
+    except click.Abort:
+        return fail("interrupted", failing.INTERRUPTED, chosen)

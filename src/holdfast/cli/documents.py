@@ -5,29 +5,38 @@ The schemas in ``schemas/`` describe them; a field is added, never renamed or ta
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..client.session import Session
-from ..model.branch import Branch
-from ..model.checkpoint import Checkpoint
-from ..model.files import FileDiff
-from ..model.message import Message
-from ..model.operation import Operation
-from ..model.session import Stats
-from ..model.subagents import Tree
-from ..model.tools import ToolCall, ToolResult
+from ..client.overview import Overview, overview
 from .times import rfc3339
 
+if TYPE_CHECKING:
+    from ..client.reading import Reading
+    from ..model.branch import Branch
+    from ..model.checkpoint import Checkpoint
+    from ..model.files import FileDiff
+    from ..model.message import Message
+    from ..model.operation import Operation
+    from ..model.session import Stats
+    from ..model.subagents import Tree
+    from ..model.tools import ToolCall, ToolResult
 
-def session(found: Session) -> dict[str, Any]:
+
+def session(found: Reading) -> dict[str, Any]:
     """Describe a session: its fields, and what its path adds up to."""
-    given, stats = found.to_dict(), found.stats()
+    return listed(overview(found))
+
+
+def listed(seen: Overview[Any]) -> dict[str, Any]:
+    """Describe a session of a list."""
+    found: Reading = seen.session
+    given, stats = found.to_dict(), seen.stats
     times = ("created_at", "updated_at", "last_message_at", "finished_at")
     return {
         **given,
         **{name: rfc3339(getattr(found, name)) for name in times},
-        "branch": head_branch(found),
-        "branches": len(found.branches()),
+        "branch": seen.branch,
+        "branches": seen.branches,
         "tokens": stats.estimated_tokens,
         "cost": stats.usage.cost,
         "holder": None if found.holder is None else str(found.holder),
@@ -37,9 +46,9 @@ def session(found: Session) -> dict[str, Any]:
     }
 
 
-def head_branch(found: Session) -> str:
+def head_branch(found: Reading) -> str:
     """Name the branch that a session's head is on."""
-    return next((each.name for each in found.branches() if each.is_head), "")
+    return overview(found).branch
 
 
 def message(found: Message) -> dict[str, Any]:

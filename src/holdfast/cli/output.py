@@ -8,7 +8,6 @@ of many lines. JSON is ASCII, so that it can neither steer a terminal nor fail o
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -129,7 +128,7 @@ class Output:
         """Write lines; what is long goes through a pager where somebody reads it."""
         found = iter(lines)
         if long and self.is_terminal and self._settings.pager:
-            height = shutil.get_terminal_size().lines - 1
+            height = _terminal_size()[1] - 1
             first = [*islice(found, height)]
             if len(first) == height and _page(chain(first, found)):
                 return
@@ -148,7 +147,7 @@ class Output:
         shown = [names, *([row[at] for at in used] for row in cells)]
         widths = [max(width(row[at].text) for row in shown) for at in range(len(used))]
         right = [columns[at].startswith(">") for at in used]
-        edge = shutil.get_terminal_size().columns if self.is_terminal else None
+        edge = _terminal_size()[0] if self.is_terminal else None
         for row in shown:
             yield self._row(row, widths, right, edge)
 
@@ -200,6 +199,20 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def _terminal_size() -> tuple[int, int]:
+    """Give columns and lines: what the environment says, else the terminal. ``shutil`` knows too, and loads much."""
+    try:
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        columns, lines = 0, 0
+    return _said("COLUMNS") or columns or 80, _said("LINES") or lines or 24
+
+
+def _said(name: str) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+
+
 def _colored(choice: str, is_terminal: bool) -> bool:
     if choice != "auto":
         return choice == "always"
@@ -209,6 +222,7 @@ def _colored(choice: str, is_terminal: bool) -> bool:
 def _page(lines: Iterable[str]) -> bool:
     """Hand lines to the pager that the person chose, or to less; False if there is none."""
     import shlex
+    import shutil
     import subprocess
 
     command = shlex.split(os.environ.get("HOLDFAST_PAGER") or os.environ.get("PAGER") or "less")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31_557_600}
-_SPAN = re.compile(r"(\d{1,6})\s*([smhdwy])", re.ASCII)
 
 
 def now() -> datetime:
@@ -50,8 +48,13 @@ def rfc3339(at: datetime | None) -> str | None:
 
 def parse_since(text: str) -> datetime:
     """Read ``2w``, ``36h`` or a date as the moment since when; ``ValueError`` for anything else."""
-    span = _SPAN.fullmatch(text.strip())
-    if span:
-        return now() - timedelta(seconds=int(span[1]) * _UNITS[span[2]])
-    found = datetime.fromisoformat(text.strip())
-    return found if found.tzinfo is not None else found.astimezone()
+    import re
+
+    span = re.fullmatch(r"(\d{1,6})\s*([smhdwy])", text.strip(), re.ASCII)
+    try:
+        if span:
+            return now() - timedelta(seconds=int(span[1]) * _UNITS[span[2]])
+        found = datetime.fromisoformat(text.strip())
+        return found if found.tzinfo is not None else found.astimezone()
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} is neither a span (90m, 36h, 2w) nor a date (2026-01-31)") from error

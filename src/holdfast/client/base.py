@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from .. import presence
 from ..clock import Clock
 from ..model.operation import Operation
 from ..ops import sessions
 from ..storage.base import Backend, Op
 from ..workspace.scan import Limits
-from .attachments import Attachment
 from .keeper import Keeper
 from .session import Session
+from .store_reading import StoreReading
 from .workspaces import Place
 
 T = TypeVar("T")
 
 
-class StoreBase:
+class StoreBase(StoreReading[Session]):
     """An open store, seen from one scope."""
 
-    scope: str
-    url: str
+    _backend: Backend
 
     def __init__(
         self,
@@ -35,14 +32,10 @@ class StoreBase:
         owner: bool = True,
         keeper: Keeper | None = None,
     ) -> None:
-        self._backend = backend.scoped(scope)
+        super().__init__(backend.scoped(scope), clock=clock, scope=scope, url=url)
         self._owner = owner
         self._keeper = keeper or Keeper()
-        self._clock = clock
         self._operations = list[Operation]()
-        self._attachment: Callable[[dict[str, Any]], Any] = lambda given: Attachment(self, given)  # type: ignore[arg-type]
-        self.scope = scope
-        self.url = url
 
     def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Place:
         """Give a workspace; all handles of this store share what is remembered of it."""
@@ -52,9 +45,6 @@ class StoreBase:
             if found is None:
                 found = self._keeper.places[key] = Place(self, path, limits, rules, watch=watch)
             return found
-
-    def _read(self, op: Op[T]) -> T:
-        return self._backend.read(op)
 
     def _write(self, op: Op[T], *, alone: bool = False) -> T:
         return self._backend.write(op, alone=alone)
@@ -66,9 +56,3 @@ class StoreBase:
 
     def _session(self, row: sessions.SessionRow, doc: bytes | None, lease: sessions.LeaseRow | None = None) -> Session:
         return Session(self, row, doc, lease)  # type: ignore[arg-type]
-
-    def _is_gone(self, lease: sessions.LeaseRow) -> bool:
-        """Say whether the holder of a lease is there no more."""
-        return lease.holder is not None and presence.seems_gone(
-            presence.decode(lease.holder), lease.beat_ms, self._clock.now_ms()
-        )

@@ -6,29 +6,25 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
-from ..errors import Invalid
-from ..model.branch import Branch
-from ..model.checkpoint import Checkpoint
 from ..model.entry import Draft
-from ..model.message import Message
 from ..model.operation import Operation
-from ..model.session import Head
-from ..model.status import ACTIVE
-from ..ops import checkpoints, moves, operations, sessions
+from ..ops import operations
 from ..ops.once import made_before, once
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from . import check
+from .fields import Fields
+from .points import FindPlace as FindPlace
+from .points import Point as Point
+from .points import place_of as place_of
+from .points import request_of as request_of
 
 if TYPE_CHECKING:
-    from .keeper import Held
     from .store import Store
 
 T = TypeVar("T")
 P = ParamSpec("P")
 H = TypeVar("H", bound="Handle")
-Point = int | str | Message | Checkpoint | Branch | Head
-FindPlace = Callable[[Tx, SessionRow], moves.Place]
 SessionOp = Callable[[Tx, int], tuple[SessionRow, Operation]]
 
 
@@ -64,32 +60,15 @@ class writing(Generic[H, P, T]):
         return run
 
 
-class Handle:
-    """A session of a store, as last seen."""
+class Handle(Fields):
+    """A session of a store, as last seen, and the ways to change it."""
+
+    _store: Store
 
     def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None) -> None:
-        self._store = store
-        self._held: Held | None = None
-        self.resumed = False
-        self._saw(seen, doc, lease)
+        super().__init__(store, seen, doc, lease)
         self._late = 0
         self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls that were announced through it
-
-    @property
-    def id(self) -> str:
-        """Unique everywhere, sorted by time."""
-        return self._seen.id
-
-    def _row(self, tx: Tx) -> SessionRow:
-        return sessions.get(tx, self._store.scope, self.id)
-
-    def _saw(self, seen: SessionRow, doc: bytes | None, lease: LeaseRow | None) -> None:
-        """Take in the session as it was read, and whether whoever runs it is still there."""
-        self._seen, self._doc, self._lease = seen, doc, lease
-        self._gone = not self._holds() and seen.status == ACTIVE and lease is not None and self._store._is_gone(lease)
-
-    def _holds(self) -> bool:
-        return self._held is not None and not self._held.over
 
     def _run(self, write: Write[T]) -> T:
         if write.before is not None:
@@ -148,46 +127,3 @@ class Handle:
         if operation.summary != operations.NOTHING:
             self._store._made(operation)
         return operation
-
-
-def place_of(point: Point) -> FindPlace:
-    """Read a point as callers give it: a checkpoint, its name or id, a message, a seq, a branch's tip, a head."""
-    if isinstance(point, Message):
-        if not point.seq:
-            raise Invalid("this message is still being written and has no place yet; wait until its stream is finished")
-        place = moves.Place(point.seq, point.branch)
-    elif isinstance(point, Checkpoint):
-        place = moves.Place(point.head.seq, point.head.branch, anywhere=True)
-    elif isinstance(point, Head):
-        place = moves.Place(point.seq, point.branch, anywhere=True)
-    elif isinstance(point, Branch):
-        return _tip(point.id)
-    elif isinstance(point, str):
-        return _named(check.name(point, what="a point"))
-    else:
-        place = moves.Place(check.whole(point, what="a point"))
-    return lambda tx, session: place
-
-
-def request_of(point: Point) -> Any:
-    """Describe a point for comparing two requests with one idempotency key."""
-    if isinstance(point, Head):
-        return [*point]
-    return point if isinstance(point, int | str) else point.id
-
-
-def _tip(branch: str) -> FindPlace:
-    def find(tx: Tx, session: SessionRow) -> moves.Place:
-        uid, seq, _ = moves.tip_of(tx, session, branch)
-        return moves.Place(seq, uid, anywhere=True)
-
-    return find
-
-
-def _named(name: str) -> FindPlace:
-    def find(tx: Tx, session: SessionRow) -> moves.Place:
-        row = checkpoints.get(tx, session, name)
-        there = checkpoints.seen_from(tx, session, row)
-        return moves.Place(row.seq, there.uid, anywhere=True)
-
-    return find

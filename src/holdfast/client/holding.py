@@ -8,18 +8,16 @@ silent by the clock and also while it is watched, so that a clock that jumps tak
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import codec, presence
-from ..clock import to_datetime
 from ..errors import Busy, Closed, Invalid, LeaseLost
 from ..model import words
 from ..model.status import ACTIVE, FINISHED, INTERRUPTED
 from ..ops import entries, runs, sessions, statuses, streams
 from ..ops.sessions import LeaseRow, Whole
-from ..presence import BEAT_SECONDS, SILENT_SECONDS, Holder
+from ..presence import BEAT_SECONDS, SILENT_SECONDS
 from ..storage.base import Tx
 from . import check
 from .capturing import Capturing
@@ -32,57 +30,6 @@ _LARGEST_RESULT = 1 << 20
 
 class Holding(Capturing):
     """The part of a session that runs and ends."""
-
-    resumed: bool
-
-    # ------------------------------------------------------------------ what happened before
-
-    @property
-    def status(self) -> str:
-        """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
-        return INTERRUPTED if self._gone else self._seen.status
-
-    @property
-    def holder(self) -> Holder | None:
-        """Who runs it, as last seen: the process and its machine."""
-        if self._held is not None and not self._held.over:
-            return presence.decode(self._held.lease.holder or b"")
-        lease = self._lease
-        held = lease is not None and lease.holder is not None and not self._store._is_gone(lease)
-        return presence.decode(lease.holder) if held and lease is not None and lease.holder is not None else None
-
-    @property
-    def stopped_at(self) -> int | None:
-        """The turn in which its last run was cut off, if it was."""
-        if self._gone:
-            return self._seen.turns
-        return self._end.get("turn") if self._end.get("status") == INTERRUPTED else None
-
-    @property
-    def crashes(self) -> int:
-        """How many times in a row its runs were cut off in that turn."""
-        stored = int(self._end.get("times", 0)) if self.stopped_at == self._end.get("turn") else 0
-        return stored + 1 if self._gone else stored
-
-    @property
-    def error(self) -> str | None:
-        """The error that its last run ended with, if it did."""
-        return self._end.get("error")
-
-    @property
-    def result(self) -> Any:
-        """What it was completed with."""
-        return self._end.get("result") if self._seen.status == "completed" else None
-
-    @property
-    def finished_at(self) -> datetime | None:
-        """When it ended; None while it goes on."""
-        at = self._end.get("at_ms") if self._seen.status != ACTIVE else None
-        return None if at is None else to_datetime(at)
-
-    @property
-    def _end(self) -> dict[str, Any]:
-        return {} if self._doc is None else statuses.ended(self._doc)
 
     def runtime(self) -> float:
         """Give the seconds from its beginning to its end, or to now; never less than 0."""

@@ -23,6 +23,7 @@ from ..storage.base import Tx
 from . import check
 from .handle import Point, place_of, request_of
 from .looking import Looking, write_files
+from .reading import branch_value
 from .rewind import Goal, Rewind, paths_given
 
 if TYPE_CHECKING:
@@ -76,25 +77,6 @@ class Moving(Looking):
         self._seen, made = self._do(op)
         missing = self._why_not_captured() if files else None
         return made if missing is None else replace(made, not_captured=(missing, *made.not_captured))
-
-    def checkpoints(self) -> list[Checkpoint]:
-        """Give the session's checkpoints in the order they were made."""
-
-        def look(tx: Tx) -> list[Checkpoint]:
-            session = self._row(tx)
-            return [checkpoints.as_value(tx, session, row) for row in checkpoints.of_session(tx, session)]
-
-        return self._store._read(look)
-
-    def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its id, or the newest of that name."""
-        wanted = check.name(id_or_name, what="checkpoint")
-
-        def look(tx: Tx) -> Checkpoint:
-            session = self._row(tx)
-            return checkpoints.as_value(tx, session, checkpoints.get(tx, session, wanted))
-
-        return self._store._read(look)
 
     # ------------------------------------------------------------------ rewind and undo
 
@@ -305,20 +287,7 @@ class Moving(Looking):
         parent = None if branch.parent is None else trees.get(tx, branch.parent).name
         session = self._row(tx)
         names = {} if branch.parent is None or parent is None else {branch.parent: parent}
-        return _branch_value(session, branch, names)
-
-    def branches(self) -> list[Branch]:
-        """Give all branches, oldest first; one whose fork was undone is left out."""
-
-        def look(tx: Tx) -> list[Branch]:
-            row = self._row(tx)
-            found = trees.of_session(tx, row.scope, row.sid, row.branches)
-            names = {branch.bid: branch.name for branch in found}
-            return [
-                _branch_value(row, branch, names) for branch in found if not branch.hidden or branch.bid == row.branch
-            ]
-
-        return self._store._read(look)
+        return branch_value(session, branch, names)
 
     def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:
         """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
@@ -374,10 +343,3 @@ def _plain_name(name: str | None, *, what: str) -> str | None:
     if name is not None and is_id(name):
         raise Invalid(f"{name!r} has the form of an id; choose a name that cannot be mistaken for one")
     return name
-
-
-def _branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:
-    here = session.branch == branch.bid
-    tip = session.seq if here and session.attached else branch.tip_seq
-    parent = None if branch.parent is None else names.get(branch.parent)
-    return trees.as_value(branch, parent=parent, head_seq=tip, is_head=here)

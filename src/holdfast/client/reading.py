@@ -1,28 +1,35 @@
 """Reading a session: windows from either end, streams in pages, totals at any point.
 
-Each page is a read of its own, so a slow reader holds up no writer and memory holds one page.
+Each page is a read of its own, so a slow reader holds up no writer and memory holds one page. What few readers need is
+loaded when it is called: a shell that shows a session starts at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from .. import codec, presence
 from ..errors import Corrupt, Invalid, NotFound
+from ..model.branch import Branch
+from ..model.checkpoint import Checkpoint
 from ..model.entry import Entry, Numbers
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..model.tools import ToolCall
-from ..ops import calls, moves, sessions, streams
-from ..ops import entries as log
-from ..ops import stats as totals
+from ..ops import branches as trees
+from ..ops import log, sessions
+from ..ops.points import seen_from as seen_from
 from ..storage.base import Op, Row, Tx
 from . import check
-from .handle import Handle, Point, place_of
+from .fields import Fields
+from .points import Point, place_of
+
+if TYPE_CHECKING:
+    from ..ops import open_streams
 
 T = TypeVar("T")
 Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
@@ -43,7 +50,7 @@ class Turn(NamedTuple):
         return f"<Turn {self.number} {self.prompt[:40]!r}, {len(self.messages)} messages>"
 
 
-class Reading(Handle):
+class Reading(Fields):
     """The part of a session that reads."""
 
     def messages(
@@ -124,6 +131,8 @@ class Reading(Handle):
         def look(tx: Tx) -> tuple[Numbers, int]:
             session = self._row(tx)
             if spent:
+                from ..ops import stats as totals
+
                 return totals.spent(tx, session), session.created_ms
             there = session if find is None else seen_from(tx, session, find(tx, session))
             return Numbers._make(there.numbers), session.created_ms
@@ -133,6 +142,8 @@ class Reading(Handle):
 
     def tool_calls(self) -> list[ToolCall]:
         """Give the tool calls of the path in order, each with its status, times and result."""
+        from ..ops import calls
+
         return self._store._read(lambda tx: self._known_calls(tx, list(calls.all_calls(tx, self._row(tx)))))
 
     def pending_calls(self) -> list[ToolCall]:
@@ -141,7 +152,48 @@ class Reading(Handle):
         One is ``pending`` until its tool is started, then ``running``; ``unknown`` if the process that ran it is gone:
         it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
         """
+        from ..ops import calls
+
         return self._store._read(lambda tx: self._known_calls(tx, calls.pending(tx, self._row(tx))))
+
+    # ------------------------------------------------------------------ branches and checkpoints
+
+    def branches(self) -> list[Branch]:
+        """Give all branches, oldest first; one whose fork was undone is left out."""
+
+        def look(tx: Tx) -> list[Branch]:
+            row = self._row(tx)
+            found = trees.of_session(tx, row.scope, row.sid, row.branches)
+            names = {branch.bid: branch.name for branch in found}
+            return [
+                branch_value(row, branch, names) for branch in found if not branch.hidden or branch.bid == row.branch
+            ]
+
+        return self._store._read(look)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Give the session's checkpoints in the order they were made."""
+        from ..ops import checkpoints
+
+        def look(tx: Tx) -> list[Checkpoint]:
+            session = self._row(tx)
+            return [checkpoints.as_value(tx, session, row) for row in checkpoints.of_session(tx, session)]
+
+        return self._store._read(look)
+
+    def get_checkpoint(self, id_or_name: str) -> Checkpoint:
+        """Give a checkpoint by its id, or the newest of that name."""
+        from ..ops import checkpoints
+
+        wanted = check.name(id_or_name, what="checkpoint")
+
+        def look(tx: Tx) -> Checkpoint:
+            session = self._row(tx)
+            return checkpoints.as_value(tx, session, checkpoints.get(tx, session, wanted))
+
+        return self._store._read(look)
+
+    # ------------------------------------------------------------------ how it is read
 
     def _known_calls(self, tx: Tx, found: list[ToolCall]) -> list[ToolCall]:
         """Show calls as unknown that a process ran which is gone, also before anybody has written that down."""
@@ -191,17 +243,23 @@ class Reading(Handle):
 
 def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:
     """Give a session's row with the answers that are being written where its head is."""
-    open_ = streams.of_session(tx, session) if session.attached else ()  # they are sealed behind the end of a branch
+    from ..ops import open_streams
+
+    open_ = (
+        open_streams.of_session(tx, session) if session.attached else ()
+    )  # they are sealed behind the end of a branch
     found = [stream for stream in open_ if stream.branch == session.branch]
     return session, [_written(tx, session, stream, now_ms) for stream in found]
 
 
-def _written(tx: Tx, session: sessions.SessionRow, stream: streams.StreamRow, now_ms: int) -> Message:
+def _written(tx: Tx, session: sessions.SessionRow, stream: open_streams.StreamRow, now_ms: int) -> Message:
     """Show what has arrived of an answer."""
-    said, sign = streams.pieces(tx, stream), streams.last_sign(tx, stream)
+    from ..ops import open_streams
+
+    said, sign = open_streams.pieces(tx, stream), open_streams.last_sign(tx, stream)
     gone = presence.has_left(presence.decode(stream.holder), sign, now_ms)
     about = {"id": stream.id, **codec.decode(stream.about)}
-    body = streams.body(about, said, "interrupted" if gone else "streaming")
+    body = open_streams.body(about, said, "interrupted" if gone else "streaming")
     return Message(session.uid, 0, session.turns, stream.at_ms, codec.encode(body))
 
 
@@ -241,7 +299,9 @@ def _read_path(tx: Tx, session: sessions.SessionRow, low: int, high: int, make: 
     return make(uids, rows), rows[-1][0] & log.MAX_SEQ
 
 
-def seen_from(tx: Tx, session: sessions.SessionRow, place: moves.Place) -> sessions.SessionRow:
-    """Give a session as it stood at a point."""
-    point, origin = moves.point_of(tx, session, place)
-    return sessions.standing_at(session, origin, point.seq, point.numbers)
+def branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:
+    """Show a branch of a session; ``names`` are those of the branches that it may have left."""
+    here = session.branch == branch.bid
+    tip = session.seq if here and session.attached else branch.tip_seq
+    parent = None if branch.parent is None else names.get(branch.parent)
+    return trees.as_value(branch, parent=parent, head_seq=tip, is_head=here)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ..errors import Conflict, Invalid
 from ..model.report import Problem, Repaired
 from ..ops import repair
-from .open import _path, open_store
+from .address import path_of
+from .open import open_store
 
 if TYPE_CHECKING:
     from .store import Store
@@ -37,7 +38,7 @@ def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
         return os.path.realpath(to)
     if not store.capabilities.persistent:
         raise Invalid("a store in memory has no file to lie beside; say where the copy belongs")
-    return os.path.realpath(_path(store.url)) + ".repaired"
+    return os.path.realpath(path_of(store.url)) + ".repaired"
 
 
 def _repaired(store: Store, target: str, unread: list[str]) -> Repaired:

@@ -24,7 +24,8 @@ from ..model.work import Compaction
 from ..ops import branches, calls, entries, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
-from ..storage.base import Append, Tx
+from ..storage.appends import Append
+from ..storage.base import Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
 from .capturing import Capturing

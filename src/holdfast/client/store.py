@@ -20,7 +20,7 @@ from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
 from ..ops import changes, feed, operations, sessions, stats, sweep
-from ..storage.base import Capabilities, Tx
+from ..storage.base import Tx
 from . import check
 from .store_checkpoints import StoreCheckpoints
 
@@ -30,11 +30,6 @@ _LOOK_SECONDS = 0.5
 
 class Store(StoreCheckpoints):
     """An open store, seen from one scope."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this store can do, as it was opened."""
-        return self._backend.capabilities
 
     def close(self) -> None:
         """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.

@@ -6,34 +6,30 @@ are one transaction, and a unique index stands behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, TypedDict, Unpack
 
 from .. import codec
-from ..errors import Conflict, Invalid, NotFound, Unsupported
+from ..errors import Conflict, Invalid, Unsupported
 from ..ids import new_id
 from ..model.capture import Capture, capture_of
 from ..model.operation import Operation
-from ..model.page import Page
 from ..model.purge import Purged
 from ..model.session import short_title
-from ..model.status import STATUSES
 from ..model.subagents import Spawned
-from ..ops import agents, directories, listing, moves, purge, sessions
+from ..ops import agents, directories, moves, purge, sessions
 from ..ops import refs as parser
 from ..ops.once import once
 from ..ops.sessions import SessionRow, Whole
 from ..storage.base import Tx
 from . import check
 from .directories import Located, identity, locate
-from .refs import Resolved
 from .session import Session
 from .store_agents import StoreAgents
+from .store_reading import KINDS
 
 _TITLE = 60
-KINDS = ("main", "subagent", "cron")
 
 
 class NewSession(TypedDict, total=False):
@@ -221,122 +217,6 @@ class StoreSessions(StoreAgents):
 
         return self._session(*(self._read(look) or self._write(write)))
 
-    # ------------------------------------------------------------------ finding
-
-    def get_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
-    ) -> Session:
-        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
-
-        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
-        """
-        found = self.find_session(id_name_or_key, agent=agent, workspace=workspace)
-        if found is None:
-            raise NotFound(f"there is no session {id_name_or_key!r} in this store and scope")
-        return found
-
-    def find_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
-    ) -> Session | None:
-        """Give a session by its exact id, key or name, or None."""
-        wanted = check.name(id_name_or_key, what="session", most=10_000)
-        owner = check.optional_name(agent, what="agent")
-        place = None if workspace is None else check.workspace(workspace)
-
-        def look(tx: Tx) -> Whole | None:
-            row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
-            return None if row is None else sessions.with_rest(tx, row)
-
-        found = self._read(look)
-        return None if found is None else self._session(*found)
-
-    def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[Session]:
-        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
-
-        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
-        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
-        """
-        text = check.name(ref, what="ref", most=2000)
-        place = None if workspace is None else check.workspace(workspace)
-        whole, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
-        return Resolved(self._session(*whole), *point)
-
-    # ------------------------------------------------------------------ listing
-
-    def list_sessions(
-        self,
-        *,
-        agent: str | None = None,
-        kinds: str | Iterable[str] | None = None,
-        status: str | Iterable[str] | None = None,
-        label: str | None = None,
-        tag: str | None = None,
-        workspace: str | PathLike[str] | None = None,
-        parent: str | Session | None = None,
-        active_only: bool = False,
-        archived: bool | None = False,
-        pinned: bool | None = None,
-        since: datetime | None = None,
-        trash: bool = False,
-        order: str = "updated",
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Session]:
-        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
-
-        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record is damaged is named in the page's ``damaged``.
-        """
-        check.whole(limit, what="limit", low=1, high=10_000)
-        for name, flag in (("archived", archived), ("pinned", pinned)):
-            check.flag(flag, what=name, optional=True)
-        check.flag(trash, what="trash")
-        check.flag(active_only, what="active_only")
-        if order not in ("updated", "created"):
-            raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
-        before = listing.parse_cursor(order, cursor)
-        wanted = listing.Filter(
-            agent=check.optional_name(agent, what="agent"),
-            kinds=_several(kinds, KINDS, what="kind"),
-            statuses=("active",) if active_only else _several(status, STATUSES, what="status"),
-            label=check.optional_name(label, what="label"),
-            tag=None if tag is None else check.tag(tag),
-            workspace=None if workspace is None else check.workspace(workspace),
-            archived=None if trash and archived is False else archived,
-            pinned=pinned,
-            since_ms=None if since is None else check.time_ms(since),
-            trash=trash,
-        )
-        parent_id = parent.id if isinstance(parent, Session) else check.optional_name(parent, what="parent")
-
-        def look(tx: Tx) -> listing.Listed:
-            above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
-            return listing.page(
-                tx,
-                self.scope,
-                wanted._replace(parent=above),
-                order=order,
-                before=before,
-                limit=limit,
-                is_gone=self._is_gone,
-            )
-
-        found = self._read(look)
-        more = None if found.next is None else listing.cursor(order, found.next)
-        return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
-
-    def iter_sessions(self, **filters: Any) -> Iterator[Session]:
-        """Stream sessions in pages; takes the filters of ``list_sessions``."""
-        page = self.list_sessions(**{"limit": 500, **filters})
-        return self._following(page, filters)
-
-    def _following(self, page: Page[Session], filters: dict[str, Any]) -> Iterator[Session]:
-        while True:
-            yield from page
-            if page.cursor is None:
-                return
-            page = self.list_sessions(**{"limit": 500, **filters, "cursor": page.cursor})
-
     # ------------------------------------------------------------------ deleting
 
     def delete_session(self, session: str | Session) -> Operation | None:
@@ -398,16 +278,6 @@ def _make(tx: Tx, scope: str, made: sessions.Fields, now_ms: int) -> SessionRow:
 def _named(tx: Tx, scope: str, made: sessions.Fields) -> SessionRow | None:
     assert made.name is not None
     return sessions.find_by_name(tx, scope, agent=made.agent, workspace=made.workspace, name=made.name)
-
-
-def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    given = (value,) if isinstance(value, str) else tuple(check.many(value, what=f"{what}s"))
-    for each in given:
-        if not isinstance(each, str) or each not in known:
-            raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
-    return given
 
 
 def _fields(

@@ -16,6 +16,7 @@ from ..clock import to_datetime
 from ..codec import decode
 from ..ids import entry_id
 
+GENESIS = bytes(32)  # the hash before the first entry
 CALL, STATUS, APPROVAL = "call", "status", "approval"
 STATE_KINDS = frozenset(
     {"tasks", "plan", "walkthrough", "note", "file", "build", "state", "compaction", "snapshot", "agents", "announced"}

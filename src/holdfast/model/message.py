@@ -6,10 +6,10 @@ in ``raw``, verbatim. Fields that Holdfast does not know are kept in ``extra`` a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,10 +17,13 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from . import forms, html
+from . import html
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
+
+if TYPE_CHECKING:
+    from . import forms
 
 MESSAGE = "message"
 TOOL_MESSAGE = "tool"
@@ -48,7 +51,10 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attachments: list[dict[str, Any]] | None = None
 
 
-_decode_body = msgspec.json.Decoder(Body).decode
+@cache
+def _decoder() -> msgspec.json.Decoder[Body]:
+    """Make the decoder of bodies when the first one is read: listing sessions reads none."""
+    return msgspec.json.Decoder(Body)
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -97,19 +103,29 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def content(self) -> Any:
         """The parts of the message as they were given, or its text."""
         body = self.body
-        return body.content if body.form is None else forms.content(body.form, self._given())
+        if body.form is None:
+            return body.content
+        from . import forms
+
+        return forms.content(body.form, self._given())
 
     @property
     def text(self) -> str:
         """All its text as one string."""
         body = self.body
-        return _text(body.content) if body.form is None else forms.text(body.form, self._given())
+        if body.form is None:
+            return _text(body.content)
+        from . import forms
+
+        return forms.text(body.form, self._given())
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
+            from . import forms
+
             found = forms.calls(body.form, self._given())
             place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
             return tuple(msgspec.structs.replace(call, **place) for call in found)
@@ -130,6 +146,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is None:
             return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
+        from . import forms  # like the others, for those messages that have one: listing sessions does without
+
         found = forms.results(body.form, self._given())
         if body.answers is None:
             return found
@@ -208,6 +226,8 @@ def _text(content: Any) -> str:
 
 def _as_json(value: Any) -> str:
     """Show what a tool gave as data; bytes and half characters need not be readable."""
+    import json
+
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -309,6 +329,8 @@ def encode_raw(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
         pass
+    import json
+
     try:  # half a surrogate pair is legal JSON when escaped
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -321,6 +343,8 @@ def decode_raw(raw: bytes) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
+    import json
+
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
@@ -355,7 +379,7 @@ def decode_body(data: bytes) -> Body:
     try:
         if codec.has_escapes(data):
             return msgspec.convert(codec.decode(data), Body)
-        return _decode_body(data)
+        return _decoder().decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise Corrupt(f"a stored message cannot be decoded: {error}", what="message") from error
 

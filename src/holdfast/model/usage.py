@@ -17,7 +17,6 @@ import msgspec
 
 from ..errors import Invalid
 from . import words
-from .objects import plain
 
 _NANO = 1_000_000_000
 _LIMIT = 1 << 53
@@ -74,6 +73,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, value: object) -> Usage:
         """Read a ``Usage``, a dict of its fields, or the usage of any SDK; ``Invalid`` if it cannot be understood."""
+        from .objects import plain
+
         usage = value if isinstance(value, Usage) else _read(plain(value))
         usage.counts()
         return usage

@@ -9,13 +9,14 @@ even when every turn was popped and written again. Reading a range is one index 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.branch import Branch
+from ..model.entry import GENESIS
 from ..storage.base import Row, Tx, row_check
-from . import chain
 
 COLUMNS = (
     "bid, scope, uid, session, name, parent, fork_seq, depth, jump, jump_seq, created_ms, tip_seq, tip_hash,"
@@ -24,6 +25,7 @@ COLUMNS = (
 GET = f"SELECT {COLUMNS} FROM branch WHERE bid = ?"
 BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
 BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
+OF_SESSIONS = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session IN "
 OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
 PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
 SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
@@ -88,9 +90,24 @@ def find(tx: Tx, scope: str, session: int, name: str) -> BranchRow:
 def of_session(tx: Tx, scope: str, session: int, expected: int) -> list[BranchRow]:
     """Give all branches of a session, oldest first; a missing one is ``Corrupt``."""
     found = [checked(row) for row in tx.all(OF_SESSION, (scope, session))]
+    _require_all(found, session, expected)
+    return found
+
+
+def of_sessions(tx: Tx, scope: str, expected: Mapping[int, int]) -> dict[int, list[BranchRow]]:
+    """Give all branches of several sessions, oldest first, in one read; ``expected`` says how many each has."""
+    found: dict[int, list[BranchRow]] = {session: [] for session in expected}
+    sql = f"{OF_SESSIONS}({', '.join('?' * len(expected))}) ORDER BY bid"
+    for row in map(checked, tx.all(sql, (scope, *expected))):
+        found[row.session].append(row)
+    for session, rows in found.items():
+        _require_all(rows, session, expected[session])
+    return found
+
+
+def _require_all(found: list[BranchRow], session: int, expected: int) -> None:
     if len(found) != expected:
         raise Corrupt(f"{expected} branches were recorded, {len(found)} are there", what=f"session {session}")
-    return found
 
 
 def owner(tx: Tx, branch: BranchRow, seq: int) -> BranchRow:
@@ -141,7 +158,7 @@ def create(
         jump_seq=jump_seq,
         created_ms=now_ms,
         tip_seq=seq if parent else 0,
-        tip_hash=tip_hash if parent else chain.GENESIS,
+        tip_hash=tip_hash if parent else GENESIS,
     )
     tx.run(INSERT, (*branch, row_check(branch)))
     return branch

@@ -11,9 +11,9 @@ import struct
 from functools import lru_cache
 from hashlib import sha256
 
+from ..model.entry import GENESIS as GENESIS
 from ..model.entry import Numbers
 
-GENESIS = bytes(32)
 _ENTRY_TAG = b"holdfast entry 1\n"
 _BODY_TAG = b"holdfast body 1\n"
 _COUNT = len(Numbers._fields)

@@ -6,50 +6,28 @@ the same at any length. Its hash is that of the entry, which covers everything b
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.entry import Numbers
 from ..model.session import Head, Stats
-from ..storage.base import Row, Tx, row_check
-from . import branches, entries, feed, operations, sessions, snapshots, work
+from ..storage.base import Tx, row_check
+from . import branches, entries, feed, operations, snapshots, work
+from .checkpoint_rows import BY_ID as BY_ID
+from .checkpoint_rows import COLUMNS as COLUMNS
+from .checkpoint_rows import GET as GET
+from .checkpoint_rows import CheckpointRow as CheckpointRow
+from .checkpoint_rows import by_number as by_number
+from .checkpoint_rows import checked as checked
+from .checkpoint_rows import find as find
+from .checkpoint_rows import get as get
+from .checkpoint_rows import newest_on_path as newest_on_path
+from .checkpoint_rows import of_session as of_session
+from .checkpoint_rows import point as point
+from .checkpoint_rows import seen_from as seen_from
 from .sessions import SessionRow
 
-COLUMNS = "cid, scope, id, session, name, description, type, at_ms, branch, seq, hash, chk"
 INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-GET = f"SELECT {COLUMNS} FROM checkpoint WHERE cid = ?"
-BY_ID = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND id = ?"
-BY_NAME = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
-NEWEST = f"""SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? AND seq >= ? AND seq <= ?
-ORDER BY cid DESC"""
-OF_SESSION = f"SELECT {COLUMNS} FROM checkpoint WHERE scope = ? AND session = ? ORDER BY cid"
-
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
-
-
-class CheckpointRow(NamedTuple):
-    """A row of ``checkpoint``, checked."""
-
-    cid: int
-    scope: str
-    id: str
-    session: int
-    name: str
-    description: str | None
-    type: str
-    at_ms: int
-    branch: int
-    seq: int
-    hash: bytes
-
-
-def checked(row: Row) -> CheckpointRow:
-    """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"the record of checkpoint {row[4]!r} is damaged", what=f"checkpoint {row[2]}")
-    return CheckpointRow(*row[:-1])
 
 
 def create(
@@ -79,49 +57,6 @@ def create(
     return operations.touch(tx, session, position, rank, now_ms, moved=False), row
 
 
-def find(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow | None:
-    """Give a session's checkpoint by its id, or the newest of that name; None if there is none."""
-    row = tx.one(BY_NAME, (session.scope, session.sid, wanted)) or tx.one(BY_ID, (session.scope, wanted))
-    if row is None or row[3] != session.sid:
-        return None
-    return checked(row)
-
-
-def get(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow:
-    """Give a session's checkpoint by its name or its id."""
-    found = find(tx, session, wanted)
-    if found is None:
-        raise NotFound(f"this session has no checkpoint {wanted!r}; checkpoints() lists them")
-    return found
-
-
-def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
-    """Give a session's checkpoints in the order they were made."""
-    return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
-
-
-def newest_on_path(tx: Tx, session: SessionRow, low: int) -> CheckpointRow | None:
-    """Give the last checkpoint that the path of the head holds from an entry on, or None."""
-    for row in map(checked, tx.all(NEWEST, (session.scope, session.sid, low, session.seq))):
-        if entries.is_on_path(tx, session, branches.get(tx, row.branch).uid, row.seq):
-            return row
-    return None
-
-
-def point(tx: Tx, row: CheckpointRow) -> entries.Point:
-    """Give the point that a checkpoint names, verified against its hash."""
-    found = entries.point_on(tx, row.scope, branches.get(tx, row.branch), row.seq)
-    if found.hash != row.hash:
-        raise Corrupt(f"checkpoint {row.name!r} does not match the entry it names", what=f"checkpoint {row.id}")
-    return found
-
-
-def seen_from(tx: Tx, session: SessionRow, row: CheckpointRow) -> SessionRow:
-    """Give the session as it stood at a checkpoint."""
-    place = point(tx, row)
-    return sessions.standing_at(session, branches.get(tx, row.branch), place.seq, place.numbers)
-
-
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
     """Show a checkpoint to callers; its size is what its row and the files of its snapshot take by themselves."""
     there = seen_from(tx, session, row)
@@ -144,11 +79,3 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
         tree=None if root is None else root.tree.hex(),
         not_captured=() if root is None else tuple(snapshots.missed(root)),
     )
-
-
-def by_number(tx: Tx, cid: int) -> CheckpointRow:
-    """Give a checkpoint that must exist by its local number."""
-    row = tx.one(GET, (cid,))
-    if row is None:
-        raise NotFound("the checkpoint that this call made was deleted since")
-    return checked(row)

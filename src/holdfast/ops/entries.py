@@ -12,33 +12,37 @@ from operator import add
 from typing import NamedTuple
 
 from .. import codec
-from ..errors import Conflict, Corrupt, Error, Invalid, NotFound
-from ..ids import entry_id, new_salt, parse_entry_id
-from ..model.entry import STATE_KINDS, Draft, Entry, More, Numbers
+from ..errors import Conflict, Corrupt, Invalid, NotFound
+from ..ids import new_salt
+from ..model.entry import STATE_KINDS, Draft, More
 from ..model.message import MESSAGE
 from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
 from . import blobs, branches, chain, feed, leases, sessions
 from .branches import Segment
+
+# Whoever adds to the log reads it too: what reads is part of this module, and lies apart for those who only read.
+from .log import CHAINED as CHAINED
+from .log import MAX_SEQ as MAX_SEQ
+from .log import PAGE as PAGE
+from .log import Point as Point
+from .log import as_entry as as_entry
+from .log import find_by_id as find_by_id
+from .log import find_message as find_message
+from .log import is_on_path as is_on_path
+from .log import key_of as key_of
+from .log import numbers_at as numbers_at
+from .log import path_segments as path_segments
+from .log import place_of as place_of
+from .log import point as point
+from .log import point_on as point_on
+from .log import read as read
+from .log import read_all as read_all
 from .sessions import SessionRow
 
-_CHAINED = (
-    "scope, messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,"
-    " reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash"
-)
 INSERT = f"""INSERT INTO entry (key, kind, at_ms, turns, mid, body, raw, spill, chk,
-{_CHAINED}, chain_chk)
+{CHAINED}, chain_chk)
 VALUES ({", ".join("?" * 25)})"""
-READ = """SELECT key, kind, at_ms, turns, mid, body, raw, spill, chk FROM entry
-WHERE key > ? AND key <= ? AND scope = ? ORDER BY key"""
-READ_PATH = """WITH RECURSIVE path (at, high) AS (SELECT CAST(? AS BIGINT), CAST(? AS BIGINT) UNION ALL
-SELECT b.parent, b.fork_seq FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
-SELECT key, e.kind, at_ms, turns, mid, body, raw, spill, e.chk FROM path JOIN branch b ON b.bid = path.at
-JOIN entry e ON key > (path.at << 32 | CASE WHEN b.fork_seq > ? THEN b.fork_seq ELSE ? END)
-AND key <= (path.at << 32 | path.high) WHERE e.scope = ?"""
-POINT = f"SELECT turns, {_CHAINED}, chain_chk FROM entry WHERE key = ? AND scope = ?"
-BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC LIMIT ?"
-MID_BETWEEN = "SELECT key FROM entry WHERE scope = ? AND mid = ? AND key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
 FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, digest, chk FROM idempotency
 WHERE scope = ? AND session = ? AND ikey = ?"""
 KEEP_KEY = """INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, digest, chk)
@@ -46,10 +50,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 ADD_LINK = "INSERT INTO link (scope, hash, key, chk) VALUES (?, ?, ?, ?)"
 ADD_CALL = "INSERT INTO call (scope, key, what, call_id, chk) VALUES (?, ?, ?, ?, ?)"
 
-PAGE = 200
-PAGE_BYTES = 16 << 20
-MAX_SEQ = (1 << 32) - 1
-_FEW = 32
 _LIMIT = 1 << 63
 
 
@@ -149,11 +149,6 @@ def put_late(
     return Appended(sessions.write_head(tx, session, moved.head), branch.uid, end.seq + 1, seq)
 
 
-def is_on_path(tx: Tx, session: SessionRow, uid: str, seq: int) -> bool:
-    """Say whether an entry of a branch is on the path of the head."""
-    return seq <= session.seq and branches.owner(tx, branches.get(tx, session.branch), seq).uid == uid
-
-
 def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     """Open the branch that the next append of a detached head would open: what is under way needs a place."""
     if session.attached:
@@ -194,11 +189,6 @@ def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None
         if mid in new or find_by_id(tx, session, mid) is not None:
             raise Conflict(f"there is a message {mid!r} already; to retry, give an idempotency_key", found=mid)
         new.add(mid)
-
-
-def key_of(branch: int, seq: int) -> int:
-    """Give the key of an entry's row."""
-    return branch << 32 | seq
 
 
 def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> tuple[int, bytes, tuple[int, ...]]:
@@ -302,15 +292,6 @@ def _owners(tx: Tx, session: SessionRow) -> list[int]:
     return list(dict.fromkeys([session.sid, *(row.session for row in rows)]))
 
 
-def read_all(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
-    """Read segments whole, also where large entries end pages early."""
-    rows = read(tx, scope, segments)
-    while (reached := rows[-1][0] & MAX_SEQ) < segments[-1].high:
-        left = [segment for segment in segments if segment.high > reached]
-        rows += read(tx, scope, [left[0]._replace(low=max(left[0].low, reached)), *left[1:]])
-    return rows
-
-
 def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
     if len(stored) != len(drafts):
         return False
@@ -334,157 +315,3 @@ def _said(body: bytes) -> bytes:
     if isinstance(value, dict):
         value = {name: each for name, each in value.items() if name not in ("tool_name", "answers", "calls")}
     return codec.canonical(value)
-
-
-# ---------------------------------------------------------------------- reading
-
-
-def read(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
-    """Read the entries of a path's segments as rows of ``READ``, oldest first, each checked.
-
-    A missing seq is ``Corrupt``. Spilled parts are loaded; when those pass ``PAGE_BYTES`` the rest is left out.
-    """
-    low, top = segments[0].low, segments[-1]
-    if len(segments) == 1:
-        base = key_of(top.bid, 0)
-        rows = tx.all(READ, (base + low, base + top.high, scope))
-    else:
-        rows = tx.all(READ_PATH, (top.bid, top.high, low, low, low, scope))
-        rows.sort(key=_seq_of)
-    keys = [key for s in segments for key in range(key_of(s.bid, s.low) + 1, key_of(s.bid, s.high) + 1)]
-    if [row[0] for row in rows] != keys or [row_check(row[:8]) for row in rows] != [row[8] for row in rows]:
-        raise _damaged(segments, rows, keys)
-    spilled = [index for index, row in enumerate(rows) if row[7] is not None]
-    return _with_spilled(tx, scope, rows, spilled) if spilled else rows
-
-
-def _seq_of(row: Row) -> int:
-    return int(row[0]) & MAX_SEQ
-
-
-def _damaged(segments: Sequence[Segment], rows: Sequence[Row], keys: Sequence[int]) -> Error:
-    """Name the first entry that is missing or does not match its check."""
-    intact = {row[0]: row_check(row[:8]) == row[8] for row in rows}
-    key = next((key for key in keys if not intact.get(key)), keys[0])
-    uid = next(segment.uid for segment in segments if segment.bid == key >> 32)
-    return _damage(entry_id(uid, key & MAX_SEQ), missing=key not in intact)
-
-
-def _damage(entry: str, *, missing: bool) -> Error:
-    state = "missing" if missing else "damaged"
-    return Corrupt(f"entry {entry} is {state}; run verify to see what else is affected", what=f"entry {entry}")
-
-
-def _with_spilled(tx: Tx, scope: str, rows: list[Row], spilled: Sequence[int]) -> list[Row]:
-    """Load the parts that lie in blobs; when they pass ``PAGE_BYTES``, end the page there."""
-    loaded = 0
-    for index in spilled:
-        row = rows[index]
-        body_blob, _, raw_blob = row[7].partition(",")
-        body = blobs.read_whole(tx, scope, body_blob) if body_blob else row[5]
-        raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else row[6]
-        rows[index] = (*row[:5], body, raw, *row[7:])
-        loaded += len(body or b"") + len(raw or b"")
-        if loaded > PAGE_BYTES:
-            return rows[: index + 1]
-    return rows
-
-
-def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segment]:
-    """Find what holds the entries low+1..high of the head's path; most often one segment, without a read."""
-    high = min(high, session.seq)
-    if low >= session.fork and high > low:
-        return [Segment(session.branch, session.uid, low, high)]
-    return branches.segments(tx, branches.get(tx, session.branch), low, high)
-
-
-def as_entry(uid: str, row: Row) -> Entry:
-    """Show a row of ``READ`` to callers."""
-    key, kind, at_ms, turns, mid, body, raw, _, _ = row
-    return Entry(uid, key & MAX_SEQ, kind, at_ms, turns, body, raw, mid)
-
-
-# ---------------------------------------------------------------------- points
-
-
-class Point(NamedTuple):
-    """A place on a path with what the head needs to stand there."""
-
-    branch: int
-    uid: str
-    fork: int
-    seq: int
-    hash: bytes
-    numbers: tuple[int, ...]
-
-
-def point(tx: Tx, session: SessionRow, seq: int) -> Point:
-    """Find entry ``seq`` of the head's path; 0 is the beginning. Beyond the head is ``NotFound``."""
-    if not 0 <= seq <= session.seq:
-        raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {seq} on its path")
-    if seq == session.seq:
-        return Point(session.branch, session.uid, session.fork, seq, session.hash, session.numbers)
-    return point_on(tx, session.scope, branches.get(tx, session.branch), seq)
-
-
-def place_of(tx: Tx, session: SessionRow, seq: int, uid: str | None) -> Point:
-    """Find a point of the head's path that, if ``uid`` is given, must be the entry of that branch."""
-    found = point(tx, session, seq)
-    if uid is not None and seq > 0 and branches.owner(tx, branches.get(tx, session.branch), seq).uid != uid:
-        raise NotFound(f"that message is not on the path of this session; entry {seq} is another one")
-    return found
-
-
-def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
-    """Find entry ``seq`` on the path of a branch; its chain columns are checked."""
-    if seq == 0:
-        return Point(branch.bid, branch.uid, branch.fork_seq, 0, chain.GENESIS, sessions.NO_NUMBERS)
-    holder = branches.owner(tx, branch, seq)
-    key = key_of(holder.bid, seq)
-    row = tx.one(POINT, (key, scope))
-    if row is None or row_check((key, *row[:-1])) != row[-1]:
-        raise _damage(entry_id(holder.uid, seq), missing=row is None)
-    numbers = (row[2], row[0], *row[3:13])
-    return Point(holder.bid, holder.uid, holder.fork_seq, seq, row[-2], numbers)
-
-
-def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
-    """Find an entry of the head's path by the id that its caller gave."""
-    if "\0" in message_id:
-        return None  # no id has one, and not every engine can look for it
-    rows = tx.all(BY_MID, (session.scope, message_id, _FEW + 1))
-    if len(rows) > _FEW:  # many sessions use this id: look on the path only
-        return _find_on_path(tx, session, message_id)
-    for (key,) in rows:
-        bid, seq = key >> 32, key & MAX_SEQ
-        if seq <= session.seq:
-            holder = branches.owner(tx, branches.get(tx, session.branch), seq)
-            if holder.bid == bid:
-                return Segment(bid, holder.uid, seq - 1, seq)
-    return None
-
-
-def _find_on_path(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
-    for segment in reversed(path_segments(tx, session, 0, session.seq)):
-        base = key_of(segment.bid, 0)
-        row = tx.one(MID_BETWEEN, (session.scope, message_id, base + segment.low, base + segment.high))
-        if row is not None:
-            seq = row[0] & MAX_SEQ
-            return Segment(segment.bid, segment.uid, seq - 1, seq)
-    return None
-
-
-def find_message(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
-    """Find an entry of the head's path by the caller's id or by the store's own."""
-    found = find_by_id(tx, session, message_id)
-    parsed = parse_entry_id(message_id)
-    if found is not None or parsed is None or not 0 < parsed[1] <= session.seq:
-        return found
-    uid, seq = parsed
-    segment = path_segments(tx, session, seq - 1, seq)[0]
-    return segment if segment.uid == uid else None
-
-
-def numbers_at(tx: Tx, session: SessionRow, seq: int | None) -> Numbers:
-    """Give the running totals at a point of the path; at the head without one."""
-    return Numbers(*(session.numbers if seq is None else point(tx, session, seq).numbers))

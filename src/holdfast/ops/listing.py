@@ -7,7 +7,7 @@ and never in the way of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Corrupt, Invalid
@@ -100,6 +100,24 @@ def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: int | None, li
     return Listed(found, damaged, _next(rows[limit - 1][at], bound) if more else None)
 
 
+def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:
+    """Count sessions that match, up to a number; what a record says is taken as it is, whole or damaged."""
+    where, values = _conditions(wanted)
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM session s WHERE s.scope = ? AND s.hidden = ?{where} LIMIT ?) AS some"
+    row = tx.one(sql, (scope, int(wanted.trash), *values, most))
+    return int(row[0]) if row else 0
+
+
+def workspaces(tx: Tx, scope: str, among: Sequence[str]) -> set[str]:
+    """Say which of these directories have a session, archived or not, in one read."""
+    sql = f"SELECT DISTINCT workspace FROM session WHERE scope = ? AND hidden = 0 AND workspace IN ({_slots(among)})"
+    return {str(row[0]) for row in tx.all(sql, (scope, *among))}
+
+
+def _slots(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
 def _next(last: Any, bound: int) -> int:
     """Go on behind the last row; a damaged number cannot make the pages go round in circles."""
     return last if isinstance(last, int) and last < bound else bound
@@ -120,7 +138,7 @@ def _conditions(wanted: Filter) -> tuple[str, list[Any]]:
             add(f"s.{column} = ?" if column == "parent" else f"+s.{column} = ?", value)
     for column, given in (("kind", wanted.kinds), ("status", wanted.statuses)):
         if given is not None:
-            add(f"+s.{column} IN ({', '.join('?' * len(given))})", *given)
+            add(f"+s.{column} IN ({_slots(given)})", *given)
     for column, flag in (("archived", wanted.archived), ("pinned", wanted.pinned)):
         if flag is not None:
             add(f"+s.{column} = ?", int(flag))

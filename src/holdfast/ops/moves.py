@@ -7,7 +7,6 @@ the one it starts on, in the same session or in a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, NotFound
@@ -19,16 +18,10 @@ from ..model.status import require_open
 from ..storage.base import Row, Tx
 from . import agents, branches, calls, entries, operations, sessions
 from .operations import View, on_session
+from .points import Place as Place
+from .points import point_of as point_of
+from .points import tip_of as tip_of
 from .sessions import SessionRow
-
-
-class Place(NamedTuple):
-    """A point to move to: a seq of the head's path, or with ``uid`` the entry of that branch."""
-
-    seq: int
-    uid: str | None = None
-    anywhere: bool = False  # a checkpoint's point need not be on the path of the head
-    attached: bool = False  # at the tip of the branch, and going on there
 
 
 def change(tx: Tx, scope: str, session_id: str, kind: str, after: View, *, now_ms: int) -> tuple[SessionRow, Operation]:
@@ -65,15 +58,6 @@ def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> 
     """Move the head to the tip of a branch."""
     session = sessions.get(tx, scope, session_id)
     return on_session(tx, session, "switch", {"head": tip_of(tx, session, branch)}, now_ms=now_ms)
-
-
-def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
-    """Describe a head at the tip of a branch."""
-    row = branches.find(tx, session.scope, session.sid, branch)
-    if row.hidden:
-        raise NotFound(f"branch {branch!r} was taken back by an undo; redo brings it back")
-    seq = session.seq if row.bid == session.branch and session.attached else row.tip_seq
-    return [row.uid, seq, 1]
 
 
 def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
@@ -174,17 +158,6 @@ def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
         if name not in ("parent_id", "directory", "ended", *sessions.UNDER_WAY)
     }
     return codec.encode({**kept, "run_id": new_id(now_ms), "forked_from": session.id})
-
-
-def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[entries.Point, branches.BranchRow]:
-    """Find a point, the head without one, and the branch from which it is seen."""
-    origin = branches.get(tx, session.branch)
-    if place is None:
-        return entries.point(tx, session, session.seq), origin
-    if place.anywhere and place.uid is not None:
-        origin = branches.find(tx, session.scope, session.sid, place.uid)
-        return entries.point_on(tx, session.scope, origin, place.seq), origin
-    return entries.place_of(tx, session, *place[:2]), origin
 
 
 # ---------------------------------------------------------------------- the end of the path

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from ..ids import new_salt
 from ..model.entry import Draft, More
 from ..model.status import FINISHED
-from ..storage.base import Append, KnownAppend, KnownAppended, NewEntry, Quick, Tx, packed, row_check
+from ..storage.appends import Append, KnownAppend, KnownAppended, NewEntry
+from ..storage.base import Quick, Tx, packed, row_check
 from . import chain, entries
 from .entries import Appended
 from .leases import Fence

@@ -7,17 +7,22 @@ guessed: more than one match is ``Ambiguous`` and names the candidates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
 from ..storage.base import Tx
-from . import branches, checkpoints, entries, listing, sessions
+from . import branches, listing, log, sessions
 from .sessions import SessionRow, Whole
 
 PREFIX = (
     f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
 )
+NEIGHBOURS = """SELECT s.id, (SELECT max(b.id) FROM session b WHERE b.scope = s.scope AND b.id < s.id AND b.hidden < 2),
+(SELECT min(a.id) FROM session a WHERE a.scope = s.scope AND a.id > s.id AND a.hidden < 2)
+FROM session s WHERE s.scope = ? AND s.id IN """
+NAMES = "SELECT name FROM session WHERE scope = ? AND hidden = 0 AND name IN "
 _SHOWN = 10
 
 
@@ -81,6 +86,42 @@ def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
     return _single(rows, f"{text!r} is the beginning of several ids; give more of it")
 
 
+def shortest(tx: Tx, scope: str, ids: Sequence[str], least: int) -> dict[str, str]:
+    """Give for each id the shortest beginning of it, from ``least`` characters on, that names its session.
+
+    One read finds the neighbours of all of them in the order of ids, a second one sessions that are named like such a
+    beginning: a name comes first.
+    """
+    found = dict[str, str]()
+    for wanted, before, after in tx.all(f"{NEIGHBOURS}({', '.join('?' * len(ids))})", (scope, *ids)):
+        shared = max((_shared(wanted, each) for each in (before, after) if each is not None), default=0)
+        found[wanted] = wanted[: max(least, shared + 1)]
+    named = _named_otherwise(tx, scope, found)
+    return {
+        each: found.get(each, each) if each not in named else _unnamed(tx, scope, each, found[each]) for each in ids
+    }
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the characters with which both begin."""
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+
+
+def _named_otherwise(tx: Tx, scope: str, beginnings: dict[str, str]) -> set[str]:
+    """Give the ids whose beginning is the name of a session."""
+    texts = [*beginnings.values()]
+    if not texts:
+        return set()
+    names = {row[0] for row in tx.all(f"{NAMES}({', '.join('?' * len(texts))})", (scope, *texts))}
+    return {wanted for wanted, text in beginnings.items() if text in names}
+
+
+def _unnamed(tx: Tx, scope: str, wanted: str, text: str) -> str:
+    """Give a longer beginning of an id, one that is nobody's name."""
+    longer = (wanted[:length] for length in range(len(text) + 1, len(wanted)))
+    return next((each for each in longer if not tx.all(sessions.NAMED, (scope, each))), wanted)
+
+
 def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:
     if back and not (back[1:].isascii() and back[1:].isdigit() and len(back) < 6):
         raise Invalid(f"'@{back[:20]}' is no ref; '@' is the newest session, '@-1' the one before, '@-9999' the last")
@@ -110,20 +151,22 @@ def _where(tx: Tx, session: SessionRow, rest: str) -> Where:
 def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionRow:
     if branch.bid == session.branch and session.attached:
         return session
-    point = entries.point_on(tx, session.scope, branch, branch.tip_seq)
+    point = log.point_on(tx, session.scope, branch, branch.tip_seq)
     return sessions.standing_at(session, branch, branch.tip_seq, point.numbers)
 
 
 def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[int, str | None]:
     """Read what stands behind the colon: a turn, a point before a turn, an entry, a checkpoint."""
-    found = checkpoints.find(tx, session, text)
+    from . import checkpoint_rows  # few refs have a point
+
+    found = checkpoint_rows.find(tx, session, text)
     if found is not None:
         return found.seq, found.id
     number = text.removesuffix("^")
     if number.isascii() and number.isdigit() and len(number) < 10:
         return turn_end(tx, seen, int(number) - 1 if text.endswith("^") else int(number)), None
     if text[:1] == "e" and text[1:].isascii() and text[1:].isdigit() and len(text) < 12:
-        return entries.point(tx, seen, int(text[1:])).seq, None
+        return log.point(tx, seen, int(text[1:])).seq, None
     raise NotFound(
         f"this session has no checkpoint {text!r}; a point is a turn (12, 12^), an entry (e340) or a checkpoint"
     )
@@ -136,7 +179,7 @@ def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
     low, high = 0, session.seq  # turns at low are at most ``turn``
     while low < high:
         middle = (low + high + 1) // 2
-        if entries.point(tx, session, middle).numbers[1] <= turn:
+        if log.point(tx, session, middle).numbers[1] <= turn:
             low = middle
         else:
             high = middle - 1

@@ -8,15 +8,16 @@ the row are those of the entry at the head.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
 from ..ids import new_id
-from ..model.entry import Numbers
+from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
-from . import branches, chain, feed
+from . import branches, feed
 
 _NUMBERS = ", ".join(Numbers._fields)
 COLD = (
@@ -36,6 +37,7 @@ SELECT_WHOLE = f"SELECT {_S}, d.doc, d.chk, {_L} FROM session s LEFT JOIN detail
 SELECT_WHOLE += " LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"
 GET_LEASE = f"SELECT {LEASE} FROM lease WHERE scope = ? AND session = ?"
 GET = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id = ?"
+SEVERAL = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND id IN "
 BY_NUMBER = f"SELECT {COLUMNS} FROM session WHERE sid = ?"
 BY_KEY = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND key = ? AND hidden = 0"
 BY_NAME = f"SELECT {COLUMNS} FROM session WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
@@ -170,6 +172,12 @@ def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     return checked(row)
 
 
+def several(tx: Tx, scope: str, ids: Sequence[str]) -> dict[str, SessionRow]:
+    """Give sessions by their ids in one read, also those in the trash; those that are not there are left out."""
+    rows = tx.all(f"{SEVERAL}({', '.join('?' * len(ids))}) AND hidden < 2", (scope, *ids))
+    return {row[2]: checked(row) for row in rows}
+
+
 def by_number(tx: Tx, sid: int) -> SessionRow:
     """Give a session that must exist by its local number."""
     row = tx.one(BY_NUMBER, (sid,))
@@ -217,11 +225,11 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
     cold = (sid, scope, session_id, fields.key or key_of(fields, session_id), *place, *flags)
     # The session and its branch point at each other: the branch comes second and the head follows it.
-    head: tuple[Any, ...] = (0, "", 0, 0, 1, chain.GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)
+    head: tuple[Any, ...] = (0, "", 0, 0, 1, GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)
     session = SessionRow._make((*cold, row_check(cold), *head, 0))
     tx.run(INSERT, session)
     put_detail(tx, sid, fields.detail)
-    start = origin or Origin(None, 0, chain.GENESIS, NO_NUMBERS)
+    start = origin or Origin(None, 0, GENESIS, NO_NUMBERS)
     main = branches.create(
         tx, scope, sid, name="main", origin=start.branch, seq=start.seq, tip_hash=start.hash, now_ms=now_ms
     )
@@ -393,3 +401,9 @@ def decoded(doc: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Corrupt("the details of a session are no object", what="detail")
     return value
+
+
+def ended(doc: bytes) -> dict[str, Any]:
+    """Give how a session's last run ended; nothing if it was left in order."""
+    found = decoded(doc).get("ended")
+    return found if isinstance(found, dict) else {}

@@ -60,16 +60,10 @@ def _running(tx: Tx, session: SessionRow) -> list[str]:
 # ---------------------------------------------------------------------- how the last run ended
 
 
-def ended(doc: bytes) -> dict[str, Any]:
-    """Give how a session's last run ended; nothing if it was left in order."""
-    found = sessions.decoded(doc).get("ended")
-    return found if isinstance(found, dict) else {}
-
-
 def seconds(whole: Whole, status: str, now_ms: int) -> float:
     """Give the seconds from a session's beginning to its end, or to now; ``status`` is what is shown of it."""
     session, doc, lease = whole
-    end = ended(doc).get("at_ms") if session.status != ACTIVE else None
+    end = sessions.ended(doc).get("at_ms") if session.status != ACTIVE else None
     if status != session.status and lease is not None:  # its holder is gone: it was last alive then
         end = max(lease.beat_ms, session.updated_ms)
     return max(0, (now_ms if end is None else end) - session.created_ms) / 1000

@@ -15,70 +15,16 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from .appends import Append, KnownAppend, KnownAppended
 
 Value: TypeAlias = "int | float | str | bytes | None"
 Row: TypeAlias = "tuple[Any, ...]"
 T = TypeVar("T")
-
-
-class NewEntry(NamedTuple):
-    """An entry that is to be appended, as an engine's own append takes it."""
-
-    kind: str
-    body: bytes
-    raw: bytes | None
-    salt: bytes
-    content_hash: bytes
-    adds: tuple[int, ...]
-    calls: tuple[tuple[str, str], ...]
-
-
-class Append(NamedTuple):
-    """Entries without ids of their own and without blobs, to be added at the head of a session."""
-
-    scope: str
-    session_id: str
-    now_ms: int
-    expected_revision: int | None
-    idempotency_key: str | None
-    titled: bool  # a session without a title would get one
-    entries: Sequence[NewEntry]
-
-
-class KnownAppend(NamedTuple):
-    """One entry computed from a session's row as it was seen, whole but for its position in the feed.
-
-    ``before``, ``between``, ``packed_rank`` and ``change`` are the packed columns around that position, for the checks
-    of the session's row and of the change.
-    """
-
-    scope: str
-    sid: int
-    updated: int
-    head_check: int
-    idempotency_key: str | None
-    key_check: int
-    row: Row
-    numbers: tuple[int, ...]
-    revision: int
-    message_ms: int | None
-    rank: int
-    before: bytes
-    between: bytes
-    packed_rank: bytes
-    change: bytes
-    marks: tuple[tuple[str, str, int], ...] = ()  # of tool calls: what, id and check
-
-
-class KnownAppended(NamedTuple):
-    """What was stored, its position in the feed and the session's rank then."""
-
-    stored: KnownAppend
-    position: int
-    rank: int
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -181,8 +127,8 @@ class Polling:
         """Nothing is held."""
 
 
-class Backend(Protocol):
-    """An engine. The module docstring is its contract."""
+class Readable(Protocol):
+    """The part of an engine that looking needs."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -190,6 +136,13 @@ class Backend(Protocol):
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
+
+    def close(self) -> None:
+        """Release everything; calling it again does nothing."""
+
+
+class Backend(Readable, Protocol):
+    """An engine. The module docstring is its contract."""
 
     def scoped(self, scope: str | None) -> Backend:
         """Give a view on the same connections for one scope; None is all of them, as far as this user may see them."""
@@ -212,9 +165,6 @@ class Backend(Protocol):
 
     def copy_to(self, path: str) -> list[str]:
         """Copy every row that can be read into a new file, as of one moment; give words for what cannot."""
-
-    def close(self) -> None:
-        """Release everything; calling it again does nothing."""
 
 
 # Local numbers, where transactions run one after another; an engine that runs several at once counts by itself.

@@ -6,7 +6,6 @@ the WAL-reset corruption bug. Every apsw exception that could reach a caller is 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +21,7 @@ from ..errors import (
     StorageFull,
     Unsupported,
 )
+from . import notices
 from .base import NEXT, Dialect, Row, Value
 
 BUSY_MS = 20_000
@@ -134,7 +134,7 @@ def close_quietly(connection: apsw.Connection) -> None:
     try:
         connection.close()
     except apsw.Error as error:
-        logging.getLogger("holdfast").warning("closing met a failing disk: %s", error)
+        notices.warn("closing met a failing disk: %s", error)
         connection.close(True)
 
 
@@ -151,3 +151,19 @@ def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> a
     connection.pragma("foreign_keys", True)
     connection.pragma("temp_store", 2)
     return connection
+
+
+def schema_version(tx: SqliteTx) -> int:
+    """Give the schema version, 0 for an empty file; another program's file is refused."""
+    if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
+        row = tx.one("SELECT max(version) FROM migration")
+        version = row[0] if row else None
+        if version is None:
+            raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
+        return int(version)
+    if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
+        raise Invalid("this is a SQLite database, but not a Holdfast store; choose another path")
+    pages = tx.one("PRAGMA page_count")
+    if pages and pages[0] > 1:
+        raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
+    return 0

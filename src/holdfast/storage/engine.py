@@ -5,7 +5,6 @@ An operation that fails in a batch fails alone; a transaction that fails leaves 
 
 from __future__ import annotations
 
-import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,14 +13,13 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from ..clock import Clock
-from ..errors import Closed, Corrupt, Error, Invalid
-from . import copy, guard, migrate
+from ..errors import Closed, Error
+from . import copy, guard, migrate, notices
 from .base import Capabilities, Op, Polling, Waiting, row_check
 from .commit import GroupCommit, Ticket
-from .connection import SqliteTx
+from .connection import SqliteTx, schema_version
 
 T = TypeVar("T")
-log = logging.getLogger("holdfast")
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 
@@ -115,7 +113,7 @@ class Engine(ABC):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except apsw.Error as error:
-            log.warning("rolling back failed: %s", error)
+            notices.warn("rolling back failed: %s", error)
 
     def _migrate(self, clock: Clock) -> None:
         """Bring the schema up to date, one transaction per step."""
@@ -142,19 +140,3 @@ class Engine(ABC):
             identity = ("store", uuid.uuid4().bytes)
             tx.run("INSERT INTO meta VALUES (?, ?, ?)", (*identity, row_check(identity)))
             tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-def schema_version(tx: SqliteTx) -> int:
-    """Give the schema version, 0 for an empty file; another program's file is refused."""
-    if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
-        row = tx.one("SELECT max(version) FROM migration")
-        version = row[0] if row else None
-        if version is None:
-            raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
-        return int(version)
-    if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
-        raise Invalid("this is a SQLite database, but not a Holdfast store; choose another path")
-    pages = tx.one("PRAGMA page_count")
-    if pages and pages[0] > 1:
-        raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
-    return 0

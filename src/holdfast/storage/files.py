@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import struct
 import time
@@ -23,12 +22,12 @@ import zlib
 
 from .. import mounts
 from ..errors import BackendError, Busy, Invalid, StorageFull
+from . import notices
 
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
-log = logging.getLogger("holdfast")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
@@ -155,7 +154,7 @@ class Mark:
             if noted[:16] != self._store or int.from_bytes(noted[16:], "big", signed=True) < position:
                 os.pwrite(self._descriptor, data, 0)  # else another process has synced a later commit meanwhile
         except OSError:
-            log.debug("the high-water mark could not be written; it stays where it was")
+            notices.note("the high-water mark could not be written; it stays where it was")
 
     @property
     def relaxed(self) -> bool:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
+from _thread import allocate_lock
 from typing import Protocol
-from urllib.parse import unquote
 
 from ..errors import Unsupported
 
 _Key = tuple[int, int]
 _guarded: dict[_Key, int] = {}
-_lock = threading.Lock()
+_lock = allocate_lock()  # that of ``threading``, without loading all of it
 _installed = False
 
 
@@ -126,5 +125,7 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
 def _without_uri(name: str) -> str:
     if not name.startswith("file:"):
         return name
+    from urllib.parse import unquote
+
     path = unquote(name[5:].split("?", 1)[0].split("#", 1)[0])
     return "/" + path.lstrip("/") if path.startswith("//") else path

@@ -6,8 +6,8 @@ Holdfast wrote is refused, never recreated; a file that is some other program's 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from importlib import resources
 from typing import NamedTuple
 
 from ..errors import SchemaTooNew
@@ -23,12 +23,13 @@ class Migration(NamedTuple):
 
 def load() -> list[Migration]:
     """Read the schema files that ship with this version, in order."""
-    folder = resources.files(__package__) / "schema"
-    found = []
-    for item in folder.iterdir():
-        number, _, rest = item.name.partition("_")
-        if item.name.endswith(".sql") and number.isdigit():
-            found.append(Migration(int(number), rest.removesuffix(".sql"), item.read_text("utf-8")))
+    # Every opening comes here, and importlib.resources would load more than all the rest of it.
+    folder, found = os.path.join(os.path.dirname(__file__), "schema"), list[Migration]()
+    for item in os.listdir(folder):
+        number, _, rest = item.partition("_")
+        if item.endswith(".sql") and number.isdigit():
+            with open(os.path.join(folder, item), encoding="utf-8") as file:
+                found.append(Migration(int(number), rest.removesuffix(".sql"), file.read()))
     found.sort()
     assert [m.version for m in found] == list(range(1, len(found) + 1)), "schema files leave a gap"
     return found

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
-import click
-
-from ...client.session import Session
+from ...client.overview import Overview
+from ...client.reading import Reading
 from ...model import words
 from .. import documents, times
 from ..consent import tell
-from ..frame import Frame, verb
+from ..look import Look
+from ..options import TEXT, Choice, Kind, Option, Verb, Whole, flag
 from ..output import Cell
 
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
@@ -21,48 +20,38 @@ _FLAGS = {"agent": "--agent", "kinds": "--kind", "status": "--status", "label": 
 _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "trash": "--trash"}
 
 
-class Since(click.ParamType[datetime]):
-    """A span back from now, or a date."""
-
-    name = "when"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, datetime):
-            return value
-        try:
-            return times.parse_since(value)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is neither a span (90m, 36h, 2w) nor a date (2026-01-31)", param, ctx)
-
-
-@verb("ls")
-@click.option("-a", "--all", "everywhere", is_flag=True, help="Sessions of all workspaces.")
-@click.option("--agent", help="Only of this agent.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(["main", "subagent", "cron"]), help="Only this kind.")
-@click.option(
-    "--status",
-    multiple=True,
-    type=click.Choice(["active", "completed", "error", "timeout", "stopped", "interrupted"]),
-    help="Only with this status.",
+OPTIONS = (
+    flag("-a", "--all", to="everywhere", help="Sessions of all workspaces."),
+    Option(("--agent",), "agent", TEXT, "Only of this agent."),
+    Option(("--kind",), "kinds", Choice("main", "subagent", "cron"), "Only this kind.", many=True),
+    Option(
+        ("--status",),
+        "status",
+        Choice("active", "completed", "error", "timeout", "stopped", "interrupted"),
+        "Only with this status.",
+        many=True,
+    ),
+    Option(("--since",), "since", Kind("when", times.parse_since), "Only changed since: 90m, 36h, 2w, 2026-01-31."),
+    Option(("--label",), "label", TEXT, "Only with this label."),
+    Option(("--tag",), "tag", TEXT, "Only with this tag."),
+    flag("--pinned", to="pinned", help="Only pinned ones."),
+    flag("--archived", to="archived", help="Archived ones too."),
+    flag("--trash", to="trash", help="Only what is in the trash."),
+    Option(("--limit",), "limit", Whole(1, 10_000), "At most so many.", default=50),
 )
-@click.option("--since", type=Since(), help="Only changed since: 90m, 36h, 2w, 2026-01-31.")
-@click.option("--label", help="Only with this label.")
-@click.option("--tag", help="Only with this tag.")
-@click.option("--pinned", is_flag=True, help="Only pinned ones.")
-@click.option("--archived", is_flag=True, help="Archived ones too.")
-@click.option("--trash", is_flag=True, help="Only what is in the trash.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-def ls(frame: Frame, everywhere: bool, limit: int, **given: Any) -> None:
+
+
+def ls(frame: Look[Any], everywhere: bool, limit: int, **given: Any) -> None:
     """List the sessions of this workspace, last changed first; -a lists all."""
     filters = _filters(given)
     place = None if everywhere else (frame.workspace or frame.directory)
     where: dict[str, Any] = {} if place is None else {"workspace": place}
     page = frame.store.list_sessions(**where, **filters, limit=limit)
-    found = [*page]
+    found = frame.overviews(page)
     frame.out.items(
         "sessions",
-        map(documents.session, found),
-        lambda: _lines(frame, found, all_places=place is None),
+        map(documents.listed, found),
+        lambda: _lines(frame, found),
         about={"workspace": place, "more": page.cursor is not None, "damaged": [*page.damaged]},
         long=True,
     )
@@ -83,29 +72,28 @@ def _filters(given: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- for people
 
 
-def _lines(frame: Frame, found: list[Session], *, all_places: bool) -> Iterator[str]:
+def _lines(frame: Look[Any], found: list[Overview[Any]]) -> Iterator[str]:
     if not found:
         return iter(())
-    return frame.out.table(_COLUMNS, [_row(frame, each, all_places=all_places) for each in found])
+    return frame.out.table(_COLUMNS, [_row(frame, each) for each in found])
 
 
-def _row(frame: Frame, each: Session, *, all_places: bool) -> list[str | Cell]:
-    stats, branches = each.stats(), each.branches()
-    branch = documents.head_branch(each) + (f"({len(branches)})" if len(branches) > 1 else "")
+def _row(frame: Look[Any], seen: Overview[Any]) -> list[str | Cell]:
+    each: Reading = seen.session
     return [
         _name(frame, each),
         times.age(each.updated_at),
         each.agent_id,
         os.path.basename(each.workspace or "") or "-",
-        branch,
+        seen.branch + (f"({seen.branches})" if seen.branches > 1 else ""),
         str(each.turn_count),
-        words.short_number(stats.estimated_tokens),
+        words.short_number(seen.stats.estimated_tokens),
         each.title or each.name or "-",
         Cell(_remark(frame, each), "yellow"),
     ]
 
 
-def _name(frame: Frame, each: Session) -> Cell:
+def _name(frame: Look[Any], each: Reading) -> Cell:
     mark, style = " ", "cyan"
     if each.status in ("interrupted", "error", "timeout"):
         mark, style = frame.out.mark("⚠", "!"), "yellow"
@@ -116,7 +104,7 @@ def _name(frame: Frame, each: Session) -> Cell:
     return Cell(f"{mark} {frame.short(each.id)}", style)
 
 
-def _remark(frame: Frame, each: Session) -> str:
+def _remark(frame: Look[Any], each: Reading) -> str:
     if each.deleted:
         return f"in the trash: holdfast restore {frame.short(each.id)}"
     if each.status == "interrupted":
@@ -129,7 +117,9 @@ def _remark(frame: Frame, each: Session) -> str:
 # ---------------------------------------------------------------------- what is not shown
 
 
-def _footer(frame: Frame, found: list[Session], place: str | None, filters: dict[str, Any], *, more: bool) -> None:
+def _footer(
+    frame: Look[Any], found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, more: bool
+) -> None:
     _, everything = frame.count()
     if found:
         where = "all workspaces" if place is None else "this workspace; -a for all"
@@ -139,7 +129,7 @@ def _footer(frame: Frame, found: list[Session], place: str | None, filters: dict
         tell(_nothing(frame, place, filters))
 
 
-def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:
+def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> str:
     """Say which filter hid how many, and what shows them."""
     if frame.missing is not None:
         return f"No sessions: there is no store yet at {frame.missing}. Start one: holdfast new NAME"
@@ -159,10 +149,10 @@ def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:
     )
 
 
-def _hidden(frame: Frame, name: str, where: dict[str, Any], filters: dict[str, Any]) -> str:
+def _hidden(frame: Look[Any], name: str, where: dict[str, Any], filters: dict[str, Any]) -> str:
     rest = {key: value for key, value in filters.items() if key != name}
     count, shown = frame.count(**where, **rest)
     return f"{_FLAGS[name]} hides {shown}" if count else ""
 
 
-COMMANDS = {"ls": ls}
+COMMANDS = {"ls": Verb(ls, OPTIONS)}

@@ -1,56 +1,52 @@
-"""A session as people read it: ``show`` turn by turn or as Markdown, ``tail`` live. Long ones are read in pages."""
+"""A session as people read it: ``show`` turn by turn or as Markdown. Long ones are read in pages."""
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
+from ...client.overview import overview
+from ...client.reading import Reading
 from ...client.refs import Resolved
-from ...client.session import Session
 from ...model import words
 from ...model.message import Message
 from .. import documents, times
-from ..consent import tell
 from ..failing import NOT_FOUND, Stop
-from ..frame import Frame, point_of, ref_argument, verb
+from ..look import Look, point_of
+from ..options import Choice, Kind, Option, Verb, flag
 from ..output import block, line
 
 _SHORT = 100
 
 
-class Turns(click.ParamType[tuple[int, int | None]]):
-    """A turn or a range of them: 12, 10-20, 10-, -20."""
-
-    name = "range"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        found = re.fullmatch(r"(\d{0,9})(-?)(\d{0,9})", value, re.ASCII)
-        if not found or not (found[1] or found[3]):
-            self.fail(f"{value!r} is no range of turns; write 12, 10-20, 10- or -20", param, ctx)
-        first = int(found[1] or 0)
-        last = int(found[3]) if found[3] else None if found[2] else first
-        if last is not None and last < first:
-            self.fail(f"the range {value!r} ends before it begins", param, ctx)
-        return first, last
+def _turns(text: str) -> tuple[int, int | None]:
+    """Read a turn or a range of them: 12, 10-20, 10-, -20."""
+    before, dash, behind = text.partition("-")
+    if not all(each == "" or (each.isascii() and each.isdigit() and len(each) < 10) for each in (before, behind)):
+        raise ValueError(f"{text!r} is no range of turns; write 12, 10-20, 10- or -20")
+    if not before and not behind:
+        raise ValueError(f"{text!r} is no range of turns; write 12, 10-20, 10- or -20")
+    first = int(before or 0)
+    last = int(behind) if behind else None if dash else first
+    if last is not None and last < first:
+        raise ValueError(f"the range {text!r} ends before it begins")
+    return first, last
 
 
-@verb("show")
-@ref_argument("ref", required=False)
-@click.option("--turns", type=Turns(), help="Only these: 12, 10-20, 10-, -20.")
-@click.option("--tools", type=click.Choice(["full", "short", "none"]), default="short", show_default=True)
-@click.option("--md", is_flag=True, help="As Markdown.")
-def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
+TOOLS = Choice("full", "short", "none")
+OPTIONS = (
+    Option(("--turns",), "turns", Kind("range", _turns), "Only these: 12, 10-20, 10-, -20."),
+    Option(("--tools",), "tools", TOOLS, default="short"),
+    flag("--md", to="md", help="As Markdown."),
+)
+
+
+def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
     """Read a session; REF:12 reads it up to the end of turn 12."""
     found = frame.resolve(ref)
     after, before = _bounds(frame, found, turns)
     said = _messages(found, after, before, tools)
-    write = _Markdown(tools) if md else _Plain(frame, tools)
+    write = _Markdown(tools) if md else Plain(frame, tools)
     frame.out.items(
         "messages",
         map(documents.message, said),
@@ -60,7 +56,7 @@ def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, to
     )
 
 
-def _bounds(frame: Frame, found: Resolved[Session], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
+def _bounds(frame: Look[Any], found: Resolved[Any], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
     """Give the seq behind which to begin, and the one before which to end."""
     if turns is None:
         return 0, None
@@ -72,12 +68,12 @@ def _bounds(frame: Frame, found: Resolved[Session], turns: tuple[int, int | None
     return after, None if last is None or last >= count else _end_of(frame, found, last) + 1
 
 
-def _end_of(frame: Frame, found: Resolved[Session], turn: int) -> int:
+def _end_of(frame: Look[Any], found: Resolved[Any], turn: int) -> int:
     branch = "" if found.branch is None else f"/{found.branch}"
     return frame.store.resolve(f"{found.session.id}{branch}:{turn}").seq or 0
 
 
-def _messages(found: Resolved[Session], after: int, before: int | None, tools: str) -> Iterator[Message]:
+def _messages(found: Resolved[Any], after: int, before: int | None, tools: str) -> Iterator[Message]:
     for message in found.session.iter_messages(after=after, tools=tools != "none", at=point_of(found)):
         if before is not None and (not message.seq or message.seq >= before):
             return
@@ -87,14 +83,14 @@ def _messages(found: Resolved[Session], after: int, before: int | None, tools: s
 # ---------------------------------------------------------------------- for people
 
 
-class _Plain:
+class Plain:
     """Writes messages as text."""
 
-    def __init__(self, frame: Frame, tools: str) -> None:
+    def __init__(self, frame: Look[Any], tools: str) -> None:
         self._frame, self._out, self.tools = frame, frame.out, tools
         self._turn = -1
 
-    def all(self, session: Session, messages: Iterator[Message]) -> Iterator[str]:
+    def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
         """Write a session from its heading on."""
         yield from heading(self._frame, session)
         yield from self.those(messages)
@@ -135,16 +131,17 @@ class _Plain:
 _STYLES = {"user": "cyan", "assistant": "green"}
 
 
-def heading(frame: Frame, session: Session) -> Iterator[str]:
+def heading(frame: Look[Any], session: Reading) -> Iterator[str]:
     """Say in a few lines which session this is."""
     out, utc = frame.out, frame.out.utc
     title = line(session.title or session.name or "untitled")
     name = f", named {line(session.name)}" if session.name and session.name != session.title else ""
-    yield f"{out.paint(frame.short(session.id), 'cyan')} {out.paint(title, 'bold')}{name}"
-    stats = session.stats()
+    seen = overview(session)
+    stats = seen.stats
+    yield f"{out.paint(seen.short, 'cyan')} {out.paint(title, 'bold')}{name}"
     tokens = f"{words.short_number(stats.estimated_tokens)} tokens"
     cost = f", {words.money(stats.usage.cost)}" if stats.usage.cost else ""
-    branch = line(documents.head_branch(session))
+    branch = line(seen.branch)
     state = f"in the trash, {session.status}" if session.deleted else session.status
     turns = words.count(session.turn_count, "turn")
     yield f"  agent {line(session.agent_id)}, {session.kind}, branch {branch}, {turns}, {tokens}{cost}, {state}"
@@ -166,7 +163,7 @@ class _Markdown:
     def __init__(self, tools: str) -> None:
         self._tools = tools
 
-    def all(self, session: Session, messages: Iterator[Message]) -> Iterator[str]:
+    def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
         yield f"# {line(session.title or session.name or 'Session')}"
         turn = 0
         for message in messages:
@@ -190,61 +187,11 @@ class _Markdown:
 
 def _fenced(text: str, tools: str) -> list[str]:
     """Write a text as a block of code; the fence is longer than any in it."""
+    import re
+
     shown = text if tools == "full" or len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
     return ["", fence, *block(shown), fence]
 
 
-# ---------------------------------------------------------------------- following
-
-
-@verb("tail")
-@ref_argument("ref", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with each new message until Ctrl-C.")
-@click.option(
-    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages."
-)
-@click.option("--tools", type=click.Choice(["full", "short", "none"]), default="short", show_default=True)
-def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
-    """Show the last messages of a session; -f follows it live."""
-    session = frame.session(ref)
-    write = _Plain(frame, tools)
-    cursor = _now(frame) if follow else None
-    said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
-    seen = max((each.seq for each in said), default=session.refresh().head.seq)
-    if frame.settings.json:
-        about = {"session": documents.session(session)}
-        frame.out.items("messages", map(documents.message, said), lambda: (), about=about)
-        return
-    _show(frame, write, iter(said))
-    if follow:
-        _follow(frame, session, write, seen, cursor)
-
-
-def _now(frame: Frame) -> str | None:
-    """Give the place of the feed behind everything that is there."""
-    cursor = None
-    for change in frame.store.events():
-        cursor = change.cursor
-    return cursor
-
-
-def _show(frame: Frame, write: _Plain, messages: Iterator[Message]) -> None:
-    frame.out.items("messages", map(documents.message, messages), lambda: write.those(messages))
-    sys.stdout.flush()
-
-
-def _follow(frame: Frame, session: Session, write: _Plain, seen: int, cursor: str | None) -> None:
-    for change in frame.store.follow(cursor):
-        if change.session_id != session.id:
-            continue
-        head = session.refresh().head.seq
-        if head < seen:
-            tell(f"went back to turn {session.turn_count}")
-            seen = head
-        fresh = [each for each in session.iter_messages(after=seen, tools=write.tools != "none") if each.seq]
-        seen = head
-        _show(frame, write, iter(fresh))
-
-
-COMMANDS = {"show": show, "tail": tail}
+COMMANDS = {"show": Verb(show, OPTIONS, ref=True)}

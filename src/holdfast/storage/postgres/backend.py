@@ -23,7 +23,8 @@ import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..base import Append, Capabilities, Dialect, KnownAppend, KnownAppended, Op, Row, Value
+from ..appends import Append, KnownAppend, KnownAppended
+from ..base import Capabilities, Dialect, Op, Row, Value
 from . import schema as schemas
 from .address import Address, Line
 from .calls import FUNCTIONS, Calls

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import error_from_result
 
-from ..base import Append, KnownAppend, KnownAppended
+from ..appends import Append, KnownAppend, KnownAppended
 from .address import Line
 
 # As this version calls them: another version's of the same names may be there beside them.

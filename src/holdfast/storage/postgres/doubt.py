@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from ...errors import BackendError, Error
-from ..base import KnownAppend
+from ..appends import KnownAppend
 from .pool import words
 
 

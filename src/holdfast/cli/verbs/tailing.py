@@ -1,0 +1,67 @@
+"""The end of a session, and what is added to it: ``tail``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from ...client.session import Session
+from ...model.message import Message
+from .. import documents
+from ..consent import tell
+from ..frame import Frame, ref_argument, verb
+from .reading import TOOLS, Plain
+
+
+@verb("tail")
+@ref_argument("ref", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with each new message until Ctrl-C.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages."
+)
+@click.option("--tools", type=click.Choice(TOOLS.words), default="short", show_default=True)
+def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
+    """Show the last messages of a session; -f follows it live."""
+    session = frame.session(ref)
+    write = Plain(frame, tools)
+    cursor = _now(frame) if follow else None
+    said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
+    seen = max((each.seq for each in said), default=session.refresh().head.seq)
+    if frame.settings.json:
+        about = {"session": documents.session(session)}
+        frame.out.items("messages", map(documents.message, said), lambda: (), about=about)
+        return
+    _show(frame, write, iter(said))
+    if follow:
+        _follow(frame, session, write, seen, cursor)
+
+
+def _now(frame: Frame) -> str | None:
+    """Give the place of the feed behind everything that is there."""
+    cursor = None
+    for change in frame.store.events():
+        cursor = change.cursor
+    return cursor
+
+
+def _show(frame: Frame, write: Plain, messages: Iterator[Message]) -> None:
+    frame.out.items("messages", map(documents.message, messages), lambda: write.those(messages))
+    sys.stdout.flush()
+
+
+def _follow(frame: Frame, session: Session, write: Plain, seen: int, cursor: str | None) -> None:
+    for change in frame.store.follow(cursor):
+        if change.session_id != session.id:
+            continue
+        head = session.refresh().head.seq
+        if head < seen:
+            tell(f"went back to turn {session.turn_count}")
+            seen = head
+        fresh = [each for each in session.iter_messages(after=seen, tools=write.tools != "none") if each.seq]
+        seen = head
+        _show(frame, write, iter(fresh))
+
+
+COMMANDS = {"tail": tail}

@@ -1,0 +1,70 @@
+"""Sessions at a glance, for lists: what each adds up to, where its head is, and how to name it.
+
+A page of them costs the same few reads however many it holds; asking each handle would cost three transactions per
+session. All of it is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from ..errors import NotFound
+from ..model.entry import Numbers
+from ..model.session import Stats
+from ..ops import branches, refs, sessions
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from .reading import Reading
+
+S = TypeVar("S", bound=Reading)
+SHORT = 7  # characters of an id: those of one second; more where several sessions began in it
+_AT_ONCE = 500
+
+
+class Overview(msgspec.Struct, Generic[S], frozen=True):
+    """A session with its totals, the name of the branch of its head, how many branches it has, and its short id."""
+
+    session: S
+    stats: Stats
+    branch: str
+    branches: int
+    short: str
+
+
+def overview(session: S) -> Overview[S]:
+    """Look at one session; ``NotFound`` if it is there no more."""
+    for found in overviews([session]):
+        return found
+    raise NotFound(f"there is no session {session.id!r} in this store and scope")
+
+
+def overviews(found: Sequence[S]) -> list[Overview[S]]:
+    """Look at sessions of one store; those that were purged since they were read are left out."""
+    return [each for some in _portions(found) for each in _look(some)]
+
+
+def _portions(found: Sequence[S]) -> Iterator[Sequence[S]]:
+    return (found[at : at + _AT_ONCE] for at in range(0, len(found), _AT_ONCE))
+
+
+def _look(found: Sequence[S]) -> Iterable[Overview[S]]:
+    store, ids = found[0]._store, [each.id for each in found]
+
+    def look(tx: Tx) -> tuple[dict[str, SessionRow], dict[int, list[branches.BranchRow]], dict[str, str]]:
+        rows = sessions.several(tx, store.scope, ids)
+        there = {row.sid: row.branches for row in rows.values()}
+        known = branches.of_sessions(tx, store.scope, there) if there else {}
+        return rows, known, refs.shortest(tx, store.scope, [*rows], SHORT) if rows else {}
+
+    rows, known, shorts = store._read(look)
+    return [_overview(each, rows[each.id], known, shorts[each.id]) for each in found if each.id in rows]
+
+
+def _overview(session: S, row: SessionRow, known: dict[int, list[branches.BranchRow]], short: str) -> Overview[S]:
+    shown = [each for each in known[row.sid] if not each.hidden or each.bid == row.branch]
+    head = next((each.name for each in shown if each.bid == row.branch), "")
+    stats = Stats.from_numbers(Numbers._make(row.numbers), started_ms=row.created_ms)
+    return Overview(session, stats, head, len(shown), short)

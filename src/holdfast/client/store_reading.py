@@ -1,0 +1,260 @@
+"""The part of a store that only looks: finding and listing sessions.
+
+``Store`` is this and everything that writes, and gives handles that can do everything. A ``Reader`` is this alone, for
+shells that look and must start at once: it loads nothing of what writing, files and contexts need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from os import PathLike
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from .. import presence
+from ..clock import Clock
+from ..errors import Invalid, NotFound
+from ..model.page import Page
+from ..model.status import STATUSES
+from ..ops import listing, sessions
+from ..ops import refs as parser
+from ..ops.sessions import LeaseRow, SessionRow, Whole
+from ..storage.base import Capabilities, Op, Readable, Tx
+from . import check
+from .reading import Reading
+from .refs import Resolved
+
+T = TypeVar("T")
+S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the handle that the store gives of a session
+KINDS = ("main", "subagent", "cron")
+
+
+class StoreReading(ABC, Generic[S_co]):
+    """An open store, seen from one scope."""
+
+    scope: str
+    url: str
+
+    def __init__(self, backend: Readable, *, clock: Clock, scope: str, url: str) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._attachment: Callable[[dict[str, Any]], Any] = self._attached
+        self.scope = scope
+        self.url = url
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do, as it was opened."""
+        return self._backend.capabilities
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the store holds."""
+
+    def _read(self, op: Op[T]) -> T:
+        return self._backend.read(op)
+
+    @abstractmethod
+    def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> S_co:
+        """Give a handle of a session that was read."""
+
+    def _attached(self, given: dict[str, Any]) -> Any:
+        from .attachments import Attachment
+
+        return Attachment(self, given)  # type: ignore[arg-type]
+
+    def _is_gone(self, lease: LeaseRow) -> bool:
+        """Say whether the holder of a lease is there no more."""
+        return lease.holder is not None and presence.seems_gone(
+            presence.decode(lease.holder), lease.beat_ms, self._clock.now_ms()
+        )
+
+    # ------------------------------------------------------------------ finding
+
+    def get_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> S_co:
+        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+
+        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        """
+        found = self.find_session(id_name_or_key, agent=agent, workspace=workspace)
+        if found is None:
+            raise NotFound(f"there is no session {id_name_or_key!r} in this store and scope")
+        return found
+
+    def find_session(
+        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+    ) -> S_co | None:
+        """Give a session by its exact id, key or name, or None."""
+        wanted = check.name(id_name_or_key, what="session", most=10_000)
+        owner = check.optional_name(agent, what="agent")
+        place = None if workspace is None else check.workspace(workspace)
+
+        def look(tx: Tx) -> Whole | None:
+            row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
+            return None if row is None else sessions.with_rest(tx, row)
+
+        found = self._read(look)
+        return None if found is None else self._session(*found)
+
+    def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[S_co]:
+        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+
+        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
+        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        """
+        text = check.name(ref, what="ref", most=2000)
+        place = None if workspace is None else check.workspace(workspace)
+        whole, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
+        return Resolved(self._session(*whole), *point)
+
+    # ------------------------------------------------------------------ listing
+
+    def list_sessions(
+        self,
+        *,
+        agent: str | None = None,
+        kinds: str | Iterable[str] | None = None,
+        status: str | Iterable[str] | None = None,
+        label: str | None = None,
+        tag: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        parent: str | Reading | None = None,
+        active_only: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        since: datetime | None = None,
+        trash: bool = False,
+        order: str = "updated",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[S_co]:
+        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+
+        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
+        whose record is damaged is named in the page's ``damaged``.
+        """
+        check.whole(limit, what="limit", low=1, high=10_000)
+        for name, flag in (("archived", archived), ("pinned", pinned)):
+            check.flag(flag, what=name, optional=True)
+        check.flag(trash, what="trash")
+        check.flag(active_only, what="active_only")
+        if order not in ("updated", "created"):
+            raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
+        before = listing.parse_cursor(order, cursor)
+        wanted = _filter(
+            agent=agent,
+            kinds=kinds,
+            status="active" if active_only else status,
+            label=label,
+            tag=tag,
+            workspace=workspace,
+            archived=archived,
+            pinned=pinned,
+            since=since,
+            trash=trash,
+        )
+        parent_id = parent.id if isinstance(parent, Reading) else check.optional_name(parent, what="parent")
+
+        def look(tx: Tx) -> listing.Listed:
+            above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
+            return listing.page(
+                tx,
+                self.scope,
+                wanted._replace(parent=above),
+                order=order,
+                before=before,
+                limit=limit,
+                is_gone=self._is_gone,
+            )
+
+        found = self._read(look)
+        more = None if found.next is None else listing.cursor(order, found.next)
+        return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
+
+    def _count(self, most: int, **filters: Any) -> int:
+        """Count sessions up to a number; takes filters of ``list_sessions``."""
+        wanted = _filter(**filters)
+        if wanted.statuses is not None:  # an active one whose holder is gone is told by looking at it only
+            return len(self.list_sessions(**filters, limit=most))
+        return self._read(lambda tx: listing.count(tx, self.scope, wanted, most))
+
+    def _with_sessions(self, among: Sequence[str]) -> set[str]:
+        """Say which of these directories are workspaces of sessions."""
+        return self._read(lambda tx: listing.workspaces(tx, self.scope, among))
+
+    def _short_ids(self, ids: Sequence[str], least: int) -> dict[str, str]:
+        """Give for each id the shortest beginning, from so many characters on, that is enough to name the session."""
+        return self._read(lambda tx: parser.shortest(tx, self.scope, ids, least))
+
+    def iter_sessions(self, **filters: Any) -> Iterator[S_co]:
+        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        page = self.list_sessions(**{"limit": 500, **filters})
+        return self._following(page, filters)
+
+    def _following(self, page: Page[S_co], filters: dict[str, Any]) -> Iterator[S_co]:
+        while True:
+            yield from page
+            if page.cursor is None:
+                return
+            page = self.list_sessions(**{"limit": 500, **filters, "cursor": page.cursor})
+
+
+class Reader(StoreReading[Reading]):
+    """An open store that is only looked at."""
+
+    def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> Reading:
+        return Reading(self, row, doc, lease)
+
+    def close(self) -> None:
+        """Release the files."""
+        self._backend.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _filter(
+    *,
+    agent: str | None = None,
+    kinds: str | Iterable[str] | None = None,
+    status: str | Iterable[str] | None = None,
+    label: str | None = None,
+    tag: str | None = None,
+    workspace: str | PathLike[str] | None = None,
+    archived: bool | None = False,
+    pinned: bool | None = None,
+    since: datetime | None = None,
+    trash: bool = False,
+) -> listing.Filter:
+    """Check the filters of a listing."""
+    return listing.Filter(
+        agent=check.optional_name(agent, what="agent"),
+        kinds=_several(kinds, KINDS, what="kind"),
+        statuses=_several(status, STATUSES, what="status"),
+        label=check.optional_name(label, what="label"),
+        tag=None if tag is None else check.tag(tag),
+        workspace=None if workspace is None else check.workspace(workspace),
+        archived=None if trash and archived is False else archived,
+        pinned=pinned,
+        since_ms=None if since is None else check.time_ms(since),
+        trash=trash,
+    )
+
+
+def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    given = (value,) if isinstance(value, str) else tuple(check.many(value, what=f"{what}s"))
+    for each in given:
+        if not isinstance(each, str) or each not in known:
+            raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
+    return given

@@ -1,0 +1,369 @@
+"""Plain command lines are read without click and stores are opened lightly: neither may show in what comes out."""
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+import pytest
+from _world import HOUR, World
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.cli import app, quick, running, times
+from holdfast.cli.frame import Frame
+from holdfast.cli.look import lightly
+from holdfast.cli.options import Choice, Option, Verb, Whole
+from holdfast.cli.settings import EVERYWHERE
+from holdfast.cli.verbs import listing, reading
+from holdfast.storage.connection import SqliteTx
+
+pytestmark = pytest.mark.feature("F10")
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DECLARED: dict[str, Verb] = {"ls": listing.COMMANDS["ls"], "show": reading.COMMANDS["show"]}
+VALUES = {"since": ["2w", "36h", " 90m ", "2026-01-31", "2026-01-31T10:00:00+02:00"], "turns": ["12", "3-9", "3-"]}
+ODD = ["", "-", "--", "-1", "--help", "-h", "-qv", "-C.", "--lim", "--limit=", "--json=1", "--nosuch", "x y", "--turns"]
+ODD += [
+    "-aq",
+    "999999",
+    "+5",
+    " 5",
+    "1_0",
+    "٣",
+    "yesterday",
+    "9-3",
+    "-3",
+    "main,cron",
+    "ls",
+    "show",
+    "rewind",
+    "\udce4",
+]
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def test_both_ways_know_the_same_verbs() -> None:
+    assert {verb: app.VERBS[verb][0] for verb in quick.MODULES} == quick.MODULES
+
+
+def _plain_option(option: Option) -> st.SearchStrategy[list[str]]:
+    name = st.sampled_from(option.names)
+    if option.kind is None:
+        return name.map(lambda said: [said])
+    if isinstance(option.kind, Choice):
+        value = st.sampled_from(option.kind.words)
+    elif isinstance(option.kind, Whole):
+        value = st.integers(option.kind.low, option.kind.high).map(str)
+    elif option.to in VALUES:
+        value = st.sampled_from(VALUES[option.to])
+    else:
+        value = st.text(min_size=1, max_size=8).filter(lambda text: not text.startswith("-") and text not in DECLARED)
+    return st.tuples(name, value, st.booleans()).map(_written)
+
+
+def _written(said: tuple[str, str, bool]) -> list[str]:
+    name, value, joined = said
+    return [f"{name}={value}"] if joined and name.startswith("--") else [name, value]
+
+
+def _options(options: tuple[Option, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.one_of(*map(_plain_option, options)), max_size=5).map(
+        lambda some: [w for each in some for w in each]
+    )
+
+
+@st.composite
+def plain_lines(draw: st.DrawFn) -> list[str]:
+    """Command lines in which everything is as the help page writes it."""
+    verb = draw(st.sampled_from([*DECLARED]))
+    declared = DECLARED[verb]
+    words = draw(_options((*declared.options, *EVERYWHERE)))
+    ref = draw(st.lists(st.sampled_from(["@", "@-1", "oauth", "oauth:2", "oauth/main:e3", "agent:a:main"]), max_size=1))
+    behind = [*words, *ref] if draw(st.booleans()) else [*ref, *words]
+    return [*draw(_options(EVERYWHERE)), verb, *(behind if declared.ref else words)]
+
+
+@st.composite
+def any_lines(draw: st.DrawFn) -> list[str]:
+    """Plain lines with something odd in them, or with something missing."""
+    line = draw(plain_lines())
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(line)))
+        if draw(st.booleans()):
+            line.insert(at, draw(st.sampled_from(ODD)))
+        else:
+            del line[at : at + 1]
+    return line
+
+
+@pytest.fixture
+def by_click(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], tuple[dict[str, Any], dict[str, Any]] | None]:
+    """Read a command line with click: what the verb would be given, and the flags; None if click refuses it."""
+    monkeypatch.setattr(times, "now", lambda: NOW)
+    called = list[tuple[dict[str, Any], dict[str, Any]]]()
+
+    def record(frame: Any, **given: Any) -> None:
+        called.append((given, vars(frame.settings)))
+
+    for module, verb in ((listing, "ls"), (reading, "show")):
+        monkeypatch.setitem(module.COMMANDS, verb, Verb(record, DECLARED[verb].options, DECLARED[verb].ref))
+
+    def read(arguments: list[str]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        called.clear()
+        return called[0] if app.run(arguments) == 0 and called else None
+
+    return read
+
+
+_SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(plain_lines())
+@_SETTINGS
+def test_a_plain_line_is_read_without_click_and_means_the_same(
+    by_click: Callable[[list[str]], Any], arguments: list[str]
+) -> None:
+    line = quick.parse(arguments)
+    assert line is not None
+    assert (line.given, vars(line.settings)) == by_click(arguments)
+
+
+@given(any_lines())
+@_SETTINGS
+def test_an_odd_line_means_what_click_says(by_click: Callable[[list[str]], Any], arguments: list[str]) -> None:
+    line = quick.parse(arguments)
+    if line is not None:
+        assert (line.given, vars(line.settings)) == by_click(arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["ls", "--help"], ["ls", "--limit", "0"], ["show", "a", "b"]])
+def test_what_is_not_plain_is_left_to_click(arguments: list[str]) -> None:
+    assert quick.parse(arguments) is None
+
+
+def test_completion_is_left_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(app.COMPLETE, "bash_complete")
+    assert quick.parse(["ls"]) is None
+
+
+# ---------------------------------------------------------------------- stores
+
+LOOKS = [
+    ["ls"],
+    ["ls", "-a"],
+    ["ls", "-a", "--archived", "--json"],
+    ["ls", "-a", "--jsonl"],
+    ["ls", "-a", "-q"],
+    ["ls", "-a", "--fields", "id,branch,branches,tokens,holder,status,stopped_at"],
+    ["ls", "-a", "--trash"],
+    ["ls", "-a", "--pinned", "--color", "always"],
+    ["ls", "-a", "--status", "interrupted"],
+    ["ls", "-a", "--status", "active", "--status", "completed"],
+    ["ls", "-a", "--kind", "subagent"],
+    ["ls", "--agent", "nobody"],
+    ["ls", "-a", "--tag", "none", "--since", "1m"],
+    ["ls", "-a", "--limit", "2"],
+    ["-C", "/", "ls"],
+    ["show"],
+    ["show", "@-1", "--utc"],
+    ["show", "oauth"],
+    ["show", "oauth", "--json"],
+    ["show", "oauth", "--md"],
+    ["show", "oauth:2"],
+    ["show", "oauth", "--turns", "2-"],
+    ["show", "oauth", "--turns", "7"],
+    ["show", "fix-retry", "--tools", "full"],
+    ["show", "fix-retry:fixed", "--tools", "none"],
+    ["show", "fix-retry/try", "--jsonl"],
+    ["show", "gone"],
+    ["show", "nosuch"],
+    ["show", "1"],
+    ["show", "given", "-q"],
+]
+
+
+@pytest.fixture
+def worn(work: World) -> World:
+    """A store with sessions in every state that a listing can show, but for one that runs."""
+    with work.open() as store:
+        retry = store.get_session("fix-retry")
+        retry.fork(2, name="try")
+        store.get_session("refunds").pin()
+        store.create_session("old", agent="coder", workspace=work.project).archive()
+        gone = store.create_session("gone", workspace=work.project)
+        gone.user("Forget me")
+        store.delete_session(gone)
+        store.get_session("oauth").fork(as_session=True, name="oauth again")
+        retry.spawn("look at the log", label="reader").session.complete("nothing there")
+        store.create_session("tagged", workspace=work.project, tags=["ci", "\x1b[2J"]).complete()
+        said = {"role": "assistant", "content": [{"type": "text", "text": "as Claude says it"}]}
+        store.create_session("given", workspace=work.project).append({"role": "user", "content": "Go"}, said)
+        work.clock.ms += HOUR
+        cut = store.session("cut", workspace=work.project)
+        cut.user("Begin")
+        with pytest.raises(KeyboardInterrupt), cut:
+            raise KeyboardInterrupt
+    return work
+
+
+def _ways(world: World, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> list[tuple[int, str, str]]:
+    """Run a command line lightly and on the whole library, each read with and without click."""
+    line, found = quick.parse(arguments), list[tuple[int, str, str]]()
+    assert line is not None
+
+    def on(frame: Any) -> Callable[[], object]:
+        def step() -> object:
+            with frame as entered:
+                return line.verb.run(entered, **line.given)
+
+        return step
+
+    ways: list[Callable[[], int]] = [
+        lambda: quick.run_line(line),
+        lambda: app.run(arguments),
+        lambda: running.run(on(lightly(line.settings)), line.settings),
+        lambda: running.run(on(Frame(line.settings, changes=False)), line.settings),
+    ]
+    for way in ways:
+        capsys.readouterr()
+        code = way()
+        found.append((code, *capsys.readouterr()))
+    return found
+
+
+def _alike(world: World, capsys: pytest.CaptureFixture[str]) -> list[tuple[int, str, str]]:
+    answers = []
+    for arguments in LOOKS:
+        first, *others = _ways(world, capsys, arguments)
+        assert others == [first] * 3, arguments
+        answers.append(first)
+    return answers
+
+
+def test_a_look_gives_the_same_bytes_on_either_half_of_the_library(
+    worn: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = _alike(worn, capsys)
+    assert {code for code, _, _ in answers} == {0, 4}
+    listed = answers[LOOKS.index(["ls", "-a"])][1]
+    assert all(word in listed for word in ("interrupted at turn 1", "◆", "main(2)", "completed"))
+    assert "in the trash: holdfast restore" in answers[LOOKS.index(["ls", "-a", "--trash"])][1]
+    assert "as Claude says it" in worn.ok("show", "given").out
+
+
+def test_also_while_a_session_runs_and_an_answer_is_being_written(
+    worn: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with worn.open() as store, store.session("oauth", agent="coder", workspace=worn.project) as s:
+        stream = s.stream()
+        stream.write("half an ans")
+        stream.flush()
+        answers = _alike(worn, capsys)
+        assert "half an ans" in answers[LOOKS.index(["show", "oauth"])][1]
+        assert "●" in answers[LOOKS.index(["ls"])][1]
+        stream.finish()
+
+
+def test_also_where_records_are_damaged(worn: World, capsys: pytest.CaptureFixture[str]) -> None:
+    with worn.open() as store:
+        message = store.get_session("oauth").messages()[2]
+    other = apsw.Connection(str(worn.url))
+    other.execute("UPDATE session SET title = 'another' WHERE name = 'tagged'")
+    other.execute("UPDATE entry SET body = CAST(body || ' ' AS BLOB) WHERE key & 4294967295 = ?", (message.seq,))
+    other.close()
+    answers = _alike(worn, capsys)
+    assert "is damaged and was left out" in answers[LOOKS.index(["ls", "-a"])][2]
+    assert answers[LOOKS.index(["show", "oauth"])][0] == 7
+
+
+def test_also_in_an_empty_store_and_without_one(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no store yet" in _alike(world, capsys)[0][2]
+    world.open().close()
+    assert "Start one" in _alike(world, capsys)[0][2]
+
+
+def test_a_look_writes_nothing_and_leaves_no_lock(worn: World) -> None:
+    before = worn.url.read_bytes()
+    worn.ok("ls", "-a")
+    worn.ok("show", "oauth")
+    assert worn.url.read_bytes() == before
+    with worn.open() as store:
+        assert store.find_session("oauth") is not None
+
+
+# ---------------------------------------------------------------------- reads
+
+
+def test_a_page_costs_the_same_reads_however_long_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world.open() as store:
+        for number in range(60):
+            s = store.create_session(f"n{number}", workspace=world.project)
+            s.user("Begin")
+    reads, real = list[str](), SqliteTx.all
+
+    def counted(tx: SqliteTx, sql: str, args: Any = ()) -> list[Any]:
+        reads.append(sql)
+        return real(tx, sql, args)
+
+    monkeypatch.setattr(SqliteTx, "all", counted)
+    counts = []
+    for way in ([], ["--json"]):
+        for limit in ("5", "50"):
+            reads.clear()
+            world.ok("ls", "--limit", limit, *way)
+            counts.append(len(reads))
+    assert counts[0] == counts[1]
+    assert counts[2] == counts[3]
+    opening = 14  # the schema, the mark, an integrity check for each table
+    assert max(counts) <= opening + 10
+
+
+def test_short_ids_are_enough_and_no_longer_than_they_must_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    with world.open() as store:
+        made = []
+        for _ in range(120):
+            world.clock.ms += rng.choice([0, 0, 1, 30, 500, 5000])
+            made.append(store.create_session(workspace=world.project).id)
+        named = store.create_session(made[7][:7], workspace=world.project)  # called like the beginning of another's id
+        shorts = [line.split()[0] for line in world.ok("ls", "--limit", "500").out.splitlines()[1:]]
+        everything = [each.id for each in store.list_sessions(limit=500)]
+        assert len(shorts) == len(everything) == 121
+        for short, whole in zip(shorts, everything, strict=True):
+            assert whole.startswith(short)
+            assert store.resolve(short).session.id == whole
+            if len(short) > 7:
+                shorter = short[:-1]
+                assert shorter == named.name or sum(each.startswith(shorter) for each in everything) > 1
+
+
+def test_a_store_that_is_read_by_threads_ends_in_order(worn: World) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from holdfast.client.opening import open_to_look
+
+    store = open_to_look(str(worn.url))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: len(store.list_sessions(archived=None)), range(64)))
+    assert set(found) == {found[0]}
+    store.close()
+    store.close()
+    with pytest.raises(holdfast.Closed):
+        store.list_sessions()
+
+
+def test_a_terminals_width_is_what_the_environment_says_then_what_the_terminal_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from holdfast.cli.output import _terminal_size
+
+    monkeypatch.setenv("COLUMNS", "97")
+    monkeypatch.setenv("LINES", "none")
+    assert _terminal_size() == (97, 24)  # what is captured here is no terminal
+    monkeypatch.delenv("COLUMNS")
+    assert _terminal_size() == (80, 24)

@@ -1,0 +1,96 @@
+"""How much the program loads to look around, and how long that takes beside a bare Python."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from _world import World
+
+pytestmark = pytest.mark.feature("F10")
+
+LIMIT = 6.0
+# What ``ls`` and ``show`` may load of the library; a folder stands for none of its modules, only for itself.
+OURS = """holdfast cli client model ops storage clock codec errors ids presence
+cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
+cli.times cli.verbs cli.verbs.listing cli.verbs.reading
+client.address client.check client.fields client.opening client.overview client.points client.reading client.refs
+client.store_reading
+model.branch model.checkpoint model.entry model.html model.message model.page model.session model.status model.tools
+model.usage model.words
+ops.branches ops.feed ops.listing ops.log ops.open_streams ops.points ops.refs ops.sessions
+storage.base storage.connection storage.files storage.guard storage.migrate storage.notices storage.sqlite_reader"""
+ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.split()}
+PACKAGES = {"apsw", "msgspec", "holdfast"}
+# Each of these takes as long as a tenth of all the rest, or brings in what does.
+HEAVY = """asyncio click concurrent ctypes email hashlib http importlib.metadata importlib.resources inspect ipaddress
+json logging multiprocessing pathlib psycopg random rich shutil socket sqlite3 subprocess tempfile threading traceback
+typing_extensions urllib zipfile"""
+SAID = """
+import sys
+sys.argv = ["holdfast", *sys.argv[1:]]
+before = {*sys.modules}
+from holdfast.cli import main
+code = main()
+print("\\n".join(sorted({*sys.modules} - before)), file=open("loaded", "w"))
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def long(world: World) -> World:
+    """A store with a few sessions, one of them of 200 messages."""
+    with world.open() as store:
+        for number in range(20):
+            store.create_session(f"n{number}", workspace=world.project).user("Begin")
+        s = store.create_session("long", workspace=world.project)
+        for turn in range(100):
+            s.user(f"Step {turn}")
+            s.assistant("Done. " * 20)
+    return world
+
+
+@pytest.mark.parametrize("arguments", [["ls"], ["ls", "-a", "--limit", "5"], ["show"], ["show", "long", "--utc"]])
+def test_a_look_loads_little(long: World, tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", SAID, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    loaded = {*(long.project / "loaded").read_text().split()}
+    assert {each for each in loaded if each.split(".")[0] == "holdfast"} <= ALLOWED
+    assert loaded.isdisjoint(HEAVY.split())
+    known = {*sys.stdlib_module_names, *PACKAGES}
+    assert {each.split(".")[0] for each in loaded} <= known | {"_sitebuiltins"}
+
+
+def test_the_list_of_what_may_be_loaded_holds_nothing_that_is_not(long: World) -> None:
+    seen = set[str]()
+    for arguments in (["ls"], ["show", "long"]):
+        subprocess.run([sys.executable, "-c", SAID, *arguments], capture_output=True, timeout=60, check=True)
+        seen |= {*(long.project / "loaded").read_text().split()}
+    assert seen >= ALLOWED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["ls"], ["show", "long"]])
+def test_a_look_starts_in_less_than_six_times_a_bare_python(long: World, tmp_path: Path, arguments: list[str]) -> None:
+    """The fastest of runs that take turns, several times over: a busy machine makes both slower, not the ratio."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path / "compiled")
+    bare, look = [sys.executable, "-c", "pass"], [sys.executable, "-m", "holdfast", *arguments]
+    for command in (bare, look):
+        assert _seconds(command, environment) > 0  # compiles what it loads
+    ratios = list[float]()
+    for _ in range(5):
+        pairs = [(_seconds(bare, environment), _seconds(look, environment)) for _ in range(10)]
+        ratios.append(min(pair[1] for pair in pairs) / min(pair[0] for pair in pairs))
+        if ratios[-1] <= LIMIT:
+            return
+    pytest.fail(f"{ratios} times a bare Python, each the best of 10 runs; at most {LIMIT} are allowed")
+
+
+def _seconds(command: list[str], environment: dict[str, str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
