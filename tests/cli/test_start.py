@@ -13,7 +13,7 @@ pytestmark = pytest.mark.feature("F10")
 
 LIMIT = 6.0
 # What ``ls`` and ``show`` may load of the library; a folder stands for none of its modules, only for itself.
-OURS = """holdfast cli client model ops storage clock codec errors ids presence
+OURS = """holdfast cli client model ops storage clock codec errors ids mounts presence
 cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
 cli.times cli.verbs cli.verbs.listing cli.verbs.reading
 client.address client.check client.fields client.opening client.overview client.points client.reading client.refs
