@@ -56,6 +56,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rm": ("keeping", "Put into the trash."),
     "restore": ("keeping", "Take out of the trash."),
     "purge": ("keeping", "Erase for good."),
+    "demo": ("demo", "See it work, in a directory made for it."),
     "verify": ("health", "Recompute every check and hash."),
     "repair": ("health", "A copy without what is damaged."),
     "migrate": ("health", "Bring tables up to date; --check only says."),
