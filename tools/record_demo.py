@@ -28,7 +28,7 @@ from xml.sax.saxutils import escape
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "demo.svg"
 COLUMNS, ROWS = 100, 34
 LINE, CHARACTER, EDGE = 18, 7.83, 14
-TYPED, READ, ENDING = 0.9, 0.28, 5.0  # seconds: for a command, for each line that comes back, at the end
+TYPED, READ, ENDING = 0.7, 0.2, 4.0  # seconds: for a command, for each line that comes back, at the end
 
 _COLOR = re.compile(r"\x1b\[([0-9;]*)m")
 _CLASSES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "36": "c"}
@@ -38,8 +38,8 @@ _VARIES = (
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \([^)]*\)"), "TIME"),
     (re.compile(r"\b[0-9.]+ s\b"), "SECONDS"),
-    (re.compile(r".*\bKilled\b.*"), "Killed"),  # each shell says it in its own way
 )
+_SHELLS = re.compile(r"(.*\s)?Killed\b(?! with)")  # some shells say that a job was killed, each in its own way
 
 STYLE = """
 text{font:13px ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',Consolas,monospace;fill:#d0d7de;white-space:pre}
@@ -147,8 +147,9 @@ def recorded() -> list[str]:
 def comparable(lines: Sequence[str]) -> list[str]:
     """Give lines without colours and without what is different each time."""
     found = list[str]()
-    for line in lines:
-        text = _COLOR.sub("", line)
+    for text in (_COLOR.sub("", line) for line in lines):
+        if _SHELLS.match(text):
+            continue
         for pattern, name in _VARIES:
             text = pattern.sub(name, text)
         found.append(text.rstrip())

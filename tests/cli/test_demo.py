@@ -110,12 +110,17 @@ def test_a_claim_that_does_not_hold_is_exit_1(world: World, monkeypatch: pytest.
 
 
 def test_programs_get_a_document_and_nothing_else(world: World) -> None:
-    given = world.ok("demo", "elsewhere", "--json").document
-    assert given["directory"] == str(world.project / "elsewhere")
+    given = world.ok("-C", "..", "demo", "elsewhere", "--json").document
+    assert given["directory"] == str(world.project.parent / "elsewhere")
     assert len(given["proofs"]) == 12
 
 
 def test_a_directory_with_something_in_it_is_refused(work: World) -> None:
     ran = work.run("demo", ".")
     assert (ran.code, ran.out) == (1, "")
-    assert "'.' is not empty" in ran.err
+    assert "is not empty; name a new directory" in ran.err
+
+
+def test_it_takes_no_store_of_yours(work: World) -> None:
+    ran = work.run("demo", "--store", str(work.url))
+    assert (ran.code, ran.err) == (2, "holdfast: the demo has a store of its own; leave --store out\n")

@@ -111,7 +111,7 @@ def answer(s: holdfast.Session, text: str) -> None:
     with s.stream(model="scripted") as stream:
         for word in text.split(" "):
             stream.write(f"{word} " if not text.endswith(word) else word)
-            time.sleep(0.15)
+            time.sleep(0.2)
     tell("assistant", text)
 
 

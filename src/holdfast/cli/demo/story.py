@@ -89,6 +89,8 @@ class Story:
         env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         if self._columns and env.get("TERM", "dumb") == "dumb":
             env["TERM"] = "xterm"  # colours were asked for
+        if "PYTHONPATH" in env:  # it may be meant from here, and the shell goes elsewhere
+            env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep)))
         return Shell(
             folder=os.getcwd(), env={**env, "HOLDFAST_PAGER": "cat"}, columns=self._columns, show=self._stage.show
         )
@@ -113,7 +115,7 @@ class Story:
         stage.act(1, "Killed with -9 in the middle of an answer, while a tool runs")
         self._type('agent "Fix the flaky test" &')
         self._shell.wait_for(HALF)
-        self._type("kill -9 $!; wait $!", may_fail=True)
+        self._type('kill -9 $!; wait $!; echo "exit code $?"')
         self._type("holdfast resume fix-retry")
         stage.say("It starts again. What would now go to the provider, shortened:", "bold")
         sent = self._type("holdfast resume fix-retry --exec 'agent --request'", may_fail=True)

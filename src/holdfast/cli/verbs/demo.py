@@ -8,7 +8,7 @@ import time
 
 import click
 
-from ..failing import Stop
+from ..failing import USAGE, Stop
 from ..frame import Frame, verb
 
 
@@ -23,10 +23,12 @@ def demo(frame: Frame, place: str | None) -> None:
     """
     if os.name != "posix":
         raise Stop("the demo needs a POSIX shell and workspaces, which are not supported here yet")
+    if frame.settings.store is not None:
+        raise Stop("the demo has a store of its own; leave --store out", USAGE)
     from ..demo.scratch import Scratch
     from ..demo.story import Story
 
-    began, scratch = time.monotonic(), Scratch(place)
+    began, scratch = time.monotonic(), Scratch(place and os.path.join(frame.directory, place))
     story = Story(frame, scratch)
     story.play()
     seconds = time.monotonic() - began
