@@ -7,7 +7,7 @@ RUN := $(BIN)/python
 .PHONY: demo test test-quick check format bench crash features requirements clean
 
 demo: .venv/.ready
-	@$(RUN) examples/kill_and_reopen.py
+	@$(BIN)/holdfast demo
 
 test: .venv/.ready
 	$(RUN) -m pytest -n 2 --dist loadfile

@@ -1,7 +1,7 @@
 """Kill an agent in the middle of its work, open its store again: everything acknowledged is there.
 
 A child process plays an agent: it appends messages and, after each call has returned, notes the number in a side
-file. After a moment it is killed with -9. Run it with: make demo
+file. After a moment it is killed with -9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Check the docs: links lead somewhere, public names are described, generated files are current, examples run.
 
-All Python blocks of a page are one program: they share a namespace and a fresh directory, in the order of the page. A
-page that defines tests is given to pytest. Where a line says what it prints (``print(x)  # 42``), it must print that.
+All Python and console blocks of a page are one program: they share a namespace, a shell and a fresh directory, in the
+order of the page. A page that defines tests is given to pytest. Where a line says what it prints (``print(x)  # 42``),
+it must print that; what stands below a command (``$ holdfast ls``), the command must write. A block that cannot run
+says so behind its language: ``not-run``.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import holdfast
 from holdfast.testing import postgres
@@ -138,20 +141,56 @@ def _fails(tool: str) -> bool:
 # ---------------------------------------------------------------------- examples
 
 
+class Block(NamedTuple):
+    """A fenced block: what stands behind its fence, where its text begins, the text."""
+
+    info: str
+    line: int
+    text: str
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is a part of the page's program."""
+        return self.info in ("python", "console")
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Give the fenced blocks of a page."""
+    begun, info = None, ""
+    lines = page.read_text("utf-8").splitlines()
+    for at, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if begun is None:
+            begun, info = at + 1, line.removeprefix("```").strip()
+        else:
+            yield Block(info, begun + 1, "\n".join(lines[begun:at]))
+            begun = None
+
+
 def pages_with_code() -> list[Path]:
-    """Give the pages that hold Python blocks."""
-    return [page for page in pages() if program(page).strip()]
+    """Give the pages that hold blocks which run."""
+    return [page for page in pages() if any(block.runs for block in blocks(page))]
+
+
+def not_run() -> list[str]:
+    """Name the blocks that say they cannot run."""
+    return [
+        f"{page.relative_to(ROOT)}:{block.line}"
+        for page in pages()
+        for block in blocks(page)
+        if block.info.endswith("not-run")
+    ]
 
 
 def program(page: Path) -> str:
-    """Give all Python blocks of a page as one program whose lines have the numbers they have on the page."""
-    lines, inside = list[str](), False
-    for line in page.read_text("utf-8").splitlines():
-        if line.startswith("```"):
-            inside = line == "```python"
-            lines.append("")
-        else:
-            lines.append(line if inside else "")
+    """Give all blocks of a page that run as one program whose lines have the numbers they have on the page."""
+    lines = [""] * len(page.read_text("utf-8").splitlines())
+    for block in blocks(page):
+        if block.info == "python":
+            lines[block.line - 1 : block.line - 1 + block.text.count("\n") + 1] = block.text.split("\n")
+        elif block.info == "console":
+            lines[block.line - 1] = f"import page_console; page_console.run({block.text!r}, {block.line})"
     return "\n".join(lines)
 
 
@@ -180,12 +219,19 @@ def broken_example(page: Path, folder: Path) -> str:
     script.write_text(code, "utf-8")
     runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if has_tests else ["-X", "dev", "-W", "error"]
     command = [sys.executable, *runner, script.name]
-    given = {**os.environ, **({"DATABASE_URL": database(page.stem)} if "DATABASE_URL" in code else {})}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=given)
+    with tempfile.TemporaryDirectory() as home:
+        given = {**_environment(home), **({"DATABASE_URL": database(page.stem)} if "DATABASE_URL" in code else {})}
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=given)
     if done.returncode:
         return f"{page.relative_to(ROOT)}: {(done.stdout if has_tests else done.stderr).strip()}"
     said = "" if has_tests else _not_printed(code, done.stdout)
     return said and f"{page.relative_to(ROOT)}: {said}"
+
+
+def _environment(home: str) -> dict[str, str]:
+    """Give what a page's program sees: our tools, and a user's own store that is nobody's."""
+    paths = [str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_DATA_HOME": home}
 
 
 def _not_printed(code: str, output: str) -> str:

@@ -31,6 +31,7 @@ def test_resume_says_where_it_stopped_and_what_is_open(work: World) -> None:
     assert "  it was cut off in turn 3" in lines
     assert "  open call bash (not started)" in lines
     assert "  open task: Find the race" in lines
+    assert [each for each in lines if each.startswith("  last ")][-1] == "  last user: Go on"
     assert lines[-1] == "  go on: holdfast resume ####### --exec 'your-agent'"
     document = work.ok("resume", "--json").document
     assert (document["session"]["status"], len(document["open_calls"])) == ("interrupted", 1)

@@ -60,6 +60,7 @@ COMMANDS: dict[str, list[str]] = {
     "restore": ["restore oauth", "rm oauth", "restore oauth"],
     "purge": ["purge oauth", "purge oauth -y"],
     "prune": ["prune"],
+    "demo": ["demo --store x.db"],
     "doctor": ["doctor -q"],
     "verify": ["verify"],
     "repair": ["repair -n"],

@@ -1,6 +1,7 @@
 """The pages are true: what they show runs as it is printed, what they name is there, what is there is named."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,15 +11,58 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import check_docs  # noqa: E402
 import features  # noqa: E402
+import page_console  # noqa: E402
 
 sys.path.remove(str(ROOT / "tools"))
 
 
-@pytest.mark.feature("E6")
-@pytest.mark.parametrize("page", check_docs.pages_with_code(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
+def _types(page: Path) -> bool:
+    return any(block.info == "console" for block in check_docs.blocks(page))
+
+
+PAGES = [
+    pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if _types(page) else [])
+    for page in check_docs.pages_with_code()
+]
+
+
+@pytest.mark.feature("E6", "F10")
+@pytest.mark.parametrize("page", PAGES)
+def test_every_python_and_console_block_runs(page: Path, tmp_path: Path) -> None:
     problem = check_docs.broken_example(page, tmp_path)
     assert not problem, problem
+
+
+@pytest.mark.feature("E6")
+def test_blocks_that_cannot_run_are_marked_and_counted() -> None:
+    marked = [each.partition(":")[0] for each in check_docs.not_run()]
+    assert marked == ["docs/guides/backend.md", "docs/guides/postgres.md"]  # somebody's backend, somebody's server
+    known = {"", "python", "console", "sql"}  # the blocks of SQL are those of SPEC.md, which test_spec.py runs
+    found = {block.info.removesuffix(" not-run") for page in check_docs.pages() for block in check_docs.blocks(page)}
+    assert found <= known
+
+
+@pytest.mark.feature("E6")
+def test_a_command_that_says_something_else_or_fails_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for block, problem in (
+        ("$ echo 1m7g0bp two\n1m7jqw7 two\n", ""),
+        ("$ cd /\n$ pwd\n/\n", ""),
+        ("$ echo one\n  two\n", "line 4: 'echo one' does not say '  two'"),
+        ("$ false\n", "line 4: 'false' ended with 1"),
+    ):
+        page.write_text(f"# Page\n\n```console\n{block}```\n", "utf-8")
+        code = check_docs.program(page)
+        said = subprocess.run(
+            [sys.executable, "-c", code],
+            env=check_docs._environment(str(tmp_path)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (problem in said.stderr) if problem else not said.stderr
+    assert page_console.not_said("b\na", "a\nb") == "a"
 
 
 @pytest.mark.feature("E6")

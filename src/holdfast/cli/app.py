@@ -58,6 +58,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "restore": ("keeping", "Take out of the trash."),
     "purge": ("keeping", "Erase for good."),
     "prune": ("keeping", "Erase contents that nothing needs."),
+    "demo": ("demo", "See it work, in a directory made for it."),
     "doctor": ("doctoring", "What could bite later, with its fix."),
     "verify": ("health", "Recompute every check and hash."),
     "repair": ("health", "A copy without what is damaged."),

@@ -48,7 +48,8 @@ def _document(session: Session) -> dict[str, Any]:
 def _lines(frame: Frame, session: Session) -> Iterator[str]:
     yield from heading(frame, session)
     yield from _stopped(session)
-    for each in session.messages(limit=2, tools=False):
+    said = [each for each in session.messages(limit=10, tools=False) if each.text.strip()]  # some hold only calls
+    for each in said[-2:]:
         text = " ".join(each.text.split())
         state = "" if each.status == "complete" else f" ({each.status})"
         yield f"  last {line(each.role)}{state}: {line(text[:_CUT])}{'...' if len(text) > _CUT else ''}"
