@@ -16,12 +16,10 @@ LIMIT = 6.0
 OURS = """holdfast cli client model ops storage clock codec errors ids presence
 cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
 cli.times cli.verbs cli.verbs.listing cli.verbs.reading
-client.address client.check client.fields client.opening client.overview client.points client.reading client.refs
-client.store_reading
-model.branch model.checkpoint model.entry model.html model.message model.page model.session model.status model.tools
-model.usage model.words
-ops.branches ops.feed ops.listing ops.log ops.open_streams ops.points ops.refs ops.sessions
-storage.base storage.connection storage.files storage.guard storage.migrate storage.notices storage.sqlite_reader"""
+client.address client.check client.fields client.opening client.overview client.reading client.refs client.store_reading
+model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
+ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions
+storage.base storage.connection storage.files storage.guard storage.migrate storage.sqlite_reader"""
 ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.split()}
 PACKAGES = {"apsw", "msgspec", "holdfast"}
 # Each of these takes as long as a tenth of all the rest, or brings in what does.

@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..client.address import default_url
 from ..client.opening import open_to_look
 from ..client.overview import SHORT, Overview, overviews
-from ..client.points import Point
 from ..client.reading import Reading
 from ..client.refs import Resolved
 from ..client.store_reading import StoreReading
@@ -26,6 +25,9 @@ from .consent import tell
 from .failing import NOT_FOUND, Stop
 from .output import Output
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..client.points import Point
 
 S = TypeVar("S", bound=Reading)
 _COUNTED = 1000

@@ -17,7 +17,6 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from . import html
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
@@ -196,6 +195,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return to_datetime(self.at_ms)
 
     def _repr_html_(self) -> str:
+        from . import html
+
         return html.table(f"{self.seq} {self.role}", (f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",), [[self.text]])
 
     def __repr__(self) -> str:
