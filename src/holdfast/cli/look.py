@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..client.address import default_url
-from ..client.opening import open_to_look
+from ..client.opening import open_empty, open_to_look
 from ..client.overview import SHORT, Overview, overviews
 from ..client.reading import Reading
 from ..client.refs import Resolved
@@ -35,17 +35,19 @@ _COUNTED = 1000
 
 def lightly(settings: Settings) -> Look[Reading]:
     """Give what a verb stands on that looks and must start at once."""
-    return Look(settings, open_to_look)
+    return Look(settings, open_to_look, open_empty)
 
 
 class Look(Generic[S]):
     """One command at work that looks."""
 
-    def __init__(self, settings: Settings, opens: Callable[[str], StoreReading[S]]) -> None:
+    def __init__(
+        self, settings: Settings, opens: Callable[[str], StoreReading[S]], empty: Callable[[], StoreReading[S]]
+    ) -> None:
         self.settings = settings
         self.out = Output(settings)
         self.missing: str | None = None  # where the store would be, if there is none yet
-        self._opens = opens
+        self._opens, self._empty = opens, empty
         self._opened: StoreReading[S] | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
@@ -80,10 +82,8 @@ class Look(Generic[S]):
         try:
             return self._opens(self.url)
         except NotFound:
-            from ..client.open import open_store
-
             self.missing = self.url
-            return open_store(":memory:")  # type: ignore[return-value]
+            return self._empty()
 
     def count(self, **filters: Any) -> tuple[int, str]:
         """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""
