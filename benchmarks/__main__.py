@@ -27,6 +27,7 @@ GROUPS = {
     "p7": "p7_points",
     "p8": "workspace",
     "p9": "p9_growth",
+    "p10": "p10_start",
     "p11": "p11_memory",
     "p12": "p12_postgres",
     "context": "context",

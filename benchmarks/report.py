@@ -130,6 +130,9 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 <!-- generated: p9 -->
 <!-- end: p9 -->
 
+<!-- generated: p10 -->
+<!-- end: p10 -->
+
 <!-- generated: p11 -->
 <!-- end: p11 -->
 

@@ -1,5 +1,6 @@
 """Plain command lines are read without click and stores are opened lightly: neither may show in what comes out."""
 
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.cli import app, quick, running, times
+from holdfast.cli import app, documents, quick, running, times
 from holdfast.cli.frame import Frame
 from holdfast.cli.look import lightly
 from holdfast.cli.options import Choice, Option, Verb, Whole
@@ -149,6 +150,21 @@ def test_what_is_not_plain_is_left_to_click(arguments: list[str]) -> None:
 def test_completion_is_left_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(app.COMPLETE, "bash_complete")
     assert quick.parse(["ls"]) is None
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.text(st.characters()) | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(), max_size=6), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON)
+@settings(max_examples=600, deadline=None)
+def test_a_value_is_written_as_json_writes_it(value: Any) -> None:
+    assert documents.compact(value) == json.dumps(value, ensure_ascii=False, default=repr)
 
 
 # ---------------------------------------------------------------------- stores

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,10 @@ LIMIT = 6.0
 OURS = """holdfast cli client model ops storage clock codec errors ids mounts presence
 cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
 cli.times cli.verbs cli.verbs.listing cli.verbs.reading
-client.address client.check client.fields client.opening client.overview client.points client.reading client.refs
-client.store_reading
-model.branch model.checkpoint model.entry model.html model.message model.page model.session model.status model.tools
-model.usage model.words
-ops.branches ops.feed ops.listing ops.log ops.open_streams ops.points ops.refs ops.sessions
-storage.base storage.connection storage.files storage.guard storage.migrate storage.notices storage.sqlite_reader"""
+client.address client.check client.fields client.opening client.overview client.reading client.refs client.store_reading
+model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
+ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions
+storage.base storage.connection storage.files storage.guard storage.migrate storage.sqlite_reader"""
 ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.split()}
 PACKAGES = {"apsw", "msgspec", "holdfast"}
 # Each of these takes as long as a tenth of all the rest, or brings in what does.
@@ -73,24 +70,33 @@ def test_the_list_of_what_may_be_loaded_holds_nothing_that_is_not(long: World) -
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="the system does not say what a process took")
 @pytest.mark.parametrize("arguments", [["ls"], ["show", "long"]])
 def test_a_look_starts_in_less_than_six_times_a_bare_python(long: World, tmp_path: Path, arguments: list[str]) -> None:
-    """The fastest of runs that take turns, several times over: a busy machine makes both slower, not the ratio."""
+    """The least processor time of runs that take turns: a busy machine makes each wait, and both work as much as ever.
+
+    Few runs are enough on a machine that does nothing else; where others work, the best of more of them counts.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(tmp_path / "compiled")
     bare, look = [sys.executable, "-c", "pass"], [sys.executable, "-m", "holdfast", *arguments]
     for command in (bare, look):
-        assert _seconds(command, environment) > 0  # compiles what it loads
-    ratios = list[float]()
-    for _ in range(5):
-        pairs = [(_seconds(bare, environment), _seconds(look, environment)) for _ in range(10)]
-        ratios.append(min(pair[1] for pair in pairs) / min(pair[0] for pair in pairs))
-        if ratios[-1] <= LIMIT:
+        _seconds(command, environment)  # compiles what it loads
+    taken: dict[str, list[float]] = {"bare": [], "look": []}
+    for _ in range(6):
+        for _ in range(8):
+            taken["bare"].append(_seconds(bare, environment))
+            taken["look"].append(_seconds(look, environment))
+        ratio = min(taken["look"]) / min(taken["bare"])
+        if ratio <= LIMIT:
             return
-    pytest.fail(f"{ratios} times a bare Python, each the best of 10 runs; at most {LIMIT} are allowed")
+    pytest.fail(f"{ratio:.2f} times a bare Python; at most {LIMIT} are allowed")
 
 
 def _seconds(command: list[str], environment: dict[str, str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - started
+    """Give the processor time of a process."""
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    assert started.returncode == 0
+    return used.ru_utime + used.ru_stime

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..client.overview import Overview, overview
 from .times import rfc3339
 
@@ -86,9 +88,22 @@ def said(result: ToolResult) -> str:
 
 def compact(value: Any) -> str:
     """Write any value in one line."""
+    if _is_simple(value):  # as ``json`` would write it, which takes longer to load than to read a session
+        return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     import json
 
     return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _is_simple(value: Any) -> bool:
+    """Say whether a value is written alike by all: no fractions, no bytes, no halves of characters, no huge numbers."""
+    if isinstance(value, str):
+        return value.isascii() or value.isprintable()
+    if isinstance(value, dict):
+        return all(type(name) is str and _is_simple(name) and _is_simple(each) for name, each in value.items())
+    if isinstance(value, list):
+        return all(map(_is_simple, value))
+    return value is None or value is True or value is False or (type(value) is int and -(1 << 63) < value < 1 << 63)
 
 
 def call(found: ToolCall) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Frame(Look[Session]):
     """One command at work."""
 
     def __init__(self, settings: Settings, *, changes: bool, makes: bool = False) -> None:
-        super().__init__(settings, self._opened_for)
+        super().__init__(settings, self._opened_for, lambda: open_store(":memory:"))
         self._changes = changes and not settings.dry_run
         self._makes = makes
 

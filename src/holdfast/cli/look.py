@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..client.address import default_url
-from ..client.opening import open_to_look
+from ..client.opening import open_empty, open_to_look
 from ..client.overview import SHORT, Overview, overviews
-from ..client.points import Point
 from ..client.reading import Reading
 from ..client.refs import Resolved
 from ..client.store_reading import StoreReading
@@ -27,23 +26,28 @@ from .failing import NOT_FOUND, Stop
 from .output import Output
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from ..client.points import Point
+
 S = TypeVar("S", bound=Reading)
 _COUNTED = 1000
 
 
 def lightly(settings: Settings) -> Look[Reading]:
     """Give what a verb stands on that looks and must start at once."""
-    return Look(settings, open_to_look)
+    return Look(settings, open_to_look, open_empty)
 
 
 class Look(Generic[S]):
     """One command at work that looks."""
 
-    def __init__(self, settings: Settings, opens: Callable[[str], StoreReading[S]]) -> None:
+    def __init__(
+        self, settings: Settings, opens: Callable[[str], StoreReading[S]], empty: Callable[[], StoreReading[S]]
+    ) -> None:
         self.settings = settings
         self.out = Output(settings)
         self.missing: str | None = None  # where the store would be, if there is none yet
-        self._opens = opens
+        self._opens, self._empty = opens, empty
         self._opened: StoreReading[S] | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
@@ -78,10 +82,8 @@ class Look(Generic[S]):
         try:
             return self._opens(self.url)
         except NotFound:
-            from ..client.open import open_store
-
             self.missing = self.url
-            return open_store(":memory:")  # type: ignore[return-value]
+            return self._empty()
 
     def count(self, **filters: Any) -> tuple[int, str]:
         """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""

@@ -11,7 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ..model import words
 from .failing import USAGE, Stop
@@ -22,7 +24,7 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 line = words.plain
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True):
     """A cell of a table with its style."""
 
     text: str

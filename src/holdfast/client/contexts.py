@@ -19,11 +19,12 @@ from ..model.work import Compaction
 from ..ops import agents, checkpoints, sessions, work
 from ..ops import entries as log
 from ..ops.listing import shown_status
+from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
 from ..storage.base import Row, Tx
 from . import check
 from .handle import FindPlace, Point, place_of
-from .reading import Make, Reading, make_messages, seen_from
+from .reading import Make, Reading, make_messages
 
 
 class Contexts(Reading):

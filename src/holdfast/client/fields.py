@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import presence
 from ..clock import to_datetime
-from ..model import html, words
+from ..model import words
 from ..model.session import Head
 from ..model.status import ACTIVE, INTERRUPTED
 from ..ops import sessions
@@ -268,6 +268,8 @@ class Fields:
         return f"<Session {self.id[:12]} {label!r} {self.kind}, {turns}, {tokens} tokens, {status}>"
 
     def _repr_html_(self) -> str:
+        from ..model import html
+
         return html.fields(repr(self), self.to_dict())
 
 

@@ -20,6 +20,7 @@ from ..model.session import Head, Stats
 from ..model.tree import DIR, FILE, GAP, LINK
 from ..model.work import FileTouched
 from ..ops import checkpoints, entries, moves, snapshots, work
+from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..workspace import preview
@@ -28,7 +29,7 @@ from . import blobs, restoring, states
 from .blame import between, pairs
 from .capturing import Capturing
 from .handle import Point, place_of
-from .reading import Reading, make_messages, seen_from
+from .reading import Reading, make_messages
 from .workspaces import Place, Trees
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}

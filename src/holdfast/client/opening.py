@@ -12,6 +12,13 @@ from .reading import Reading
 from .store_reading import Reader, StoreReading
 
 
+def open_empty() -> StoreReading[Reading]:
+    """Give a store with nothing in it, for looking where there is none."""
+    from ..storage.memory import MemoryBackend
+
+    return Reader(MemoryBackend(), clock=SystemClock(), scope="", url=":memory:")
+
+
 def open_to_look(url: str) -> StoreReading[Reading]:
     """Open a store that is there; ``NotFound`` if there is none. Close it as any other."""
     place = address.given(url)

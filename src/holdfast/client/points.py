@@ -38,6 +38,12 @@ def place_of(point: Point) -> FindPlace:
     return lambda tx, session: place
 
 
+def seen_at(point: Point) -> Callable[[Tx, SessionRow], SessionRow]:
+    """Give a function that shows a session as it stood at a point."""
+    find = place_of(point)
+    return lambda tx, session: points.seen_from(tx, session, find(tx, session))
+
+
 def request_of(point: Point) -> Any:
     """Describe a point for comparing two requests with one idempotency key."""
     if isinstance(point, Head):

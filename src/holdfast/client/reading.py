@@ -14,22 +14,21 @@ from msgspec.structs import replace
 
 from .. import codec, presence
 from ..errors import Corrupt, Invalid, NotFound
-from ..model.branch import Branch
-from ..model.checkpoint import Checkpoint
 from ..model.entry import Entry, Numbers
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
-from ..model.tools import ToolCall
 from ..ops import branches as trees
 from ..ops import log, sessions
-from ..ops.points import seen_from as seen_from
 from ..storage.base import Op, Row, Tx
 from . import check
 from .fields import Fields
-from .points import Point, place_of
 
 if TYPE_CHECKING:
+    from ..model.branch import Branch
+    from ..model.checkpoint import Checkpoint
+    from ..model.tools import ToolCall
     from ..ops import open_streams
+    from .points import Point
 
 T = TypeVar("T")
 Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
@@ -126,7 +125,7 @@ class Reading(Fields):
         """
         if spent and at is not None:
             raise Invalid("what was spent has no point; give at, or spent=True")
-        find = None if at is None else place_of(at)
+        seen = _seen_at(at)
 
         def look(tx: Tx) -> tuple[Numbers, int]:
             session = self._row(tx)
@@ -134,7 +133,7 @@ class Reading(Fields):
                 from ..ops import stats as totals
 
                 return totals.spent(tx, session), session.created_ms
-            there = session if find is None else seen_from(tx, session, find(tx, session))
+            there = session if seen is None else seen(tx, session)
             return Numbers._make(there.numbers), session.created_ms
 
         numbers, started = self._store._read(look)
@@ -206,11 +205,11 @@ class Reading(Fields):
 
     def _path_to(self, at: Point | None) -> tuple[sessions.SessionRow, list[Message]]:
         """Give the session as it stands, or stood at a point, with the answers that are being written there."""
-        find, now_ms = None if at is None else place_of(at), self._store._clock.now_ms()
+        seen, now_ms = _seen_at(at), self._store._clock.now_ms()
 
         def look(tx: Tx) -> tuple[sessions.SessionRow, list[Message]]:
             session = self._row(tx)
-            return (seen_from(tx, session, find(tx, session)), []) if find else _moment(tx, session, now_ms)
+            return _moment(tx, session, now_ms) if seen is None else (seen(tx, session), [])
 
         return self._store._read(look)
 
@@ -239,6 +238,15 @@ class Reading(Fields):
                 self._store._read(self._row)  # a session that was purged meanwhile is not found, not damaged
                 raise
             yield page
+
+
+def _seen_at(at: Point | None) -> Callable[[Tx, sessions.SessionRow], sessions.SessionRow] | None:
+    """Give a function that shows a session as it stood at a point, if one is given."""
+    if at is None:
+        return None
+    from .points import seen_at
+
+    return seen_at(at)
 
 
 def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:

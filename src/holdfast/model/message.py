@@ -17,7 +17,6 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
-from . import html
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
@@ -103,30 +102,21 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def content(self) -> Any:
         """The parts of the message as they were given, or its text."""
         body = self.body
-        if body.form is None:
-            return body.content
-        from . import forms
-
-        return forms.content(body.form, self._given())
+        return body.content if body.form is None else _readers().content(body.form, self._given())
 
     @property
     def text(self) -> str:
         """All its text as one string."""
         body = self.body
-        if body.form is None:
-            return _text(body.content)
-        from . import forms
-
-        return forms.text(body.form, self._given())
+        text: str = _text(body.content) if body.form is None else _readers().text(body.form, self._given())
+        return text
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
-            from . import forms
-
-            found = forms.calls(body.form, self._given())
+            found: tuple[ToolCall, ...] = _readers().calls(body.form, self._given())
             place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
             return tuple(msgspec.structs.replace(call, **place) for call in found)
         return tuple(
@@ -146,9 +136,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is None:
             return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
-        from . import forms  # like the others, for those messages that have one: listing sessions does without
-
-        found = forms.results(body.form, self._given())
+        found: tuple[ToolResult, ...] = _readers().results(body.form, self._given())
         if body.answers is None:
             return found
         return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
@@ -207,12 +195,22 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return to_datetime(self.at_ms)
 
     def _repr_html_(self) -> str:
+        from . import html
+
         return html.table(f"{self.seq} {self.role}", (f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",), [[self.text]])
 
     def __repr__(self) -> str:
         text = self.text.replace("\n", " ")
         shown = text if len(text) <= 40 else text[:37] + "..."
         return f"<Message {self.seq} {self.role} {shown!r}>"
+
+
+@cache
+def _readers() -> Any:
+    """Give the readers of the providers' forms, loaded with the first message that needs one."""
+    from . import forms
+
+    return forms
 
 
 def _text(content: Any) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
-from . import html
-
 T = TypeVar("T")
 
 
@@ -34,6 +32,8 @@ class Page(Sequence[T], Generic[T]):
         return iter(self.items)
 
     def _repr_html_(self) -> str:
+        from . import html
+
         rows = [[repr(item)] for item in self.items]
         return html.table(repr(self), ("item",), rows)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..clock import to_datetime
-from . import html, words
+from . import words
 from .entry import Numbers
 from .usage import Usage
 
@@ -56,6 +56,8 @@ class Stats(msgspec.Struct, frozen=True):
         return self.usage.input_tokens + self.usage.output_tokens
 
     def _repr_html_(self) -> str:
+        from . import html
+
         names = ("messages", "turns", "tool_calls", "tool_failures", "estimated_tokens", "duration")
         return html.fields("Stats", {name: getattr(self, name) for name in names} | {"cost": self.usage.cost})
 

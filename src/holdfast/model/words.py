@@ -27,6 +27,8 @@ def short_number(value: int) -> str:
 
 def plain(text: str) -> str:
     """Write a text of unknown origin so that a terminal only shows it: control characters as their escapes."""
+    if text.isprintable():
+        return text
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
     )

@@ -103,7 +103,7 @@ def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: int | None, li
 def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:
     """Count sessions that match, up to a number; what a record says is taken as it is, whole or damaged."""
     where, values = _conditions(wanted)
-    sql = f"SELECT count(*) FROM (SELECT 1 FROM session s WHERE s.scope = ? AND s.hidden = ?{where} LIMIT ?) AS some"
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM session s WHERE s.scope = ? AND s.hidden = ?{where} LIMIT ?) AS found"
     row = tx.one(sql, (scope, int(wanted.trash), *values, most))
     return int(row[0]) if row else 0
 

@@ -17,7 +17,7 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, row_check
-from . import branches, feed
+from . import branches
 
 _NUMBERS = ", ".join(Numbers._fields)
 COLD = (
@@ -233,6 +233,8 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     main = branches.create(
         tx, scope, sid, name="main", origin=start.branch, seq=start.seq, tip_hash=start.hash, now_ms=now_ms
     )
+    from . import feed
+
     position, rank = feed.record(tx, session, "session", branch=main.bid, first=start.seq, last=start.seq)
     counts = (1, 0, position, now_ms, None, rank)
     return write_head(

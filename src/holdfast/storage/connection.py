@@ -21,7 +21,6 @@ from ..errors import (
     StorageFull,
     Unsupported,
 )
-from . import notices
 from .base import NEXT, Dialect, Row, Value
 
 BUSY_MS = 20_000
@@ -134,6 +133,8 @@ def close_quietly(connection: apsw.Connection) -> None:
     try:
         connection.close()
     except apsw.Error as error:
+        from . import notices
+
         notices.warn("closing met a failing disk: %s", error)
         connection.close(True)
 

@@ -22,7 +22,6 @@ import zlib
 
 from .. import mounts
 from ..errors import BackendError, Busy, Invalid, StorageFull
-from . import notices
 
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
@@ -154,6 +153,8 @@ class Mark:
             if noted[:16] != self._store or int.from_bytes(noted[16:], "big", signed=True) < position:
                 os.pwrite(self._descriptor, data, 0)  # else another process has synced a later commit meanwhile
         except OSError:
+            from . import notices
+
             notices.note("the high-water mark could not be written; it stays where it was")
 
     @property

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from ..errors import SchemaTooNew
 
 
-class Migration(NamedTuple):
+class Migration(msgspec.Struct, frozen=True, order=True):
     """One schema file: its number, its name, its SQL."""
 
     version: int

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 import apsw
 
 from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
-from . import files, guard, migrate, notices
+from . import files, guard, migrate
 from .base import Capabilities, Op, row_check
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
@@ -225,6 +225,8 @@ class SqliteReader:
             if self._rows_are_intact(table):
                 if self._read_only:
                     raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
+                from . import notices
+
                 notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
                 with translated():
                     self._connection.execute(f"REINDEX {table}")

@@ -106,15 +106,16 @@ class Plain:
             yield from self._message(message)
 
     def _message(self, message: Message) -> Iterator[str]:
-        if not message.tool_results:
+        results, text = message.tool_results, message.text  # each is read from what the provider said
+        if not results:
             state = "" if message.status == "complete" else f" ({message.status})"
             yield self._out.paint(f"{line(message.role)}{state}", _STYLES.get(message.role, "bold"))
-            yield from (f"  {each}".rstrip() for each in block(message.text)) if message.text else ()
+            yield from (f"  {each}".rstrip() for each in block(text)) if text else ()
         if self.tools == "none":
             return
         for call in message.tool_calls:
             yield f"  -> {line(call.name)} {self._shortened(documents.compact(call.arguments))[0]}"
-        for result in message.tool_results:
+        for result in results:
             name = line(result.name or message.tool_name or result.call_id)
             state = self._out.paint("ok", "green") if result.success else self._out.paint("failed", "red")
             first, *rest = self._shortened(documents.said(result))

@@ -9,11 +9,12 @@ is left to the caller as it is, and a field of an unexpected type reads as absen
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol
 
 from ..objects import plain
 from ..tools import ToolCall, ToolResult
-from . import anthropic, gemini, openai_chat, openai_responses
 from .given import Given, fields
 
 __all__ = ["Given", "calls", "content", "plain", "recognise", "results", "text"]
@@ -31,11 +32,11 @@ class _Form(Protocol):
 
 # Asked in this order: other providers put Anthropic's blocks and marks into chat messages beside
 # ``tool_calls``, and a message of Anthropic's has the same type as one of Responses.
-_FORMS: dict[str, _Form] = {
-    gemini.FORM: gemini,
-    openai_chat.FORM: openai_chat,
-    anthropic.FORM: anthropic,
-    openai_responses.FORM: openai_responses,
+_MODULES = {
+    "gemini": "gemini",
+    "openai-chat": "openai_chat",
+    "anthropic": "anthropic",
+    "openai-responses": "openai_responses",
 }
 
 
@@ -47,7 +48,7 @@ def recognise(item: object) -> list[Given]:
     value = plain(item)
     if not isinstance(value, dict) or _is_simple(value):
         return []
-    return next(filter(None, (form.recognise(value) for form in _FORMS.values())), [])
+    return next(filter(None, (form.recognise(value) for form in _all())), [])
 
 
 def _is_simple(value: dict[str, Any]) -> bool:
@@ -77,4 +78,16 @@ def results(form: str, value: object) -> tuple[ToolResult, ...]:
 
 def _reader(form: str) -> _Form:
     """Find a form; one that a newer Holdfast knows is read as the plainest."""
-    return _FORMS.get(form, openai_chat)
+    return _loaded(_MODULES.get(form, "openai_chat"))
+
+
+@cache
+def _loaded(module: str) -> _Form:
+    """Load a form when its first message is read."""
+    found: Any = import_module(f".{module}", __name__)
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _all() -> tuple[_Form, ...]:
+    return tuple(map(_loaded, _MODULES.values()))
