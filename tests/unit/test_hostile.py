@@ -195,7 +195,8 @@ def test_a_duration_that_is_none_is_refused(store: Store, duration: Any) -> None
 
 @pytest.mark.feature("C5")
 def test_every_error_says_what_to_do() -> None:
-    errors = [e for e in vars(holdfast).values() if isinstance(e, type) and issubclass(e, holdfast.Error)]
+    public = [getattr(holdfast, name) for name in holdfast.__all__]
+    errors = [each for each in public if isinstance(each, type) and issubclass(each, holdfast.Error)]
     assert len({error.code for error in errors}) == len(errors) == 13
     for error in errors:
         assert str(error()) == error.__doc__
