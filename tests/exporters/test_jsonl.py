@@ -22,11 +22,6 @@ pytestmark = pytest.mark.feature("F9")
 
 
 @pytest.fixture
-def store() -> Store:
-    return holdfast.open(":memory:")
-
-
-@pytest.fixture
 def talk(store: Store) -> Session:
     """A session with a bit of everything."""
     talk = store.create_session("talk", agent="coder")
