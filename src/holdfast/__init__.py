@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .model.branch import Branch
     from .model.capture import Capture
     from .model.checkpoint import Checkpoint
+    from .model.comparison import Comparison, Side
     from .model.copied import Amounts, Copied, Copying
     from .model.entry import Entry
     from .model.feed import Change
@@ -105,6 +106,7 @@ __all__ = [
     "Checkpoint",
     "Closed",
     "Compaction",
+    "Comparison",
     "Conflict",
     "Context",
     "Copied",
@@ -137,6 +139,7 @@ __all__ = [
     "Sent",
     "Session",
     "SessionState",
+    "Side",
     "Spawned",
     "Stats",
     "StorageFull",
@@ -184,6 +187,7 @@ _WHERE = {
     "model.branch": "Branch",
     "model.capture": "Capture",
     "model.checkpoint": "Checkpoint",
+    "model.comparison": "Comparison Side",
     "model.copied": "Amounts Copied Copying",
     "model.entry": "Entry",
     "model.feed": "Change",

@@ -7,7 +7,7 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
@@ -34,6 +34,7 @@ from .model.approval import Approval
 from .model.branch import Branch
 from .model.capture import Capture
 from .model.checkpoint import Checkpoint
+from .model.comparison import Comparison
 from .model.entry import Entry
 from .model.feed import Change
 from .model.files import Diff, FileChange, FileDiff, FileState
@@ -524,9 +525,22 @@ class AsyncStore:
         """Count what this scope holds; bytes are those of the whole store on disk."""
         return await self._portal.run(lambda: self._sync.stats())
 
-    async def verify(self) -> Report:
-        """Recompute every check and every hash of the store, all scopes; nothing is changed."""
-        return await self._portal.run(lambda: self._sync.verify())
+    async def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
+        """Recompute every check and every hash of the store, all scopes; nothing is changed.
+
+        ``progress`` is called with the number of records that were looked at, now and then.
+        """
+        return await self._portal.run(lambda: self._sync.verify(progress=progress))
+
+    async def backup(self, path: str | PathLike[str], *, progress: Callable[[int], None] | None = None) -> Report:
+        """Copy the whole store, all scopes, into a new file as of one moment, and verify that copy.
+
+        The store may be in use meanwhile. The file is there only when it is whole, and opens as any store does; one
+        that is there already is ``Conflict``. The report names damage that was copied, and what a server's file leaves
+        out. Through a handle on one scope it is ``Invalid``: it would hold the others too. ``progress`` is that of
+        ``verify``.
+        """
+        return await self._portal.run(lambda: self._sync.backup(path, progress=progress))
 
     async def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
         """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
@@ -804,6 +818,13 @@ class AsyncSession:
     async def diff(self, a: Point, b: Point | None = None) -> Diff:
         """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
         return await self._portal.run(lambda: self._sync.diff(a, b))
+
+    async def compare(self, a: Point, b: Point | None = None) -> Comparison:
+        """Put the paths to two points side by side, from where they part; without a second one, to the head.
+
+        Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
+        """
+        return await self._portal.run(lambda: self._sync.compare(a, b))
 
     async def files(self) -> list[FileTouched]:
         """Give the paths that the session touched, each once, with its last action and the calls that did it.

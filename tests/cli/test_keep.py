@@ -4,6 +4,8 @@ import pytest
 from _terminal import Terminal
 from _world import World
 
+from holdfast.ops import blobs
+
 pytestmark = pytest.mark.feature("F10")
 
 
@@ -64,7 +66,27 @@ def test_a_purge_asks_and_cannot_be_undone(work: World) -> None:
     assert document["sessions"] == [document["id"]]
 
 
+def test_a_prune_says_how_much_asks_and_erases(work: World) -> None:
+    assert work.ok("prune").out.startswith("Nothing to erase: ")
+    work.ok("purge", "fix-retry", "-y")
+    assert work.ok("prune", "--json").document["blobs"] == 0, "a purge takes the contents along that only it had"
+    with work.open() as store:
+        data = b"left behind" * 100
+        packed = blobs.Packed(blobs.hash_of(data), len(data), blobs.pack(data))
+        store._write(lambda tx: blobs.put_many(tx, "", [packed], now_ms=1))
+    ran = work.run("prune")
+    assert (ran.code, ran.out) == (5, "1 content, 1,100 bytes would be erased; nothing needs them any more\n")
+    assert work.ok("prune", "-n", "--json").document == {
+        "schema": "holdfast.pruned/1",
+        "blobs": 1,
+        "bytes": 1100,
+        "erased": False,
+    }
+    assert work.ok("prune", "-y").lines[-1] == "1 content, 1,100 bytes erased"
+    assert work.ok("prune").out.startswith("Nothing to erase: ")
+
+
 def test_one_help_page_says_which_is_for_what(world: World) -> None:
-    for verb in ("rm", "restore", "purge", "archive", "unarchive"):
+    for verb in ("rm", "restore", "purge", "archive", "unarchive", "prune"):
         out = world.ok(verb, "--help").out
         assert "purge    erases it for good; nothing brings it back" in out

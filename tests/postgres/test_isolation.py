@@ -197,6 +197,10 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
     def repair(x: Any) -> None:
         refused(lambda: x.b.repair(x.a.place / "copy.db"), by=holdfast.Unsupported) if x.server else None
 
+    def backup(x: Any) -> None:
+        refused(lambda: x.b.backup(x.a.place / "backup.db"), by=Invalid)
+        assert not (x.a.place / "backup.db").exists()
+
     def close(x: Any) -> None:
         x.b.scoped(TWO).close()
         assert x.a.session.messages(limit=1)
@@ -275,6 +279,7 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "verify": lambda x: _same(x.b.verify().problems, ()),
         "prune": prune,
         "repair": repair,
+        "backup": backup,
         "close": close,
     }
 
@@ -358,7 +363,9 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "preview_rewind": points(lambda s, at: s.preview_rewind(at)),
         "preview_undo": foreign(lambda s: s.preview_undo(), lambda x: refused(lambda: x.s.preview_undo(x.a.operation))),
         "preview_redo": foreign(lambda s: s.preview_redo()),
+        "preview_switch": foreign(lambda s: s.preview_switch("main")),
         "diff": points(lambda s, at: s.diff(at)),
+        "compare": points(lambda s, at: s.compare(at)),
         "file_at": lambda x: refused(lambda: x.forged.file_at("a", 1), lambda: x.s.file_at("a", 1), by=Error),
         "snapshot_file": lambda x: refused(lambda: x.forged.snapshot_file("a"), by=Error),
         "file_diff": lambda x: refused(lambda: x.forged.file_diff("a"), by=Error),

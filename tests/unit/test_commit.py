@@ -1,13 +1,19 @@
 """Group commit: shared syncs, fair leaders, and nobody left hanging."""
 
+import itertools
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.errors import BackendError
+from holdfast.storage import commit
 from holdfast.storage.commit import GroupCommit, Ticket
 
 
@@ -183,3 +189,58 @@ def test_a_batch_that_the_engine_refuses_fails_only_the_culprit() -> None:
     for thread in threads:
         thread.join(5)
     assert outcomes == {0: "fine", 1: "fine", 2: "refused", 3: "fine"}
+
+
+# ---------------------------------------------------------------------- a handler that closes the store
+
+
+def _closing_at(number: int, store: holdfast.Store, told: list[str]) -> Callable[[Any, str, Any], Any]:
+    """Close the store, as a signal handler would, before the n-th step of the interpreter within this module."""
+    steps = itertools.count(1)
+
+    def step(frame: Any, event: str, value: Any) -> Any:
+        if event == "opcode" and next(steps) == number:
+            sys.settrace(None)
+            try:
+                store.close()
+                told.append("closed")
+            except holdfast.Busy:
+                told.append("busy")
+        return step
+
+    def enter(frame: Any, event: str, value: Any) -> Any:
+        if frame.f_code.co_filename != commit.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        return step
+
+    return enter
+
+
+@pytest.mark.feature("C5")
+@pytest.mark.timeout(120)
+def test_a_store_closed_at_any_moment_of_a_write_is_closed_or_says_that_it_is_busy(tmp_path: Path) -> None:
+    tally = list[str]()
+    for number in itertools.count(1):
+        path, told, stored = tmp_path / f"{number}.db", list[str](), False
+        store = holdfast.open(path)
+        session = store.session("s")
+        session.user("first")
+        sys.settrace(_closing_at(number, store, told))
+        try:
+            session.user("second")
+            stored = True
+        except holdfast.Closed:
+            pass
+        finally:
+            sys.settrace(None)
+        store.close()
+        with holdfast.open(path, read_only=True) as again:
+            texts = [each.text for each in again.get_session("s").messages()]
+        assert texts in (["first", "second"], ["first"])
+        assert stored is False or "second" in texts, f"acknowledged and lost, closed at step {number}"
+        if not told:
+            break
+        tally += told
+    assert {*tally} == {"busy", "closed"}
+    assert len(tally) > 100

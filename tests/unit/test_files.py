@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast import mounts
 from holdfast.client.store import Store
 from holdfast.clock import SystemClock
 from holdfast.model.message import draft
@@ -88,9 +89,10 @@ def test_mounts_are_told_apart() -> None:
         "31 30 0:41 / /home/u/local\\040disk rw - ext4 /dev/sdb1 rw\n"
         "32 22 0:42 / /mnt/s rw - fuse.sshfs host: rw\n"
     )
-    kinds = {path: files.network_type(table, path) for path in ("/home/u/a", "/home/user2/a", "/mnt/s/x", "/mnt/st")}
-    assert kinds == {"/home/u/a": "nfs4", "/home/user2/a": None, "/mnt/s/x": "fuse.sshfs", "/mnt/st": None}
-    assert files.network_type(table, "/home/u/local disk/a") is None
+    kinds = {path: mounts.kind_in(table, path) for path in ("/home/u/a", "/home/user2/a", "/mnt/s/x", "/mnt/st")}
+    assert kinds == {"/home/u/a": "nfs4", "/home/user2/a": "ext4", "/mnt/s/x": "fuse.sshfs", "/mnt/st": "ext4"}
+    assert mounts.kind_in(table, "/home/u/local disk/a") == "ext4"
+    assert mounts.kind_in("", "/home") is None
 
 
 @pytest.mark.feature("C5")

@@ -332,6 +332,57 @@ def test_what_did_not_change_is_not_read_again(root: Path, keep: Memory, monkeyp
     assert read
 
 
+def test_names_that_come_and_go_are_seen_where_directories_were_not_listed_again(
+    root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(str(root))
+    workspace._times_tell = True  # whatever the tests run on
+    old(root)
+    first = workspace.look(keep)
+    listed: list[object] = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *args: listed.append(args) or real(*args))
+    assert workspace.look(keep).root == first.root
+    assert listed == [], "the directories' own times say that nothing came or went"
+
+    steps: list[Callable[[], object]] = [
+        lambda: (root / "src" / "new").write_text("n"),
+        lambda: (root / "src" / "b").rename(root / "src" / "c"),
+        lambda: (root / "src" / "b").mkdir(),
+        lambda: (root / "src" / "b" / "inner").write_text("i"),
+        lambda: (root / "src" / "c").unlink(),
+        lambda: (root / "src" / "link").symlink_to("new"),
+        lambda: (root / "a").write_text("other"),
+        lambda: (root / ".gitignore").write_text("*.log\n"),
+        lambda: (root / "x.log").write_text("left out"),
+        lambda: (root / ".gitignore").unlink(),
+        lambda: shutil.rmtree(root / "src"),
+        lambda: os.mkfifo(root / "src"),
+    ]
+    for number, step in enumerate(steps):
+        before = os.stat(root / "src") if (root / "src").exists() else None
+        step()
+        if before is not None and number % 2 and (root / "src").is_dir():  # the change time still tells
+            os.utime(root / "src", ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert keep.flat(workspace.look(keep).root) == seen(root, keep), number
+        old(root)
+        assert keep.flat(workspace.look(keep).root) == seen(root, keep), number
+
+
+def test_a_file_system_whose_directories_tell_nothing_is_listed_each_time(
+    root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan.mounts, "kind_of", lambda path: "nfs4")
+    workspace = Workspace(str(root))
+    old(root)
+    workspace.look(keep)
+    listed: list[object] = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *args: listed.append(args) or real(*args))
+    workspace.look(keep)
+    assert len(listed) == 2
+
+
 def test_what_is_remembered_gives_the_same_tree_and_garbage_does_not_matter(root: Path, keep: Memory) -> None:
     workspace = Workspace(str(root))
     old(root)

@@ -8,6 +8,7 @@ nearest one above the current directory counts, as git does it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,7 @@ from .app import Change, Verb
 from .consent import tell
 from .failing import NOT_FOUND, Stop
 from .output import Output
+from .progress import Progress
 from .settings import Settings
 
 SHORT = 7  # characters of an id: those of one second; more where several sessions began in it
@@ -80,6 +82,10 @@ class Frame:
         except NotFound:
             self.missing = self.url
             return open_store(":memory:")
+
+    def progress(self, what: str, unit: str) -> Progress:
+        """Show how far long work is, where somebody looks on."""
+        return Progress(what, unit, shown=sys.stderr.isatty() and not self.settings.quiet)
 
     def count(self, **filters: Any) -> tuple[int, str]:
         """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""

@@ -46,7 +46,8 @@ class Plan:
             self._give(None)
             return
         began = time.monotonic()
-        done = rewind.apply(take_over=take_over)
+        with frame.progress(self._word, "files are put back"):
+            done = rewind.apply(take_over=take_over)
         if frame.out.for_people:
             back = "undo" if self._word != "Undo" else "redo"
             past = {"Rewind": "Rewound", "Undo": "Undone", "Redo": "Redone", "Switch": "Switched"}[self._word]

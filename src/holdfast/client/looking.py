@@ -13,7 +13,10 @@ from typing import Any
 
 from ..errors import Invalid, NotFound, Unsupported
 from ..model import tree
+from ..model.comparison import Comparison, Side
+from ..model.entry import Numbers
 from ..model.files import Diff, FileDiff, FileState
+from ..model.session import Head, Stats
 from ..model.tree import DIR, FILE, GAP, LINK
 from ..model.work import FileTouched
 from ..ops import checkpoints, entries, moves, snapshots, work
@@ -84,6 +87,31 @@ class Looking(Capturing, Reading):
         files = tuple(self._file_differences(trees, place, a, b)) if self._captured() else ()
         left, right = self._store._read(lambda tx: self._messages_between(tx, a, b))
         return Diff(files, left, right)
+
+    def compare(self, a: Point, b: Point | None = None) -> Comparison:
+        """Put the paths to two points side by side, from where they part; without a second one, to the head.
+
+        Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
+        """
+
+        def look(tx: Tx) -> tuple[SessionRow, SessionRow, entries.Point]:
+            row = self._row(tx)
+            first = seen_from(tx, row, place_of(a)(tx, row))
+            second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
+            parting = moves.common_point(tx, second, moves.Place(first.seq, first.uid, anywhere=True))
+            return first, second, parting
+
+        first, second, parting = self._store._read(look)
+        left, right = (self._side(each, parting) for each in (first, second))
+        ends = tuple(Head(each.uid, each.seq, False) for each in (first, second))
+        files = self._file_differences(Trees(self._store), None, *ends) if self._captured() else ()
+        return Comparison(parting.seq, left, right, tuple(files))
+
+    def _side(self, there: SessionRow, parting: entries.Point) -> Side:
+        """Read what a path has behind a point, and count it."""
+        since = Numbers._make(now - then for now, then in zip(there.numbers, parting.numbers, strict=True))
+        said = self.messages(at=Head(there.uid, there.seq, False), after=parting.seq)
+        return Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
 
     def _captured(self) -> bool:
         return self._store._read(lambda tx: snapshots.at(tx, self._row(tx), 0)) is not None

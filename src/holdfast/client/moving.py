@@ -163,14 +163,14 @@ class Moving(Looking):
         """Say what ``redo`` would do to the conversation and to files."""
         return self._preview_again("redo", None)
 
-    def _preview_again(self, kind: str, wanted: str | None) -> Rewind:
+    def _preview_again(self, kind: str, wanted: str | None, *, shown: bool = True) -> Rewind:
         scope = self._store.scope
         found = self._store._read(lambda tx: operations.to_take_up(tx, scope, self.id, kind, wanted))
         before = codec.decode(found.before)
         head, alone = before.get("head"), before.get("files", {}).get("root")
         if head is None and alone is not None:
             goal = Goal(kind, _at_head, _again(kind, wanted), wanted, files=(alone, before["files"]["seq"]))
-            return Rewind(self, found.id, goal, conversation=False)
+            return Rewind(self, found.id, goal, conversation=False, shown=shown)
         if head is None:
             raise Invalid(f"that operation ({found.kind}) moves neither the conversation nor files; {kind} it")
 
@@ -180,7 +180,7 @@ class Moving(Looking):
             return moves.Place(tip if head[2] else head[1], head[0], anywhere=True)
 
         goal = Goal(kind, find, _again(kind, wanted), wanted, since=codec.decode(found.after)["head"][:2])
-        return Rewind(self, found.id, goal, files=operations.moved_files(found))
+        return Rewind(self, found.id, goal, files=operations.moved_files(found), shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Say whether an undo or redo is about an operation that changed files."""
@@ -197,7 +197,7 @@ class Moving(Looking):
         if earlier is not None:
             return earlier
         if self._moves_files("undo", wanted):
-            return self._preview_again("undo", wanted)._apply(False, key)
+            return self._preview_again("undo", wanted, shown=False)._apply(False, key)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
             done = operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
@@ -212,7 +212,7 @@ class Moving(Looking):
         if earlier is not None:
             return earlier
         if self._moves_files("redo", None):
-            return self._preview_again("redo", None)._apply(False, key)
+            return self._preview_again("redo", None, shown=False)._apply(False, key)
 
         def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
             done = operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now)
@@ -329,7 +329,7 @@ class Moving(Looking):
         if earlier is not None:
             return earlier
         if files:
-            return self._planned_switch(name)._apply(False, key)
+            return self._planned_switch(name, shown=False)._apply(False, key)
         return self._operate(
             ["switch", name],
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
@@ -338,14 +338,15 @@ class Moving(Looking):
 
     def preview_switch(self, branch: str | Branch) -> Rewind:
         """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
-        return self._planned_switch(check.name(branch.id if isinstance(branch, Branch) else branch, what="branch"))
+        name = check.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
+        return self._planned_switch(name, shown=True)
 
-    def _planned_switch(self, name: str) -> Rewind:
+    def _planned_switch(self, name: str, *, shown: bool) -> Rewind:
         def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
             uid, seq, _ = moves.tip_of(tx, session, name)
             return moves.Place(seq, uid, anywhere=True, attached=True)
 
-        return Rewind(self, name, Goal("switch", find, ["switch", name]))
+        return Rewind(self, name, Goal("switch", find, ["switch", name]), shown=shown)
 
 
 def _again(kind: str, wanted: str | None) -> list[Any]:

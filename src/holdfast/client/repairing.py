@@ -14,19 +14,19 @@ from .open import _path, open_store
 if TYPE_CHECKING:
     from .store import Store
 
-_FILES = ("", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal")
+FILES = ("", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal")
 
 
 def copy_repaired(store: Store, to: str | os.PathLike[str] | None) -> Repaired:
     """Make a repaired copy; if that fails, nothing of it is left."""
     target = _target(store, to)
-    if any(os.path.lexists(target + suffix) for suffix in _FILES):
+    if any(os.path.lexists(target + suffix) for suffix in FILES):
         raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
     try:
         unread = store._backend.copy_to(target)
         return _repaired(store, target, unread)
     except BaseException:
-        for suffix in _FILES:
+        for suffix in FILES:
             with contextlib.suppress(OSError):
                 os.unlink(target + suffix)
         raise

@@ -194,13 +194,28 @@ class Store(StoreCheckpoints):
         size = self._backend.size_bytes()
         return self._read(lambda tx: stats.store_stats(tx, self.scope, total_bytes=size))
 
-    def verify(self) -> Report:
-        """Recompute every check and every hash of the store, all scopes; nothing is changed."""
+    def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
+        """Recompute every check and every hash of the store, all scopes; nothing is changed.
+
+        ``progress`` is called with the number of records that were looked at, now and then.
+        """
         from ..ops import verify as verify_
 
         self._read(lambda tx: None)  # a store that cannot be read at all says so; the rest is findings
         every = self._backend.scoped(None)
-        return verify_.verify(every.read, every.check)
+        return verify_.verify(every.read, every.check, progress)
+
+    def backup(self, path: str | PathLike[str], *, progress: Callable[[int], None] | None = None) -> Report:
+        """Copy the whole store, all scopes, into a new file as of one moment, and verify that copy.
+
+        The store may be in use meanwhile. The file is there only when it is whole, and opens as any store does; one
+        that is there already is ``Conflict``. The report names damage that was copied, and what a server's file leaves
+        out. Through a handle on one scope it is ``Invalid``: it would hold the others too. ``progress`` is that of
+        ``verify``.
+        """
+        from .backing import back_up
+
+        return back_up(self, path, progress)
 
     def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
         """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.

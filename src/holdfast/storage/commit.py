@@ -54,12 +54,12 @@ class GroupCommit:
     def __init__(self, transact: Callable[[list[Ticket[Any]]], None], sync: Callable[[], None] | None = None) -> None:
         self._transact = transact
         self._sync = sync
-        self._syncing = threading.Lock()
+        # Locks that know whose they are: a signal handler runs in the thread that may have them just now.
+        self._syncing: Any = threading.RLock()
         self._committed = self._synced = 0
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self._queue: deque[Ticket[Any]] = deque()
         self._leader: Ticket[Any] | None = None
-        self._syncer = 0  # the thread that syncs now
         self._closed = False
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
@@ -95,10 +95,10 @@ class GroupCommit:
     def _drain(self) -> None:
         while True:
             last: Ticket[None] = Ticket(lambda tx: None)
+            self._check_not_within()
             with self._mutex:
                 if self._leader is None:
                     break
-                self._check_not_within()
                 self._join_queue(last)
             try:
                 self._await_turn(last)
@@ -109,10 +109,10 @@ class GroupCommit:
 
     def _enter(self, ticket: Ticket[Any]) -> bool:
         """Take the lead if nobody has it, else join the queue."""
+        self._check_not_within()
         with self._mutex:
             if self._closed:
                 raise Closed()
-            self._check_not_within()
             if self._leader is None:
                 self._leader = ticket
                 return True
@@ -121,8 +121,9 @@ class GroupCommit:
 
     def _check_not_within(self) -> None:
         """Refuse a call from inside a write of the same thread, as signal handlers make: it would wait for itself."""
-        here = threading.get_ident()
-        if self._syncer == here or (self._leader is not None and self._leader.thread == here):
+        leader = self._leader
+        leads = leader is not None and leader.thread == threading.get_ident()
+        if leads or self._mutex._is_owned() or self._syncing._is_owned():  # as ``threading.Condition`` asks
             raise Busy("this thread is in the middle of a write; a signal handler must not write, or close the store")
 
     def _join_queue(self, ticket: Ticket[Any]) -> None:
@@ -170,7 +171,7 @@ class GroupCommit:
     # ------------------------------------------------------------------ leading
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        if self._syncing.locked():
+        if self._synced < self._committed:
             with self._syncing:  # a sync is under way: the longer the queue by its end, the fewer transactions
                 pass
         self._take_followers(ticket)
@@ -210,14 +211,10 @@ class GroupCommit:
         if self._sync is None:
             return
         with self._syncing:
-            self._syncer = threading.get_ident()
-            try:
-                if self._synced < number:
-                    covered = self._committed
-                    self._sync()
-                    self._synced = covered
-            finally:
-                self._syncer = 0
+            if self._synced < number:
+                covered = self._committed
+                self._sync()
+                self._synced = covered
 
 
 def _for_followers(error: BaseException | None) -> BaseException:

@@ -17,11 +17,11 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import struct
 import time
 import zlib
 
+from .. import mounts
 from ..errors import BackendError, Busy, Invalid, StorageFull
 
 _NETWORK = frozenset(
@@ -29,7 +29,6 @@ _NETWORK = frozenset(
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
 log = logging.getLogger("holdfast")
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _MARK = struct.Struct(">16sqI")
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
@@ -218,24 +217,6 @@ class Ballast:
 
 
 def network_filesystem(path: str) -> str | None:
-    """Name the network file system that holds ``path``, if Linux says it is one."""
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return network_type(file.read(), os.path.realpath(path))
-    except OSError:
-        return None
-
-
-def network_type(mountinfo: str, path: str) -> str | None:
-    """Find the mount that holds ``path`` in the text of mountinfo; give its type if it is a network's."""
-    best, kind = -1, ""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields = left.split(" ")
-        if len(fields) < 5 or not right:
-            continue
-        mount = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
-        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= best:
-            best, kind = len(mount), right.split(" ", 1)[0]
+    """Name the network file system that holds ``path``, if the system says it is one."""
+    kind = mounts.kind_of(path)
     return kind if kind in _NETWORK else None

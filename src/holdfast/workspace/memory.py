@@ -18,13 +18,14 @@ Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not looked at
 class Folder:
     """A directory as it was last seen."""
 
-    __slots__ = ("digest", "gaps", "names", "rules", "size")
+    __slots__ = ("digest", "gaps", "listed", "names", "rules", "size")
 
     def __init__(self) -> None:
         self.names: dict[str, Known] = {}
         self.gaps: tuple[str, ...] = ()  # those of the names that were not captured
         self.digest = b""
         self.rules = b""
+        self.listed: Stat | None = None  # its own times when its names were listed; not written down
         self.size = 0  # of the files in it, without those further down
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from .. import mounts
 from ..errors import Unsupported
 from ..model import tree
 from ..model.tree import DIR, FILE, GAP, LINK, Node
@@ -32,6 +33,9 @@ from .read import Keep
 _DEEPEST = 100
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
 _SHOWN = 50
+# File systems of which it is known that a directory's own times change whenever a name comes or goes.
+_TELLING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"})
+_Name = tuple[str, bool]  # and whether it is a directory
 _Inner = tuple[str, Known | None]  # a directory that is to be looked at, and what was known of it
 
 
@@ -70,6 +74,7 @@ class Workspace:
         self.changed: set[str] = set()  # folders that are not as they were when somebody last took note
         self._whole = False  # everything was looked at once: directories that others remembered may not fit together
         self._helper: ThreadPoolExecutor | None = None
+        self._times_tell = mounts.kind_of(path) in _TELLING
         self._full = False  # something was left out since the whole is too large
         self._device = 0
         self._total = 0
@@ -82,7 +87,9 @@ class Workspace:
         self._start = time.time_ns()
         descriptor = self._open()
         paths = None if paths is None else [*paths]
-        self._helper = ThreadPoolExecutor(1) if paths is None and len(self.folders) != 1 else None
+        # A second thread helps to read, hash and compress; to two that only ask for status the interpreter's lock is
+        # in the way: 1.8 times the time of one.
+        self._helper = None if self.folders else ThreadPoolExecutor(1)
         helper = self._helper
         try:
             self._device = os.fstat(descriptor).st_dev
@@ -150,12 +157,26 @@ class Workspace:
         if folder is None:
             folder = self.folders[path] = Folder()
             self.changed.add(path)
-        before, present, rest = folder.names, list[str](), list[os.DirEntry[str]]()
+        before, own = folder.names, _key(os.fstat(descriptor))
+        known = folder.listed == own
+        present, rest = (self._known_again if known else self._listed)(descriptor, before)
+        folder.listed = None  # until what was found is taken in
+        rules = self._rules_in(descriptor, path, above, present, rest)
+        now = before if len(present) == len(before) else {name: before[name] for name in present}
+        found = self._rest(descriptor, path, rest, before, rules, keep, depth)
+        folder.rules = rules.digest
+        digest = self._settle(path, folder, {**now, **found} if found else now, keep)
+        folder.listed = self._trusted(own) if self._times_tell else None
+        return digest
+
+    def _listed(self, descriptor: int, before: Mapping[str, Known]) -> tuple[list[str], list[_Name]]:
+        """Give the names of a directory that are as they were, and the others with whether they are directories."""
+        present, rest = list[str](), list[_Name]()
         with os.scandir(descriptor) as entries:
             for entry in entries:  # most names are as they were: as little as possible is done for those
                 known = before.get(entry.name)
                 if known is None or known[0] is None or known[1].kind == DIR:
-                    rest.append(entry)
+                    rest.append((entry.name, entry.is_dir(follow_symlinks=False)))
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -170,24 +191,35 @@ class Workspace:
                 ):
                     present.append(entry.name)
                 else:
-                    rest.append(entry)
-        rules = self._rules_in(descriptor, path, above, present, rest)
-        now = before if len(present) == len(before) else {name: before[name] for name in present}
-        found = self._rest(descriptor, path, rest, before, rules, keep, depth)
-        folder.rules = rules.digest
-        return self._settle(path, folder, {**now, **found} if found else now, keep)
+                    rest.append((entry.name, stat.S_ISDIR(status.st_mode)))
+        return present, rest
 
-    def _rules_in(
-        self, descriptor: int, path: str, above: Rules, present: list[str], rest: list[os.DirEntry[str]]
-    ) -> Rules:
-        names = [name for name in ignore.FILES if name in present or any(entry.name == name for entry in rest)]
+    def _known_again(self, descriptor: int, before: Mapping[str, Known]) -> tuple[list[str], list[_Name]]:
+        """Do the same where the directory's own times say that no name came or went: nothing is listed."""
+        present, rest = list[str](), list[_Name]()
+        for name, (key, node) in before.items():
+            if node.kind == DIR:
+                rest.append((name, True))
+                continue
+            try:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except OSError:
+                continue  # gone meanwhile
+            if key == (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode):
+                present.append(name)
+            else:
+                rest.append((name, stat.S_ISDIR(status.st_mode)))
+        return present, rest
+
+    def _rules_in(self, descriptor: int, path: str, above: Rules, present: list[str], rest: list[_Name]) -> Rules:
+        names = [name for name in ignore.FILES if name in present or any(each == name for each, _ in rest)]
         return self._rules(descriptor, path, above, names) if names else above
 
     def _rest(
         self,
         descriptor: int,
         path: str,
-        rest: list[os.DirEntry[str]],
+        rest: list[_Name],
         before: dict[str, Known],
         rules: Rules,
         keep: Keep,
@@ -196,17 +228,17 @@ class Workspace:
         """Look at the names of a directory that are new, changed, or directories themselves."""
         found, same = dict[str, Known](), rules.digest == self.folders[path].rules
         inner = deque[_Inner]()
-        for entry in rest:
-            name, known = entry.name, before.get(entry.name)
+        for name, is_dir in rest:
+            known = before.get(name)
             if known is not None and known[1].kind == GAP:
                 if same and known[0] is None:
                     found[name] = known
                     continue
                 known = None
-            if entry.is_dir(follow_symlinks=False):
+            if is_dir:
                 inner.append((name, known))
                 continue
-            looked = self._changed(descriptor, path, entry, known, rules, keep)
+            looked = self._changed(descriptor, path, name, known, rules, keep)
             if looked is not None:
                 found[name] = looked
         if inner:
@@ -239,13 +271,13 @@ class Workspace:
                 self._helper = helper
 
     def _changed(
-        self, descriptor: int, path: str, entry: os.DirEntry[str], known: Known | None, rules: Rules, keep: Keep
+        self, descriptor: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep
     ) -> Known | None:
         try:
-            key = _key(entry.stat(follow_symlinks=False))
+            key = _key(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
         except OSError:
             return None  # gone meanwhile
-        return self._leaf(descriptor, path, entry.name, key, known, rules, keep)
+        return self._leaf(descriptor, path, name, key, known, rules, keep)
 
     def _settle(self, path: str, folder: Folder, now: dict[str, Known], keep: Keep) -> bytes:
         """Take in what a directory holds now; a changed one gets a new tree."""

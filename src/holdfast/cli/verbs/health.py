@@ -1,7 +1,8 @@
-"""The health of a store: verify, repair, migrate; read-only first. And completion for shells."""
+"""The health of a store: verify, repair, backup, migrate; read-only first. And completion for shells."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,10 +22,11 @@ from ..output import line
 def verify(frame: Frame) -> int | None:
     """Recompute every check and hash of the store; nothing is changed. Damage is exit code 7."""
     store = _there(frame)
-    report = store.verify()
+    with frame.progress("Verifying", "records") as progress:
+        report = store.verify(progress=progress)
     frame.out.items(
         "problems",
-        map(_problem, report.problems),
+        map(problem, report.problems),
         lambda: _report_lines(report),
         about={"url": store.url, "checked": report.checked},
     )
@@ -40,7 +42,8 @@ def _there(frame: Frame) -> Any:
     return store
 
 
-def _problem(each: Problem) -> dict[str, Any]:
+def problem(each: Problem) -> dict[str, Any]:
+    """Describe a finding."""
     return {"id": each.where, "kind": each.kind, "what": each.what, "fix": each.fix}
 
 
@@ -59,10 +62,11 @@ def repair(frame: Frame, to: str | None) -> int | None:
         report = store.verify()
         tell(f"Dry run: would make a copy without {len(report.problems):,} problems.")
         return None
-    done = store.repair(to)
+    with frame.progress("Repairing", "a copy is made"):
+        done = store.repair(to)
     frame.out.items(
         "lost",
-        map(_problem, done.lost),
+        map(problem, done.lost),
         lambda: [
             *(f"lost: {line(str(each))}" for each in done.lost),
             f"{line(done.path)}: {len(done.lost):,} lost, {done.rebuilt:,} made again",
@@ -70,6 +74,31 @@ def repair(frame: Frame, to: str | None) -> int | None:
         about={"path": done.path, "rebuilt": done.rebuilt, "problems": len(done.report.problems)},
     )
     return DAMAGED if done.report else None
+
+
+@verb("backup", changes=True, looks=lambda given: True)
+@click.argument("file")
+def backup(frame: Frame, file: str) -> int | None:
+    """Copy the whole store into a new file, as of one moment, and verify the copy; the store may be in use."""
+    store = _there(frame)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would copy {store.stats()} into {line(file)}.")
+        return None
+    with frame.progress("Backing up", "records verified") as progress:
+        report = store.backup(file, progress=progress)
+    path, size, count = os.path.realpath(file), os.path.getsize(file), len(report.problems) or "no"
+    frame.out.items(
+        "backup",
+        map(problem, report.problems),
+        lambda: [
+            *(line(str(each)) for each in report.problems),
+            f"{line(path)}: {size / 1e6:,.1f} MB, {report.checked:,} records checked, {count} problems",
+        ],
+        about={"path": path, "bytes": size, "checked": report.checked},
+    )
+    if frame.out.for_people:
+        tell(f"Look at it with: holdfast --store {line(file)} ls -a")
+    return DAMAGED if report else None
 
 
 @verb("migrate", changes=True, makes=True)
@@ -117,4 +146,4 @@ def completion(frame: Frame, shell: str) -> None:
     frame.out.text(kind(make(), {}, "holdfast", COMPLETE).source().splitlines())
 
 
-COMMANDS = {"verify": verify, "repair": repair, "migrate": migrate, "completion": completion}
+COMMANDS = {"verify": verify, "repair": repair, "backup": backup, "migrate": migrate, "completion": completion}

@@ -8,6 +8,7 @@ import click
 
 from ...client.session import Session
 from ...model.operation import Operation
+from ...model.purge import Pruned
 from .. import documents
 from ..consent import agreed, tell
 from ..failing import NOT_FOUND, Stop
@@ -19,6 +20,7 @@ Which is for what:
   archive  leaves a session out of lists; unarchive brings it back
   rm       puts it into the trash; restore or undo brings it back
   purge    erases it for good; nothing brings it back
+  prune    erases contents of no session: what others left behind
 """
 _REFS = ref_argument("refs", nargs=-1, required=True, metavar="REF...")
 
@@ -150,6 +152,29 @@ def purge(frame: Frame, ref: str, include_forks: bool) -> None:
     )
 
 
+@verb("prune", changes=True, epilog=_DELETING)
+@click.option("--policy", type=click.Choice(["unreferenced"]), default="unreferenced", show_default=True)
+def prune(frame: Frame, policy: str) -> None:
+    """Erase contents that nothing needs any more: what purged sessions and popped attachments left behind.
+
+    What was stored within the last hour stays.
+    """
+    found = frame.store.prune(policy)
+    if found.blobs:
+        if frame.out.for_people:
+            frame.out.text([f"{found}; nothing needs them any more"])
+        if agreed(frame.settings, "Erase?"):
+            found = frame.store.prune(policy, dry_run=False)
+    document = {"blobs": found.blobs, "bytes": found.bytes, "erased": not found.dry_run}
+    frame.out.one("pruned", document, lambda: _pruned_lines(found))
+
+
+def _pruned_lines(found: Pruned) -> list[str]:
+    if not found.blobs:
+        return ["Nothing to erase: everything in the store is needed, or was stored within the last hour."]
+    return [] if found.dry_run else [str(found)]
+
+
 def _to_purge(frame: Frame, ref: str) -> Session:
     try:
         return frame.session(ref)
@@ -172,4 +197,5 @@ COMMANDS = {
     "rm": rm,
     "restore": restore,
     "purge": purge,
+    "prune": prune,
 }

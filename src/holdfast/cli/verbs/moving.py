@@ -36,7 +36,8 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
     if frame.settings.dry_run:
         tell(f"Dry run: would make the checkpoint {name or '(unnamed)'} at turn {session.turn_count} of {short}.")
         return
-    made = session.checkpoint(name, description=description, files=not no_files)
+    with frame.progress("Checkpoint", "files are looked at"):
+        made = session.checkpoint(name, description=description, files=not no_files)
     frame.out.one(
         "checkpoint",
         documents.checkpoint(made),
@@ -81,9 +82,10 @@ def rewind(
     target = point_of(found)
     if target is None or found.seq is None:
         raise Stop(f"{point!r} names a branch; move there with: holdfast switch {point}", USAGE)
-    plan = found.session.preview_rewind(
-        target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
-    )
+    with frame.progress("Rewind", "files are looked at"):
+        plan = found.session.preview_rewind(
+            target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
+        )
     Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
 
 

@@ -40,9 +40,9 @@ CHECKS: tuple[tuple[Check, Key], ...] = (
 )
 
 
-def verify(read: Read, engine_check: Callable[[], list[str]]) -> Report:
-    """Check every record of a store, in all scopes."""
-    found = Found()
+def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable[[int], None] | None = None) -> Report:
+    """Check every record of a store, in all scopes; ``progress`` is told how many were looked at."""
+    found = Found(progress)
     _attempt(found, lambda: _check_engine(found, engine_check))
     for check, start in (*CHECKS, *files.pages()):
         _attempt(found, lambda: walk(read, found, check, start))  # noqa: B023

@@ -30,9 +30,10 @@ BACKUP = "Restore a backup, or let repair copy what can still be read"
 class Found:
     """What a check has found: problems, and how many records it looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
         self.problems: list[Problem] = []
         self.checked = 0
+        self._tell = tell  # how many records were looked at, page by page
 
     def add(self, kind: str, where: str, what: str, fix: str = LOST) -> None:
         """Note a problem."""
@@ -42,6 +43,8 @@ class Found:
         """Add what a page has found."""
         self.problems += other.problems
         self.checked += other.checked
+        if self._tell is not None:
+            self._tell(self.checked)
 
 
 def walk(read: Read, found: Found, check: Check, start: Key) -> None:

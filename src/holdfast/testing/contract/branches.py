@@ -137,6 +137,26 @@ class Branches(Contract):
         session.rewind(main)
         assert said(session) == ["a", "b", "c"]
 
+    @pytest.mark.feature("F11")
+    def test_two_branches_are_compared_from_where_they_part(self, session: Session) -> None:
+        session.user("Which way?")
+        point = session.assistant("Two ways.", usage=Usage(100, 10))
+        for way, tokens in (("lock", 900), ("queue", 1100)):
+            session.switch(session.fork(point, name=way))
+            session.assistant(f"A {way}.", usage=Usage(tokens, 5, cost=0.5))
+        lock, queue = (each for each in session.branches() if each.name != "main")
+        found = session.compare(lock, queue)
+        assert found.parted == point.seq
+        assert [each.text for each in found.left.messages] == ["A lock."]
+        assert [each.text for each in found.right.messages] == ["A queue."]
+        assert (found.left.stats.estimated_tokens, found.right.stats.estimated_tokens) == (905, 1105)
+        assert found.right.stats.usage.cost == 0.5
+        assert found.files == ()
+        assert session.compare(lock) == found, "without a second point the head counts"
+        assert not session.compare(queue, queue)
+        back = session.compare(queue, point)
+        assert (back.parted, len(back.left.messages), back.right.messages) == (point.seq, 1, ())
+
     @pytest.mark.feature("F2")
     def test_a_path_of_many_branches_reads_right(self, session: Session) -> None:
         session.user("r")
