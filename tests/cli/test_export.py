@@ -37,10 +37,10 @@ def test_a_session_goes_into_another_store_and_gives_the_same_lines_there(work: 
     assert json.loads(lines.splitlines()[0]) == {"type": "header", "format": "holdfast", "version": 1}
     Path("a.jsonl").write_text(lines)
     ran = work.ok("import", "a.jsonl", "--store", _elsewhere(work))
-    assert ran.out.startswith("Imported: 1 session, 12 entries, 1 agent, ")
+    assert ran.out.startswith("1 session, 12 entries, 1 agent, ")
     assert work.ok("export", _id(work, "fix-retry"), "--store", _elsewhere(work)).out == lines
     again = work.ok("import", "a.jsonl", "--store", _elsewhere(work))
-    assert again.out.startswith("Imported: nothing copied in ")
+    assert again.out.startswith("nothing copied in ")
     shown = [work.ok("show", _id(work, "fix-retry"), *at).out for at in ((), ("--store", _elsewhere(work)))]
     assert shown[0] == shown[1]
     assert work.ok("verify", "--store", _elsewhere(work)).out.endswith("no problems\n")
@@ -57,7 +57,7 @@ def test_a_pipe_from_one_store_into_another(work: World) -> None:
     out = work.process("export", "oauth", text=False)
     assert (out.returncode, out.stderr) == (0, b"")
     ran = work.process("import", "-", "--store", _elsewhere(work), input=out.stdout, text=False)
-    assert ran.stdout.startswith(b"Imported: 1 session, 7 entries"), ran.stderr
+    assert ran.stdout.startswith(b"1 session, 7 entries"), ran.stderr
 
 
 def test_all_of_a_workspace_and_of_the_store(work: World) -> None:

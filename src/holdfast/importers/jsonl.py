@@ -9,13 +9,12 @@ file twice changes nothing.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from ..client.copying import copy
-from ..client.copying_base import Progress
 from ..client.open import open_store
 from ..client.store import Store
 from ..errors import Corrupt, Error, Invalid, SchemaTooNew
@@ -49,21 +48,22 @@ def read(
     *,
     limits: Limits | None = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: Callable[[int], Any] | None = None,
 ) -> Imported:
     """Import a file of lines into the scope of a store.
 
     ``Invalid`` if it is no such file, ``Corrupt`` if it is cut off or not true; ``Conflict``, as with ``copy``, for
-    a session that was changed in both, once everything else is there. A dry run only judges the file.
+    a session that was changed in both, once everything else is there. A dry run only judges the file. ``progress`` is
+    told how many lines were read.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-import-") as folder:
         path = Path(folder) / "copy.db"
         with open_store(path, scope=store.scope, durability="relaxed") as judged:
-            found = _load(judged, _records(source, limits or Limits()))
+            found = _load(judged, _records(source, limits or Limits()), progress or (lambda count: None))
             if report := judged.verify():
                 problem = report.problems[0]
                 raise Corrupt(f"the file is not true: {problem.where}: {problem.what}; {_REFUSED}", what=problem.where)
-            done = None if dry_run else copy(judged, store, sessions=found, progress=progress)
+            done = None if dry_run else copy(judged, store, sessions=found)
             return Imported(found, done)
 
 
@@ -121,7 +121,7 @@ def _require_end(end: records.End, digest: str, number: int, source: BinaryIO) -
         raise Corrupt(f"line {number + 1}: something stands behind the end; {_REFUSED}", what=f"line {number + 1}")
 
 
-def _load(judged: Store, lines: Iterator[_Line]) -> tuple[str, ...]:
+def _load(judged: Store, lines: Iterator[_Line], progress: Callable[[int], Any]) -> tuple[str, ...]:
     """Write records into an empty store, some hundred at a time; give the ids of the sessions."""
     backend, writer, batch, size = judged._backend, Writer(judged.scope), list[_Line](), 0
     for line in lines:
@@ -129,6 +129,7 @@ def _load(judged: Store, lines: Iterator[_Line]) -> tuple[str, ...]:
         size += line.size
         if len(batch) >= _BATCH or size >= _BATCH_BYTES:
             backend.write(_putting(writer, batch))
+            progress(line.number)
             batch, size = [], 0
     last = batch[-1].number if batch else 0
     backend.write(_putting(writer, batch))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -85,7 +86,14 @@ def _lines(frame: Frame, sessions: list[Session], path: str | None, *, subagents
     from ...exporters.secrets import said
 
     def write(out: jsonl.Sink) -> jsonl.Written:
-        return jsonl.write(frame.store, sessions, out, subagents=subagents)
+        with frame.progress("Export", "entries") as shown:
+            return jsonl.write(
+                frame.store,
+                sessions,
+                out,
+                subagents=subagents,
+                progress=lambda far: shown(far.entries, far.entries_total),
+            )
 
     done = write(_Terminal(frame)) if path is None and frame.out.is_terminal else _written(path, write)
     counts = {"sessions": done.sessions, "entries": done.entries, "lines": done.lines, "bytes": done.bytes}
@@ -158,15 +166,14 @@ def import_(frame: Frame, path: str) -> None:
     if path != "-" and folder.is_folder(path):
         _show_folder(frame, folder.read(frame.store, path, dry_run=frame.settings.dry_run))
         return
-    if path == "-":
-        found = jsonl.read(frame.store, sys.stdin.buffer, dry_run=frame.settings.dry_run)
-    else:
-        with _opened(path) as source:
-            found = jsonl.read(frame.store, source, dry_run=frame.settings.dry_run)
+    with _opened(path) as source, frame.progress("Import", "lines are read") as shown:
+        found = jsonl.read(frame.store, source, dry_run=frame.settings.dry_run, progress=shown)
     _show_lines(frame, found)
 
 
-def _opened(path: str) -> BinaryIO:
+def _opened(path: str) -> Any:
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return open(path, "rb")
     except FileNotFoundError:
@@ -182,7 +189,7 @@ def _show_lines(frame: Frame, found: Imported) -> None:
     frame.out.items(
         "imported",
         ({"id": each, "from": each} for each in found.sessions),
-        lambda: [] if done is None else [f"Imported: {done}"],
+        lambda: [] if done is None else [str(done)],
         about={
             "new": {name: 0 if done is None else getattr(done, name) for name in names},
             "left_out": [] if done is None else [*done.left_out],
