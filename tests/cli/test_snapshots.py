@@ -50,7 +50,12 @@ COMMANDS: dict[str, list[str]] = {
     "redo": ["redo", "rename oauth Another", "undo", "redo"],
     "ops": ["ops", "ops --json"],
     "import": ["import nosuch", "export oauth -o a.jsonl", "import a.jsonl -n", "import a.jsonl", "import pool.py"],
-    "export": ["export oauth --md -o a.md", "export oauth -o a.html --html", "export --here -o a.jsonl", "export oauth --json"],
+    "export": [
+        "export oauth --md -o a.md",
+        "export oauth -o a.html --html",
+        "export --here -o a.jsonl",
+        "export oauth --json",
+    ],
     "mirror": ["mirror -n out", "mirror out", "rm oauth", "mirror out", "mirror pool.py"],
     "rename": ["rename oauth Another", "rename oauth Again -n"],
     "tag": ["tag oauth a b"],

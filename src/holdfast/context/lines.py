@@ -42,7 +42,7 @@ def visible(text: str) -> str:
 
 def _lines(text: str) -> list[str]:
     lines = text.encode("utf-8", "replace").decode().splitlines()
-    return ["".join(map(_visible, line)) for line in lines]
+    return [line if line.isprintable() else "".join(map(_visible, line)) for line in lines]
 
 
 def _visible(letter: str) -> str:

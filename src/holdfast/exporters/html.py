@@ -74,7 +74,8 @@ details{margin:.5rem 0;border:1px solid var(--line);border-radius:.5rem;backgrou
 summary{cursor:pointer;padding:.45rem .75rem;font-size:.86rem;color:var(--dim)}
 summary b{color:var(--ink)}
 details>:not(summary){margin-left:.75rem;margin-right:.75rem}
-.label{font-size:.75rem;color:var(--dim);margin:.4rem 0 0}
+.label{font-size:.75rem;color:var(--dim);margin-top:.4rem;margin-bottom:0}
+details>pre{margin-top:.25rem;margin-bottom:.75rem}
 .good{color:var(--good)}
 .bad{color:var(--bad)}
 ul.list,ol.list{margin:.3rem 0;padding-left:1.4rem}
