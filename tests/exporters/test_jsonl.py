@@ -238,6 +238,29 @@ def _path_as_id(lines: list[dict[str, Any]]) -> None:
     _session(lines)["id"] = "../../../../etc/passwd"
 
 
+def _unknown_kind(lines: list[dict[str, Any]]) -> None:
+    _session(lines)["kind"] = "weird"
+
+
+def _unknown_status(lines: list[dict[str, Any]]) -> None:
+    _session(lines)["status"] = "weird"
+
+
+def _nul_in_a_title(lines: list[dict[str, Any]]) -> None:
+    _session(lines)["title"] = "a \0 b"
+
+
+def _endless_tree(lines: list[dict[str, Any]]) -> None:
+    """Sub-agents below sub-agents, two thousand levels of them."""
+    start = next(at for at, each in enumerate(lines) if each["type"] == "session" and "parent" in each)
+    child, branch = lines[start], next(each for each in lines[start:] if each["type"] == "branch")
+    for number in range(2000):
+        above = lines[-1]["session"] if number else child["id"]
+        made = {**child, "id": f"{number:025}", "parent": above, "order": 2 + number}
+        made |= {"key": f"k{number}", "label": None, "head": {**child["head"], "branch": f"b{number}", "seq": 0}}
+        lines += [made, {**branch, "id": f"b{number}", "session": made["id"]}]
+
+
 def _huge_number(lines: list[dict[str, Any]]) -> None:
     _session(lines)["created_ms"] = 1 << 70
 

@@ -72,7 +72,7 @@ def test_an_agent_that_says_something_else_there_stays() -> None:
     mine = source.create_session("mine", agent="coder")
     mine.user("hello")
     done = holdfast.copy(source, target, sessions=[mine])
-    assert [each.partition(" is there")[0] for each in done.left_out] == ["agent 'coder'"]
+    assert [each.startswith("agent 'coder' ") for each in done.left_out] == [True]
     assert target.get_session(mine.id).message_count == 1
     assert target.get_agent("coder").system_prompt == "be long"
 
@@ -84,3 +84,13 @@ def test_a_session_that_is_not_there_is_not_found() -> None:
     with pytest.raises(Invalid):
         holdfast.copy(source, target, sessions="nosuch")
     assert not target.list_sessions()
+
+
+def test_a_session_of_another_scope_is_not_found() -> None:
+    source, target = memory(), memory()
+    theirs = source.scoped("anna").create_session("theirs")
+    with pytest.raises(NotFound):
+        holdfast.copy(source, target, sessions=[theirs])
+    assert holdfast.copy(source.scoped("anna"), target, sessions=[theirs]).sessions == 1
+    assert not target.list_sessions()
+    assert target.scoped("anna").get_session("theirs").id == theirs.id

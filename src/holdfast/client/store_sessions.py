@@ -24,7 +24,7 @@ from ..model.subagents import Spawned
 from ..ops import agents, directories, listing, moves, purge, sessions
 from ..ops import refs as parser
 from ..ops.once import once
-from ..ops.sessions import SessionRow, Whole
+from ..ops.sessions import KINDS, SessionRow, Whole
 from ..storage.base import Tx
 from . import check
 from .directories import Located, identity, locate
@@ -33,7 +33,6 @@ from .session import Session
 from .store_agents import StoreAgents
 
 _TITLE = 60
-KINDS = ("main", "subagent", "cron")
 
 
 class NewSession(TypedDict, total=False):

@@ -63,7 +63,7 @@ def read(
             if report := judged.verify():
                 problem = report.problems[0]
                 raise Corrupt(f"the file is not true: {problem.where}: {problem.what}; {_REFUSED}", what=problem.where)
-            done = None if dry_run else copy(judged, store, sessions=found)
+            done = None if dry_run else copy(judged, store, sessions=found, subagents=False)  # all are named
             return Imported(found, done)
 
 
@@ -136,7 +136,7 @@ def _load(judged: Store, lines: Iterator[_Line], progress: Callable[[int], Any])
     try:
         backend.write(_closing(writer))
         backend.write(writer.tell)
-    except (Error, ValueError, OverflowError) as error:
+    except (Error, ValueError, OverflowError, RecursionError) as error:
         raise _wrong(last + 1, error) from error
     return tuple(each for each in writer.sessions if each not in writer.purged)
 
@@ -149,7 +149,7 @@ def _putting(writer: Writer, batch: list[_Line]) -> Op[None]:
         for line in batch:
             try:
                 writer.put(tx, line.record)
-            except (Error, ValueError, OverflowError) as error:
+            except (Error, ValueError, OverflowError, RecursionError) as error:
                 raise _wrong(line.number, error) from error
 
     return put

@@ -78,7 +78,10 @@ def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool) -> list
             f"no session belongs to {line(frame.directory)}; holdfast export --all takes all of the store", NOT_FOUND
         )
     where: dict[str, Any] = {"workspace": frame.workspace} if here else {}
-    return [*frame.store.iter_sessions(archived=None, **where)]
+    found = [*frame.store.iter_sessions(archived=None, **where)]
+    if not found:
+        raise Stop(f"there is no session in {line(frame.url)}", NOT_FOUND)
+    return found
 
 
 def _lines(frame: Frame, sessions: list[Session], path: str | None, *, subagents: bool) -> None:

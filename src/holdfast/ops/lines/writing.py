@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import Invalid
 from ...ids import is_id
+from ...model.status import STATUSES
 from ...storage.base import Tx, row_check
 from .. import agents, blobs, branches, chain, checkpoints, entries, feed, operations, sessions
 from ..branches import BranchRow
@@ -36,6 +37,7 @@ class Writer:
         self.scope = scope
         self.sessions: dict[str, int] = {}  # by id, the number of each
         self.purged: dict[str, int] = {}  # those of them that are there only because others read from them
+        self._depths: dict[str, int] = {}
         self._order: list[tuple[int, int]] = []
         self._agent: tuple[str, int, int] | None = None  # id, number and the version that comes next
         self._blob: tuple[records.Blob, int, int] | None = None  # with its number and the chunk that comes next
@@ -57,6 +59,7 @@ class Writer:
         put = self._puts().get(type(record))
         if put is None:
             raise Invalid("this record belongs at the beginning or the end of a file")
+        _require_storable(record)
         put(tx, record)
 
     def _puts(self) -> dict[type, Callable[[Tx, Any], None]]:
@@ -136,7 +139,12 @@ class Writer:
             raise Invalid(f"{record.id!r} is no id of a session, or is there twice")
         if record.key.startswith(base.STAGED_KEY):
             raise Invalid(f"session {record.id} is half copied")
+        if record.kind not in sessions.KINDS or record.status not in STATUSES:
+            raise Invalid(f"session {record.id} is of the kind {record.kind!r} and {record.status!r}; no session is")
         parent = 0 if record.parent is None else self._number(record.parent)
+        self._depths[record.id] = 0 if record.parent is None else self._depths[record.parent] + 1
+        if self._depths[record.id] > sessions.DEEPEST:
+            raise Invalid(f"session {record.id} lies more than {sessions.DEEPEST} levels below another")
         sid = tx.next("session")
         cold: tuple[Any, ...] = (
             sid,
@@ -234,7 +242,7 @@ class Writer:
 
     def _owner(self, session_id: str | None, what: str) -> int:
         if self._session is None or session_id != self._session.id:
-            raise Invalid(f"a {what} stands behind another session than {session_id!r}, to which it belongs")
+            raise Invalid(f"the {what} of session {session_id!r} stands behind another session")
         return self.sessions[self._session.id]
 
     def _put_entry(self, tx: Tx, record: records.Entry) -> None:
@@ -347,6 +355,14 @@ class _Told:
         for branch_number, seq in self._tx.all(POINTS, asked):
             yield "checkpoint", branch_number, seq, seq
         yield base.COPY, 0, 0, 0
+
+
+def _require_storable(record: Any) -> None:
+    """Refuse text for columns that no engine can keep; contents are bytes there, and hold anything."""
+    texts = [value for value in map(record.__getattribute__, record.__struct_fields__) if isinstance(value, str)]
+    texts += [text for call in getattr(record, "calls", ()) for text in call]
+    if any("\0" in text for text in texts):
+        raise Invalid("a name or an id holds a NUL")
 
 
 def _bytes(value: Any) -> bytes:
