@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Row, Tx
 from . import check
 from .handle import FindPlace, Point, place_of
-from .reading import Make, Reading, make_messages
+from .reading import Make, Reading
 
 
 class Contexts(Reading):
@@ -86,13 +86,26 @@ class Contexts(Reading):
     def render_walkthrough(self) -> str:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
 
-        def look(tx: Tx) -> tuple[SessionRow, walkthrough.About]:
-            whole = sessions.with_rest(tx, self._row(tx))
-            return whole[0], _about(tx, whole, shown_status(whole, self._store._is_gone))
+        return walkthrough.render(*self._told())
 
-        row, about = self._store._read(look)
-        pages = self._pages_of(row, 0, row.seq, make_messages(True, self._store._attachment))
-        return walkthrough.render(about, chain.from_iterable(pages))
+    def _told(self, at: Point | None = None) -> tuple[walkthrough.About, Iterator[Message | Entry]]:
+        """Give what a document says of a session as of one moment, up to a point if one is given, and what was said.
+
+        Messages and starts of tools are read in pages, as they are asked for. The fields of this handle are renewed
+        and are of the same moment.
+        """
+        find = None if at is None else place_of(at)
+
+        def look(tx: Tx) -> tuple[sessions.Whole, SessionRow, walkthrough.About]:
+            whole = sessions.with_rest(tx, self._row(tx))
+            there = whole[0] if find is None else seen_from(tx, whole[0], find(tx, whole[0]))
+            status = shown_status(whole, self._store._is_gone)
+            return whole, there, _about(tx, (there, *whole[1:]), status)
+
+        whole, row, about = self._store._read(look)
+        self._saw(*whole)
+        pages = self._pages_of(row, 0, row.seq, _make_sources(self._store._attachment))
+        return about, chain.from_iterable(pages)
 
 
 def _counter(count: Count | None) -> Count:

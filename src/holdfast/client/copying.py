@@ -9,17 +9,21 @@ in conflict is left out until the end, and then it is an error.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TypeAlias
 
 from ..errors import Invalid, Unsupported
 from ..model import words
 from ..model.copied import Copied
-from ..ops.transfer import agents, base, records, soundness
+from ..ops.transfer import agents, base, choice, records, soundness
+from ..ops.transfer.choice import Choice
+from . import check
 from .copying_base import Progress, Stores
 from .copying_content import Contents
 from .copying_sessions import Sessions
 from .open import open_store
+from .session import Session
 from .store import Store
 
 Place: TypeAlias = "Store | str | os.PathLike[str]"
@@ -34,7 +38,14 @@ SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scop
 _KEYS = 200
 
 
-def copy(src: Place, dst: Place, *, progress: Progress | None = None) -> Copied:
+def copy(
+    src: Place,
+    dst: Place,
+    *,
+    sessions: Iterable[Session | str] | None = None,
+    subagents: bool = True,
+    progress: Progress | None = None,
+) -> Copied:
     """Copy everything of one store into another, all scopes, between any two engines; both may be in use.
 
     A URL is opened and closed again, the source only to read. What is there already is not copied again: an interrupted
@@ -42,12 +53,26 @@ def copy(src: Place, dst: Place, *, progress: Progress | None = None) -> Copied:
     was compared with its original, entry by entry. What was changed in both stores, or whose name is taken, is
     ``Conflict``, once everything else is copied; damage of the source is ``Corrupt``. Checkpoints of agents are not
     copied: they name places of one store.
+
+    With ``sessions``, handles or ids of the source's scope, only those go over, with their sub-agents unless
+    ``subagents`` is False, and with what they cannot be without: the sessions they were forked from, those above them,
+    their agents. An agent that says something else in the destination stays there as it is, which ``left_out`` says.
     """
+    wanted = None if sessions is None else [_session_id(each) for each in check.many(sessions, what="sessions")]
+    check.flag(subagents, what="subagents")
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
         _require_two(source, target)
         both = source._backend.scoped(None), target._backend.scoped(None)
-        return _Copy(Stores(*both, target._clock, progress)).run()
+        stores = Stores(*both, target._clock, progress)
+        if wanted is None:
+            return _Copy(stores).run()
+        chosen = stores.read(lambda tx: choice.choose(tx, source.scope, wanted, subagents=subagents))
+        return _Copy(stores, chosen).run()
+
+
+def _session_id(given: Session | str) -> str:
+    return given.id if isinstance(given, Session) else check.name(given, what="session id")
 
 
 def _opened(place: Place, stack: ExitStack, *, read_only: bool) -> Store:
@@ -70,10 +95,13 @@ def _require_two(source: Store, target: Store) -> None:
 class _Copy:
     """A copy under way."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, chosen: Choice | None = None) -> None:
         self._stores = stores
+        self._chosen = chosen
         self._contents = Contents(stores)
-        self._sessions = Sessions(stores)
+        self._sessions = Sessions(stores, None if chosen is None else chosen.sids)
+        # Chosen sessions come to a store that has agents of its own; everything of a store does not.
+        self._attempt_agent = stores.attempt if chosen is None else stores.attempt_or_leave
 
     def run(self) -> Copied:
         """Copy everything, phase after phase."""
@@ -81,21 +109,34 @@ class _Copy:
         read(soundness.require_rows)
         newest, total = read(lambda tx: tx.one(NEWEST)) or (0, 0)
         entries = read(lambda tx: tx.one(ENTRIES)) or (0,)
-        self._stores.expect(sessions=total, entries=entries[0], bytes=self._contents.total())
+        if self._chosen is None:
+            self._stores.expect(sessions=total, entries=entries[0], bytes=self._contents.total())
+        else:
+            self._stores.expect(sessions=len(self._chosen.sids), entries=self._chosen.entries)
         tell("agents", now=True)
         self._copy_agents()
         tell("content", now=True)
-        self._contents.copy_all()
+        self._copy_contents()
         tell("entries", now=True)
-        self._copy_loose()
+        if self._chosen is None:
+            self._copy_loose()
         self._sessions.stage(newest)
         tell("sessions", now=True)
         self._sessions.finish()
         tell("keys", now=True)
         self._copy_keys()
-        self._leave_checkpoints()
+        if self._chosen is None:
+            self._leave_checkpoints()
         tell("done", now=True)
         return self._stores.result()
+
+    def _copy_contents(self) -> None:
+        if self._chosen is None:
+            self._contents.copy_all()
+            return
+        hashes = choice.contents(self._stores.read, self._chosen)
+        self._stores.expect(bytes=choice.size(self._stores.read, self._chosen.scope, hashes))
+        self._contents.copy_these(self._chosen.scope, hashes)
 
     # ------------------------------------------------------------------ agents and what belongs to nothing
 
@@ -106,10 +147,10 @@ class _Copy:
         while rows := self._stores.read(lambda tx: agents.page(tx, after, upto)):  # noqa: B023
             after = rows[-1].aid
             for row in rows:
-                if not base.is_staged_agent(row):
-                    self._stores.attempt(lambda: self._begin_agent(row.aid, waiting))  # noqa: B023
+                if not base.is_staged_agent(row) and (self._chosen is None or row.aid in self._chosen.aids):
+                    self._attempt_agent(lambda: self._begin_agent(row.aid, waiting))  # noqa: B023
         for _, aid in sorted(waiting):
-            self._stores.attempt(lambda: self._finish_agent(aid))  # noqa: B023
+            self._attempt_agent(lambda: self._finish_agent(aid))  # noqa: B023
 
     def _begin_agent(self, aid: int, waiting: list[tuple[bool, int]]) -> None:
         ours = self._stores.read(lambda tx: agents.of(tx, aid))
@@ -152,9 +193,12 @@ class _Copy:
 
     def _copy_keys(self) -> None:
         for (scope,) in self._stores.read(lambda tx: tx.all(SCOPES)):
+            if self._chosen is not None and scope != self._chosen.scope:
+                continue
             left_out, waiting = 0, list[records.Key]()
             for key in records.store_keys(self._stores.read, scope):
-                if not self._stores.look(lambda tx: records.has_store_key(tx, scope, key)):  # noqa: B023
+                about = key.made is None or choice.is_about(self._chosen, key.made.kind, key.made.id)
+                if about and not self._stores.look(lambda tx: records.has_store_key(tx, scope, key)):  # noqa: B023
                     waiting.append(key)
                 if len(waiting) >= _KEYS:
                     left_out += self._put_keys(scope, waiting)

@@ -87,6 +87,13 @@ class Stores:
         except Conflict as error:
             self._conflicts.append(error)
 
+    def attempt_or_leave(self, step: Callable[[], None]) -> None:
+        """Do something that others do not depend on; a conflict is told in ``left_out``, and is no error."""
+        try:
+            step()
+        except Conflict as error:
+            self.left_out.append(str(error).removesuffix(f". {base.AGAIN}"))
+
     def expect(self, **totals: int) -> None:
         """Note how much there is to be done."""
         self._total.update(totals)

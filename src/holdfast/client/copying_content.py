@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NoReturn
 
@@ -38,12 +39,22 @@ class Contents:
         after, upto = 0, int((self._read(lambda tx: tx.one(NEWEST)) or (0,))[0])
         while found := self._read(lambda tx: contents.page(tx, after, upto, _PAGE)):  # noqa: B023
             after = found[-1].blob_id
-            there = self._look(lambda tx: contents.known(tx, found))
-            for blob in found:
-                if blob in there:
-                    self._count(already=True, blobs=1, bytes=blob.size)
-                else:
-                    self._copy_unless_erased(blob)
+            self._copy_page(found)
+
+    def copy_these(self, scope: str, hashes: Sequence[str]) -> None:
+        """Copy some blobs; those that are not there are missed by whatever needs them."""
+        for start in range(0, len(hashes), _PAGE):
+            asked = hashes[start : start + _PAGE]
+            rows = self._read(lambda tx: [contents.find(tx, scope, each) for each in asked])  # noqa: B023
+            self._copy_page([blob for blob in rows if blob is not None])
+
+    def _copy_page(self, found: list[Blob]) -> None:
+        there = self._look(lambda tx: contents.known(tx, found))
+        for blob in found:
+            if blob in there:
+                self._count(already=True, blobs=1, bytes=blob.size)
+            else:
+                self._copy_unless_erased(blob)
 
     def _copy_unless_erased(self, blob: Blob) -> None:
         try:

@@ -7,6 +7,7 @@ last step is one transaction, and what was brought is compared with the original
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 from ..errors import Corrupt
 from ..ops import sessions
@@ -24,8 +25,9 @@ _PAGE = 50
 class Sessions:
     """The sessions of one store on their way into another."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, chosen: Sequence[int] | None = None) -> None:
         self._stores = stores
+        self._chosen = chosen  # the numbers of those that are copied; None: all
         self._read, self._look, self._write = stores.read, stores.look, stores.write
         self._todo: set[int] = set()
         self._same: set[int] = set()
@@ -37,13 +39,23 @@ class Sessions:
 
     def stage(self, newest: int) -> None:
         """Bring the branches and entries of new sessions, and find out which others have gone on."""
-        after = 0
-        while found := self._read(lambda tx: moments.page(tx, after, newest, _PAGE)):  # noqa: B023
-            after = found[-1].session.sid
+        for found in self._pages(newest):
             names = [(ours.session.scope, ours.session.id) for ours in found]
             twins = self._look(lambda tx: [moments.find(tx, *name) for name in names])  # noqa: B023
             for ours, theirs in zip(found, twins, strict=True):
                 self._stores.attempt(lambda: self._stage_one(ours, theirs))  # noqa: B023
+
+    def _pages(self, newest: int) -> Iterator[list[Moment]]:
+        """Give the sessions that are to be copied, by their numbers."""
+        if self._chosen is not None:
+            for start in range(0, len(self._chosen), _PAGE):
+                sids = self._chosen[start : start + _PAGE]
+                yield self._read(lambda tx: [moments.of(tx, sessions.by_number(tx, sid)) for sid in sids])  # noqa: B023
+            return
+        after = 0
+        while found := self._read(lambda tx: moments.page(tx, after, newest, _PAGE)):  # noqa: B023
+            after = found[-1].session.sid
+            yield found
 
     def _stage_one(self, ours: Moment, theirs: Moment | None) -> None:
         try:
@@ -225,12 +237,15 @@ class Sessions:
 
     def _free(self, ours: Moment, taken: base.Taken, under: tuple[int, ...]) -> None:
         holder = self._read(lambda tx: base.find_session(tx, taken.holder.scope, taken.holder.id))
-        if holder is None or holder.sid in under or holder.hidden == base.HIDDEN:
+        if holder is None or holder.sid in under or holder.hidden == base.HIDDEN or not self._is_chosen(holder.sid):
             raise staging.refused(ours, taken) from taken
         self._finish_one(holder.sid, under)
         there = self._look(lambda tx: base.find_session(tx, taken.holder.scope, taken.holder.id))
         if there is not None and there[:21] == taken.holder[:21]:
             raise staging.refused(ours, taken) from taken
+
+    def _is_chosen(self, sid: int) -> bool:
+        return self._chosen is None or sid in self._chosen
 
     def _count_done(self, ours: Moment, done: finishing.Done) -> None:
         new, sid = ours.session.sid in self._todo, ours.session.sid

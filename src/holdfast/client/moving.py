@@ -54,7 +54,7 @@ class Moving(Looking):
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
         fields: dict[str, Any] = {
             "name": _plain_name(name, what="checkpoint name"),
-            "description": None if description is None else check.text(description, what="description"),
+            "description": None if description is None else codec.storable_text(description, what="description"),
             "type": type,
         }
         key, now_ms = check.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from .. import codec
 from ..errors import Invalid, NotFound
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
@@ -46,7 +47,7 @@ class StoreCheckpoints(StoreSessions):
         if type not in checkpoints.TYPES:
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
         agent_id, now_ms = _agent_id(agent), self._clock.now_ms()
-        about = None if description is None else check.text(description, what="description")
+        about = None if description is None else codec.storable_text(description, what="description")
         new = New(_plain_name(name, what="checkpoint name"), about, type)
         key = check.optional_name(idempotency_key, what="idempotency_key")
 

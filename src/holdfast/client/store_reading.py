@@ -28,7 +28,6 @@ from .refs import Resolved
 
 T = TypeVar("T")
 S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the handle that the store gives of a session
-KINDS = ("main", "subagent", "cron")
 
 
 class StoreReading(ABC, Generic[S_co]):
@@ -238,7 +237,7 @@ def _filter(
     """Check the filters of a listing."""
     return listing.Filter(
         agent=check.optional_name(agent, what="agent"),
-        kinds=_several(kinds, KINDS, what="kind"),
+        kinds=_several(kinds, sessions.KINDS, what="kind"),
         statuses=_several(status, STATUSES, what="status"),
         label=check.optional_name(label, what="label"),
         tag=None if tag is None else check.tag(tag),

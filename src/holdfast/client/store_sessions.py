@@ -21,13 +21,12 @@ from ..model.subagents import Spawned
 from ..ops import agents, directories, moves, purge, sessions
 from ..ops import refs as parser
 from ..ops.once import once
-from ..ops.sessions import SessionRow, Whole
+from ..ops.sessions import KINDS, SessionRow, Whole
 from ..storage.base import Tx
 from . import check
 from .directories import Located, identity, locate
 from .session import Session
 from .store_agents import StoreAgents
-from .store_reading import KINDS
 
 _TITLE = 60
 

@@ -32,8 +32,17 @@ def escaped(text: str, limit: int) -> str:
 def fenced(text: str) -> str:
     """Give a text of many lines as a block of a Markdown document that it cannot end."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return "\n".join((fence, *_lines(text), fence))
+
+
+def visible(text: str) -> str:
+    """Give a text of many lines with what cannot be seen as its number."""
+    return "\n".join(_lines(text))
+
+
+def _lines(text: str) -> list[str]:
     lines = text.encode("utf-8", "replace").decode().splitlines()
-    return "\n".join((fence, *("".join(map(_visible, line)) for line in lines), fence))
+    return [line if line.isprintable() else "".join(map(_visible, line)) for line in lines]
 
 
 def _visible(letter: str) -> str:

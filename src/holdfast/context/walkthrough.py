@@ -7,19 +7,21 @@ it formats nothing, and no HTML of it reaches a page.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from ..model import words
 from ..model.checkpoint import Checkpoint
+from ..model.entry import Entry
+from ..model.forms.given import word
 from ..model.message import Message
 from ..model.session import Stats
 from ..model.tools import ToolCall, ToolResult
 from ..model.work import FileTouched, Note, Task
 from .lines import escaped, fenced
 from .normal import as_json, clean
-from .read import spoken
+from .read import is_new, spoken
 
 _LINE, _WORD = 400, 80
 _OUTPUT = 4000  # characters of what a tool gave
@@ -45,10 +47,26 @@ class About(NamedTuple):
     checkpoints: Sequence[Checkpoint]
 
 
-def render(about: About, messages: Iterable[Message]) -> str:
+class Style(NamedTuple):
+    """How a document is written: ``tools`` in full, cut short or not at all, and what becomes of every text first."""
+
+    tools: str = "short"
+    text: Callable[[str], str] = str
+
+
+_PLAIN = Style()
+
+
+def render(about: About, messages: Iterable[Message | Entry]) -> str:
     """Write the document."""
-    sections = [_head(about), *_work(about), _conversation(messages)]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    return "\n\n".join(sections(about, messages)) + "\n"
+
+
+def sections(about: About, messages: Iterable[Message | Entry], style: Style = _PLAIN) -> Iterator[str]:
+    """Give the document piece by piece; an empty line belongs between two of them."""
+    yield _head(about, style)
+    yield from (each for each in _work(about, style) if each)
+    yield from _conversation(messages, style)
 
 
 def when(moment: datetime) -> str:
@@ -56,7 +74,7 @@ def when(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _head(about: About) -> str:
+def _head(about: About, style: Style) -> str:
     model = escaped(about.model or "unknown", _WORD)
     facts = {
         "Session": about.id,
@@ -67,29 +85,30 @@ def _head(about: About) -> str:
         "Statistics": str(about.stats),
     }
     lines = [f"- {name}: {value}" for name, value in facts.items()]
-    return "\n".join([f"# {escaped(about.title or 'Untitled session', _LINE)}", "", *lines])
+    return "\n".join([f"# {escaped(style.text(about.title or 'Untitled session'), _LINE)}", "", *lines])
 
 
-def _work(about: About) -> Iterator[str]:
-    yield _text("Plan", about.plan)
-    yield _listed("Tasks", [_task(number, task) for number, task in enumerate(about.tasks, 1)])
+def _work(about: About, style: Style) -> Iterator[str]:
+    clean = style.text
+    yield _text("Plan", about.plan, style)
+    yield _listed("Tasks", [_task(number, task, style) for number, task in enumerate(about.tasks, 1)])
     yield _listed(f"Files ({_diffstat(about.files)})", [_file(each) for each in about.files])
-    yield _listed("Checkpoints", [_checkpoint(each) for each in about.checkpoints])
-    yield _listed("Notes", [f"- {when(note.created_at)}: {escaped(note.text, _LINE)}" for note in about.notes])
-    yield _text("Walkthrough, as the agent wrote it", about.written)
+    yield _listed("Checkpoints", [_checkpoint(each, style) for each in about.checkpoints])
+    yield _listed("Notes", [f"- {when(note.created_at)}: {escaped(clean(note.text), _LINE)}" for note in about.notes])
+    yield _text("Walkthrough, as the agent wrote it", about.written, style)
 
 
-def _text(heading: str, text: str | None) -> str:
-    return f"## {heading}\n\n{fenced(text)}" if text and text.strip() else ""
+def _text(heading: str, text: str | None, style: Style) -> str:
+    return f"## {heading}\n\n{fenced(style.text(text))}" if text and text.strip() else ""
 
 
 def _listed(heading: str, lines: Sequence[str]) -> str:
     return "\n".join([f"## {heading}", "", *lines]) if lines else ""
 
 
-def _task(number: int, task: Task) -> str:
+def _task(number: int, task: Task, style: Style) -> str:
     box = _BOXES.get(task.status, " ")
-    return f"{number}. [{box}] {escaped(task.description, _LINE)} ({task.status.replace('_', ' ')})"
+    return f"{number}. [{box}] {escaped(style.text(task.description), _LINE)} ({task.status.replace('_', ' ')})"
 
 
 def _diffstat(files: Sequence[FileTouched]) -> str:
@@ -101,8 +120,8 @@ def _file(touched: FileTouched) -> str:
     return f"- {escaped(touched.action, _WORD)}: {escaped(touched.path, _LINE)}"
 
 
-def _checkpoint(point: Checkpoint) -> str:
-    said = f": {escaped(point.description, _LINE)}" if point.description else ""
+def _checkpoint(point: Checkpoint, style: Style) -> str:
+    said = f": {escaped(style.text(point.description), _LINE)}" if point.description else ""
     place = f"turn {point.stats.turns}, entry {point.head.seq}"
     return f"- {when(point.created_at)}, {place}, {point.type}: {escaped(point.name, _WORD)}{said}"
 
@@ -110,37 +129,71 @@ def _checkpoint(point: Checkpoint) -> str:
 # ---------------------------------------------------------------------- what was said
 
 
-def _conversation(messages: Iterable[Message]) -> str:
-    said = [_message(message) for message in messages]
-    return "\n\n".join(["## Conversation", *said]) if said else "## Conversation\n\nNothing was said yet."
+def _conversation(messages: Iterable[Message | Entry], style: Style) -> Iterator[str]:
+    yield "## Conversation"
+    said = False
+    for each in messages:
+        shown = _message(each, style) if isinstance(each, Message) else _start(each, style)
+        said = said or bool(shown)
+        yield from (shown,) if shown else ()
+    if not said:
+        yield "Nothing was said yet."
 
 
-def _message(message: Message) -> str:
+def _start(entry: Entry, style: Style) -> str:
+    call = started(entry)
+    if call is None or style.tools == "none":
+        return ""
+    return f"### {entry.seq}. tool, {when(entry.created_at)}\n\n{_call(call, style)}"
+
+
+def started(entry: Entry) -> ToolCall | None:
+    """Give the call of a tool whose start no message announced; None for every other entry."""
+    body = entry.content
+    if not is_new(body):
+        return None
+    return ToolCall(word(body.get("call_id")), word(body.get("name")), body["arguments"], seq=entry.seq)
+
+
+def _message(message: Message, style: Style) -> str:
     who = escaped(message.role, _WORD) + (f" ({escaped(message.model, _WORD)})" if message.model else "")
     state = "" if message.status == "complete" else f", {escaped(message.status, _WORD)}"
     parts = [f"### {message.seq}. {who}{state}, {when(message.created_at)}"]
     results = message.tool_results
-    if (said := spoken(message)).strip():
-        parts.append(fenced(said))
-    parts += [_call(call) for call in message.tool_calls]
-    parts += [_result(result, message) for result in results]
+    said = spoken(message)
+    if style.tools == "none" and not said.strip() and not message.body.attachments:
+        return ""
+    if said.strip():
+        parts.append(fenced(style.text(said)))
+    if style.tools != "none":
+        parts += [_call(call, style) for call in message.tool_calls]
+        parts += [_result(result, message, style) for result in results]
     parts += [_attached(name) for name in _names(message)]
     return "\n\n".join(parts)
 
 
-def _call(call: ToolCall) -> str:
-    return f"Calls {escaped(call.name, _WORD)}:\n\n{fenced(_shown(call.arguments))}"
+def _call(call: ToolCall, style: Style) -> str:
+    return f"Calls {escaped(call.name, _WORD)}:\n\n{fenced(_shown(call.arguments, style))}"
 
 
-def _result(result: ToolResult, message: Message) -> str:
+def _result(result: ToolResult, message: Message, style: Style) -> str:
     name = escaped(result.name or message.tool_name or "a tool", _WORD)
-    return f"{'Result' if result.success else 'Failure'} of {name}:\n\n{fenced(_shown(result.content))}"
+    return f"{'Result' if result.success else 'Failure'} of {name}:\n\n{fenced(_shown(result.content, style))}"
 
 
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else as_json(clean(value))
+def _shown(value: object, style: Style) -> str:
+    return cut(style.text(as_text(value)), style.tools)
+
+
+def as_text(value: object) -> str:
+    """Write what a tool was given or gave: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else as_json(clean(value))
+
+
+def cut(text: str, tools: str) -> str:
+    """Cut what a tool gave, unless it is wanted in full."""
     left = len(text) - _OUTPUT
-    return text if left <= 0 else f"{text[:_OUTPUT]}\n... and {words.count(left, 'more character')}"
+    return text if left <= 0 or tools == "full" else f"{text[:_OUTPUT]}\n... and {words.count(left, 'more character')}"
 
 
 def _names(message: Message) -> list[str]:

@@ -57,7 +57,8 @@ GET_DETAIL = "SELECT doc, chk FROM detail WHERE sid = ?"
 PUT_DETAIL = """INSERT INTO detail (sid, doc, chk) VALUES (?, ?, ?)
 ON CONFLICT (sid) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 
-_DEEPEST = 100
+DEEPEST = 100
+KINDS = ("main", "subagent", "cron")
 # What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
 # what was last seen in its workspace.
 UNDER_WAY = ("sent", "open", "disk", "told")
@@ -256,8 +257,8 @@ def _require_shallow(tx: Tx, above: SessionRow) -> None:
     depth, parent = 1, above.parent
     while parent:
         depth, parent = depth + 1, by_number(tx, parent).parent
-        if depth > _DEEPEST:
-            raise Invalid(f"sub-agents are at most {_DEEPEST} levels deep; let this one do the work itself")
+        if depth > DEEPEST:
+            raise Invalid(f"sub-agents are at most {DEEPEST} levels deep; let this one do the work itself")
 
 
 def _require_free(tx: Tx, scope: str, fields: Fields) -> None:

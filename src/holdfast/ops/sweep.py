@@ -40,20 +40,20 @@ def needed_in(tx: Tx, scope: str) -> set[str]:
     """Give the hashes of all contents of a scope that something needs."""
     needed = {row[0] for row in tx.all(LINKED, (scope,))}
     roots = [row[0] for row in tx.all(ROOTS, (scope,))]
-    needed.update(each.hex() for each in _reached(tx, scope, roots))
+    needed.update(each.hex() for each in reached(tx, scope, roots))
     return needed
 
 
 def drop_trees(tx: Tx, scope: str, roots: Iterable[str]) -> int:
     """Erase what snapshots that are gone led to, as far as nothing else needs it; give how many contents."""
-    candidates = {each.hex() for each in _reached(tx, scope, roots)}
+    candidates = {each.hex() for each in reached(tx, scope, roots)}
     gone = candidates - needed_in(tx, scope) if candidates else set()
     if gone:
         snapshots.count_sweep(tx, scope)
     return sum(blobs.drop(tx, scope, name) for name in sorted(gone))
 
 
-def _reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
+def reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
     """Give the digests of all trees and files that roots lead to, each once; what is damaged leads nowhere."""
     known = set[bytes]()
     waiting = [each for each in (_tree_of(tx, scope, root) for root in roots) if each is not None]

@@ -15,7 +15,7 @@ from ...ids import is_id, new_id
 from ...model.status import STATUSES
 from ...storage.base import Row, row_check
 from .. import chain, operations, sessions, work
-from ..sessions import SessionRow
+from ..sessions import KINDS, SessionRow
 from ..verify import derived, places
 from ..verify.base import is_sound
 from ..verify.changes import FEED
@@ -33,7 +33,6 @@ WHERE p.session = ? AND s.sid != p.session ORDER BY b.bid LIMIT 1"""
 TAKEN = "SELECT 1 FROM session WHERE scope = ? AND id = ? AND sid != ?"
 TAKEN_KEY = "SELECT 1 FROM session WHERE scope = ? AND key = ? AND hidden = 0 AND sid != ?"
 OF_SESSION = f"SELECT {operations.COLUMNS} FROM operation WHERE session = ? ORDER BY oid DESC"
-KINDS = ("main", "subagent", "cron")
 LAST_KIND = "SELECT kind FROM feed WHERE session = ? ORDER BY pos DESC LIMIT 1"
 UNKNOWN = "unknown"
 

@@ -72,6 +72,14 @@ class AgentCheckpoints(Contract):
         assert store.stats().checkpoints == 3
 
     @pytest.mark.feature("E4")
+    def test_a_description_that_no_engine_can_keep_is_refused(self, store: Store, coder: Agent) -> None:
+        for text in ("half of a pair \ud800", "a NUL \0"):
+            with pytest.raises(Invalid):
+                store.checkpoint_agent(coder, description=text)
+            with pytest.raises(Invalid):
+                store.get_session("one", agent="coder").checkpoint(description=text)
+
+    @pytest.mark.feature("E4")
     def test_a_retry_makes_no_second_checkpoint(self, store: Store, coder: Agent) -> None:
         made = store.checkpoint_agent(coder, "x", idempotency_key="k")
         store.get_session("one").user("more")

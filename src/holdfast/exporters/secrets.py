@@ -1,0 +1,139 @@
+"""Finding what is likely a secret: keys of known makers, private keys, tokens that are sent with requests, passwords.
+
+Only forms that are made to be told apart count: a maker's prefix with the length that it has, a header's name, a word
+like ``password`` with a value behind it. Hashes, ids, and images in base64 have none of these and stay. It is a net for
+slips, not a promise: what has no such form is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+
+class Pattern(NamedTuple):
+    """A form of secrets: what people call it, letters that it cannot be without, and where it is.
+
+    Looking for the letters first, in any case, spares nearly every text the rest. ``secret`` is what is hidden.
+    """
+
+    name: str
+    needles: tuple[str, ...]
+    form: re.Pattern[str]
+
+
+def _pattern(name: str, needles: str, form: str) -> Pattern:
+    return Pattern(name, tuple(needles.split()), re.compile(form))
+
+
+# Neither side of a key goes on with letters of keys: a hash that happens to hold such a run is no key.
+_LEFT, _RIGHT = r"(?<![A-Za-z0-9_-])", r"(?![A-Za-z0-9_/+=-])"
+PATTERNS = (
+    _pattern(
+        "private key",
+        "private",
+        r"(?P<secret>-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?!-----)[\s\S]|\\n){16,20000}(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?)",
+    ),
+    _pattern("Anthropic key", "sk-ant-", rf"{_LEFT}(?P<secret>sk-ant-[a-z0-9]{{2,12}}-[A-Za-z0-9_-]{{20,200}})"),
+    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-(?:proj-|svcacct-|admin-)[A-Za-z0-9_-]{{20,200}})"),
+    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-[A-Za-z0-9]{{32,64}}){_RIGHT}"),
+    _pattern("OpenRouter key", "sk-or-", rf"{_LEFT}(?P<secret>sk-or-v1-[0-9a-f]{{32,64}}){_RIGHT}"),
+    _pattern("Google key", "aiza", rf"{_LEFT}(?P<secret>AIza[A-Za-z0-9_-]{{35}}){_RIGHT}"),
+    _pattern("Google token", "ya29.", rf"{_LEFT}(?P<secret>ya29\.[A-Za-z0-9_-]{{20,500}})"),
+    _pattern("AWS key", "akia asia", rf"{_LEFT}(?P<secret>(?:AKIA|ASIA)[A-Z2-7]{{16}}){_RIGHT}"),
+    _pattern(
+        "AWS secret",
+        "secret",
+        r"(?i)aws_?secret_?access_?key[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}(?P<secret>[A-Za-z0-9/+]{40})"
+        r"(?![A-Za-z0-9/+])",
+    ),
+    _pattern(
+        "GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_LEFT}(?P<secret>gh[pousr]_[A-Za-z0-9]{{36,255}}){_RIGHT}"
+    ),
+    _pattern("GitHub token", "github_pat_", rf"{_LEFT}(?P<secret>github_pat_[A-Za-z0-9_]{{60,255}}){_RIGHT}"),
+    _pattern("GitLab token", "glpat-", rf"{_LEFT}(?P<secret>glpat-[A-Za-z0-9_-]{{20,64}}){_RIGHT}"),
+    _pattern("Slack token", "xox", rf"{_LEFT}(?P<secret>xox[abeoprs]-[A-Za-z0-9-]{{10,250}})"),
+    _pattern("Slack webhook", "hooks.slack", r"(?P<secret>https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,80})"),
+    _pattern("Stripe key", "k_live_", rf"{_LEFT}(?P<secret>(?:sk|rk)_live_[A-Za-z0-9]{{16,128}}){_RIGHT}"),
+    _pattern("npm token", "npm_", rf"{_LEFT}(?P<secret>npm_[A-Za-z0-9]{{36}}){_RIGHT}"),
+    _pattern("PyPI token", "pypi-", rf"{_LEFT}(?P<secret>pypi-AgE[A-Za-z0-9_-]{{50,500}})"),
+    _pattern("Hugging Face token", "hf_", rf"{_LEFT}(?P<secret>hf_[A-Za-z0-9]{{30,64}}){_RIGHT}"),
+    _pattern(
+        "web token",
+        "eyj",
+        rf"{_LEFT}(?P<secret>eyJ[A-Za-z0-9_-]{{10,2000}}\.eyJ[A-Za-z0-9_-]{{10,4000}}\.[A-Za-z0-9_-]{{10,2000}})",
+    ),
+    _pattern(
+        "bearer token",
+        "bearer",
+        r"(?i)\bbearer[ \t]{1,3}(?P<secret>(?=[^\s\"']{0,80}[0-9])[A-Za-z0-9._~+/-]{20,4000}=*)",
+    ),
+    _pattern(
+        "password in a URL",
+        "://",
+        r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,80}:(?P<secret>[^\s:/@\"'<>]{1,200})@",
+    ),
+    _pattern(
+        "password",
+        "passw api secret token",
+        r"(?i)(?:password|passwd|api[_-]?key|client[_-]?secret|access[_-]?token)[\"'\\]{0,3}\s{0,3}[=:]\s{0,3}"
+        r"[\"'\\]{1,3}(?P<secret>[^\s\"'\\]{8,200})[\"'\\]",
+    ),
+    _pattern(
+        "password",
+        "passw api secret token",
+        r"(?i)[?&;](?:password|passwd|api[_-]?key|access[_-]?token)=(?P<secret>[^\s&;\"'<>]{6,200})",
+    ),
+)
+
+# What stands where a secret would, and is none.
+_NONE = re.compile(
+    r"\*{3,}|x{4,}|\.{3,}|<[^>]*>|\$\{?\w+\}?|\{\{?\w+\}?\}|(?i:your[-_ ].*|changeme|example.*|redacted)"
+)
+
+
+def _likely(text: str) -> list[Pattern]:
+    """Give the patterns whose letters a text has."""
+    lowered = text.lower()
+    return [pattern for pattern in PATTERNS if any(needle in lowered for needle in pattern.needles)]
+
+
+def mask(text: str) -> str:
+    """Give a text with what is likely a secret hidden: its first letters stay, so that its owner knows which it is."""
+    for pattern in _likely(text):
+        text = pattern.form.sub(lambda found: _masked(found, pattern.name), text)  # noqa: B023
+    return text
+
+
+def _masked(found: re.Match[str], name: str) -> str:
+    secret, (start, end) = found["secret"], found.span("secret")
+    if _is_none(secret):
+        return found[0]
+    shown = secret[:4] if len(secret) >= 20 and not secret.startswith("-") else ""
+    begin = found.start()
+    return f"{found[0][: start - begin]}{shown}[{name} hidden]{found[0][end - begin :]}"
+
+
+def _is_none(secret: str) -> bool:
+    return _NONE.fullmatch(secret) is not None or secret.endswith(" hidden]")
+
+
+class Findings:
+    """Counts likely secrets over many texts."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+
+    def look(self, text: str) -> None:
+        """Count those of a text."""
+        for pattern in _likely(text):
+            found = sum(not _is_none(each["secret"]) for each in pattern.form.finditer(text))
+            if found:
+                self.counts[pattern.name] += found
+
+
+def said(counts: Counter[str]) -> str:
+    """Write what was found for people: 2 AWS keys, 1 password."""
+    return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in counts.most_common())
