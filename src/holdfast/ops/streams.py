@@ -32,6 +32,7 @@ PIECES = "SELECT scope, stream, n, kind, data, at_ms, chk FROM delta WHERE scope
 LAST = "SELECT n, at_ms FROM delta WHERE scope = ? AND stream = ? ORDER BY n DESC LIMIT 1"
 ADD = "INSERT INTO delta (scope, stream, n, kind, data, at_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ?"
+DROP_FROM = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
 _FIELDS = {"text": "text", "thinking": "thinking", "tool_input": "json"}
 KINDS = tuple(_FIELDS)
 
@@ -81,6 +82,12 @@ def add(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_m
         tx.run(ADD, (*row, row_check(row)))
     grown = stream._replace(pieces=first + len(pieces) - 1)
     tx.run(COUNT, (grown.pieces, row_check(grown), grown.scope, grown.session, grown.id))
+
+
+def replace(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_ms: int) -> None:
+    """Store what arrived of an open stream in the place of its pieces from the ``first`` one on."""
+    tx.run(DROP_FROM, (stream.scope, stream.id, first))
+    add(tx, stream, first, pieces, now_ms=now_ms)
 
 
 def find(tx: Tx, stream: StreamRow) -> StreamRow:
