@@ -46,6 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "undo": ("moving", "Take back the last operation of this workspace."),
     "redo": ("moving", "Bring back what was undone."),
     "ops": ("history", "What was done, newest first."),
+    "run": ("running", "Run any program as a session."),
     "rename": ("keeping", "Another title."),
     "tag": ("keeping", "Add tags."),
     "untag": ("keeping", "Take tags away."),

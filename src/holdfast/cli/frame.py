@@ -103,6 +103,13 @@ class Frame:
             self._found = (next((each for each in above(self.directory) if self._has_sessions(each)), None),)
         return self._found[0]
 
+    def place_of_new(self) -> str:
+        """Choose the workspace of a new session: that of the directory, of its repository, or the directory itself."""
+        if self.workspace is not None:
+            return self.workspace
+        here = self.directory
+        return next((each for each in above(here) if os.path.exists(os.path.join(each, ".git"))), here)
+
     def _has_sessions(self, directory: str) -> bool:
         return bool(self.store.list_sessions(workspace=directory, archived=None, limit=1))
 
