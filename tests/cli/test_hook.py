@@ -119,6 +119,7 @@ def test_a_whole_session_is_recorded_and_what_a_shell_did_is_taken_back(claude: 
     assert app.read_text() == "print('hello')\n"
 
 
+@pytest.mark.slow
 def test_your_edits_between_prompts_are_yours(claude: Claude) -> None:
     claude.event("SessionStart", source="startup")
     claude.event("UserPromptSubmit", prompt="one")
@@ -135,6 +136,7 @@ def test_your_edits_between_prompts_are_yours(claude: Claude) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_calls_side_by_side_each_get_their_own_result(claude: Claude) -> None:
     claude.event("UserPromptSubmit", prompt="both")
     claude.begin("Bash", {"command": "a"}, "toolu_a")
@@ -145,6 +147,7 @@ def test_calls_side_by_side_each_get_their_own_result(claude: Claude) -> None:
     assert calls == [("toolu_a", "first"), ("toolu_b", "second")]
 
 
+@pytest.mark.slow
 def test_hooks_at_the_same_time_lose_nothing(claude: Claude) -> None:
     claude.event("UserPromptSubmit", prompt="many")
     processes = []
@@ -185,6 +188,7 @@ def test_a_call_that_failed_says_why(claude: Claude) -> None:
     assert (call.status, call.error) == ("failed", "Command exited with non-zero status code 1")
 
 
+@pytest.mark.slow
 def test_a_call_whose_end_is_never_told_is_closed_with_its_turn(claude: Claude) -> None:
     claude.event("UserPromptSubmit", prompt="one")
     claude.begin("Bash", BASH)
@@ -208,6 +212,7 @@ def test_an_end_without_a_beginning_is_a_whole_call(claude: Claude) -> None:
     assert _read(claude, lambda s: s.files())[0].calls == (call.id,)
 
 
+@pytest.mark.slow
 def test_a_late_end_is_not_lost(claude: Claude) -> None:
     claude.event("UserPromptSubmit", prompt="one")
     claude.begin("Bash", BASH)
@@ -216,6 +221,7 @@ def test_a_late_end_is_not_lost(claude: Claude) -> None:
     assert [call.result for call in _read(claude, lambda s: s.tool_calls())] == [claude_code.UNTOLD, "late"]
 
 
+@pytest.mark.slow
 def test_older_versions_name_no_call(claude: Claude) -> None:
     for name, more in (("PreToolUse", {}), ("PostToolUse", {"tool_response": GAVE})):
         claude.event(name, tool_name="Bash", tool_input=BASH, **more)
@@ -225,6 +231,7 @@ def test_older_versions_name_no_call(claude: Claude) -> None:
     assert [call.result for call in _read(claude, lambda s: s.tool_calls())] == [GAVE, "alone"]
 
 
+@pytest.mark.slow
 def test_a_sub_agent_has_a_session_of_its_own_and_goes_back_with_the_whole(claude: Claude) -> None:
     claude.event("SessionStart", source="startup")
     claude.event("UserPromptSubmit", prompt="Explore")
@@ -256,6 +263,7 @@ def test_a_sub_agent_has_a_session_of_its_own_and_goes_back_with_the_whole(claud
     assert (claude.world.project / "app.py").read_text() == "print('hello')\n"
 
 
+@pytest.mark.slow
 def test_a_conversation_that_is_resumed_goes_on(claude: Claude) -> None:
     for number, source in enumerate(("startup", "resume")):
         claude.event("SessionStart", source=source)
@@ -282,6 +290,7 @@ def test_the_list_of_todos_is_the_list_of_tasks(claude: Claude) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_project_counts_and_not_where_a_shell_went(claude: Claude) -> None:
     claude.event("SessionStart", source="startup")
     below = claude.world.project / "sub"

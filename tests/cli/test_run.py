@@ -101,6 +101,7 @@ def test_stdin_reaches_the_program_and_bytes_pass_as_they_are(world: World) -> N
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_of_endless_output_the_first_and_the_last_part_are_kept(world: World) -> None:
     script = _script(world, "for number in range(700_000):\n    print(f'{number:09}')\n")
     ran = world.process("run", "--", sys.executable, script)
@@ -304,6 +305,7 @@ def test_a_kill_of_holdfast_in_a_terminal_ends_the_program(world: World) -> None
     assert _session(world).status == "interrupted"
 
 
+@pytest.mark.slow
 def test_much_that_is_typed_at_once_all_arrives(world: World) -> None:
     script = _script(
         world,

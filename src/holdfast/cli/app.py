@@ -47,6 +47,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "redo": ("moving", "Bring back what was undone."),
     "ops": ("history", "What was done, newest first."),
     "run": ("running", "Run any program as a session."),
+    "guard": ("guarding", "Automatic checkpoints whenever files settle."),
     "hook": ("hooking", "Record what Claude Code does, from its hooks."),
     "rename": ("keeping", "Another title."),
     "tag": ("keeping", "Add tags."),

@@ -47,11 +47,12 @@ def read(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise Stop(f"{path} is no JSON ({error}); put it right first, nothing was changed") from error
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
+    settings: dict[str, Any] = found
     if not isinstance(hooks, dict) or not all(isinstance(each, list) for each in hooks.values()):
         raise Stop(
             f"{path} is not as Claude Code writes it: hooks must hold a list for each event; nothing was changed"
         )
-    return found
+    return settings
 
 
 def installed(settings: dict[str, Any], command: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31_557_600}
+_TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smh])", re.ASCII)
 _SPAN = re.compile(r"(\d{1,6})\s*([smhdwy])", re.ASCII)
 
 
@@ -46,6 +47,19 @@ def both(at: datetime | None, *, utc: bool) -> str:
 def rfc3339(at: datetime | None) -> str | None:
     """Write a time for programs."""
     return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock(at: datetime, *, utc: bool) -> str:
+    """Write the time of the day."""
+    return f"{at.astimezone(UTC) if utc else at.astimezone():%H:%M:%S}"
+
+
+def parse_span(text: str) -> float:
+    """Read ``2s``, ``1.5s`` or ``5m`` as seconds; ``ValueError`` for anything else."""
+    found = _TIME.fullmatch(text.strip())
+    if not found:
+        raise ValueError(text)
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def parse_since(text: str) -> datetime:
