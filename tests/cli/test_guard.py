@@ -185,7 +185,7 @@ def test_killed_with_9_and_started_again_it_goes_on(
 
 
 def test_it_is_in_nobodys_way(world: World, guards: Callable[..., Guard]) -> None:
-    """A session that runs beside it rewinds its own files as if nobody watched, and stays the newest of the workspace."""
+    """A session beside it rewinds its own files as if nobody watched, and stays the newest of the workspace."""
     (world.project / "a.txt").write_text("one\n")
     guard = guards(*FAST)
     guard.next()
