@@ -157,6 +157,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (streams, "PIECES"),
         (streams, "DROP"),
         (streams, "DROP_PIECES"),
+        (streams, "DROP_FROM"),
         (streams, "OF_SESSION"),
         (streams, "LAST"),
     ],

@@ -37,6 +37,13 @@ def _script(world: World, text: str) -> str:
     return str(path)
 
 
+def _until_gone(pid: int) -> None:
+    """Look for a process until it is gone, which is an error."""
+    for _ in range(100):
+        os.kill(pid, 0)
+        time.sleep(0.1)
+
+
 def _eventually(world: World, text: str, seconds: float = 10.0) -> None:
     """Wait until a message of the newest session holds a text, as another process sees it."""
     end = time.monotonic() + seconds
@@ -182,6 +189,11 @@ def test_what_it_leaves_in_the_background_holds_nothing_up(world: World) -> None
     began = time.monotonic()
     ran = world.process("run", "--", "sh", "-c", "echo done; sleep 20 &")
     assert (ran.returncode, ran.stdout) == (0, "done\n")
+    pid = world.project.parent / "pid"
+    noisy = f"yes & echo $! > '{pid}'"
+    assert world.process("run", "--", "sh", "-c", noisy).returncode == 0
+    with pytest.raises(ProcessLookupError):  # nobody reads it any more
+        _until_gone(int(pid.read_text()))
     assert time.monotonic() - began < 15
 
 
@@ -220,6 +232,25 @@ def test_what_was_shown_before_a_kill_is_kept(world: World) -> None:
             assert [call.status for call in session.pending_calls()] == ["unknown"]
     world.ok("rewind", "@:1^", "-y")
     assert not (world.project / "made").exists()
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_endless_output_loses_the_last_moment_only(world: World) -> None:
+    program = "import itertools, time\nfor n in itertools.count():\n    print(time.time(), '.' * 80)\n"
+    command = [sys.executable, "-m", "holdfast", "run", "--", sys.executable, _script(world, program)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _eventually(world, " characters left out ...]", 60)
+        time.sleep(1)
+        killed = time.time()
+        process.kill()
+    with holdfast.open(world.url) as store:
+        session = store.list_sessions(limit=1)[0]
+        with session:
+            output, status = session.messages(limit=1)[0].text, session.messages(limit=1)[0].status
+        assert (status, bool(store.verify())) == ("interrupted", False)
+    assert len(output) < 3_000_000
+    last = [line for line in output.splitlines() if line.endswith("." * 80)][-1]
+    assert killed - float(last.split()[0]) < 1.5  # 0.2 seconds are promised; this machine may be busy
 
 
 # ---------------------------------------------------------------------- in a terminal
@@ -262,7 +293,11 @@ def test_a_shell_in_it_has_job_control(world: World) -> None:
     time.sleep(0.5)
     terminal.press("\x1a")
     terminal.wait_for("Stopped")
-    terminal.answer("> ", "kill -9 %1; wait; echo made > made.txt; exit 6\r")
+    terminal.answer("> ", "fg\r")
+    terminal.wait_for("sleep 30")
+    time.sleep(0.5)
+    terminal.press("\x03")
+    terminal.answer("> ", "echo made > made.txt; exit 6\r")
     terminal.wait_for("holdfast: files A 1 M 0 D 0.")
     assert terminal.end() == 6
 

@@ -19,6 +19,7 @@ from ..client.open import default_url, open_store
 from ..client.refs import Resolved
 from ..client.session import Session
 from ..client.store import Store
+from ..client.workspaces import why_not
 from ..errors import Ambiguous, Error, NotFound
 from ..model import words
 from ..model.session import Head
@@ -104,11 +105,14 @@ class Frame:
         return self._found[0]
 
     def place_of_new(self) -> str:
-        """Choose the workspace of a new session: that of the directory, of its repository, or the directory itself."""
-        if self.workspace is not None:
-            return self.workspace
+        """Choose the workspace of a new session: the nearest one upwards, or repository, or the directory itself."""
         here = self.directory
-        return next((each for each in above(here) if os.path.exists(os.path.join(each, ".git"))), here)
+        for each in above(here):
+            if each != here and why_not(each) is not None:  # a home directory: what lies above is nobody's project
+                break
+            if self._has_sessions(each) or os.path.exists(os.path.join(each, ".git")):
+                return each
+        return here
 
     def _has_sessions(self, directory: str) -> bool:
         return bool(self.store.list_sessions(workspace=directory, archived=None, limit=1))

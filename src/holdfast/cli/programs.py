@@ -22,6 +22,7 @@ from .failing import NOT_FOUND, Stop
 Heard = Callable[[bytes], None]
 _PAGE = 65536
 _TICK = 0.1  # seconds between two looks whether the program ended while something of it lives on
+_ON_ITS_WAY = 2 << 20  # bytes: more than pipes and terminals hold
 _STDIN, STDOUT, STDERR = 0, 1, 2
 
 # Python leaves SIGPIPE ignored, which programs would inherit; a terminal becomes one's own only from inside.
@@ -160,19 +161,36 @@ def _with_pipes(program: Program, heard: Heard, results: int) -> int:
         return process.wait()
 
 
+class _Rest:
+    """Says when a program that has ended has nothing more to say: what it left in the background may go on for ever."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process, self._size = process, 0
+
+    def is_over(self, size: int) -> bool:
+        """Say whether to stop, after so much came: nothing, or more than could have been on its way."""
+        if self._process.poll() is None:
+            return False
+        self._size += size
+        return not size or self._size > _ON_ITS_WAY
+
+
 def _pass(process: subprocess.Popen[bytes], streams: dict[IO[bytes], int], heard: Heard) -> None:
     """Pass on what comes in, until all has ended, or the program has and nothing is left of it."""
+    rest = _Rest(process)
     while streams:
+        size = 0
         ready, _, _ = select.select([*streams], [], [], _TICK)
         for source in ready:
             found = _read(source.fileno())
+            size += len(found)
             if found:
                 heard(found)
             if not found or not _write(streams[source], found):
                 del streams[source]
                 source.close()  # so that the program is told that nobody reads it any more
-        if not ready and process.poll() is not None:
-            return  # what it left running in the background may keep the pipes for ever
+        if rest.is_over(size):
+            return
 
 
 def _read(source: int) -> bytes:
@@ -228,8 +246,9 @@ def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None
     """Pass keys to the program and what it shows to the person, until it has ended and all is shown."""
     os.set_blocking(ours, False)
     streams = {ours: STDOUT} | ({process.stderr.fileno(): STDERR} if process.stderr is not None else {})
-    keys, typed = [_STDIN], b""
+    keys, typed, rest = [_STDIN], b"", _Rest(process)
     while ours in streams:
+        size = 0
         wanted = [*streams, *(keys if len(typed) < _PAGE else ())]
         ready, writable, _ = select.select(wanted, [ours] if typed else [], [], _TICK)
         for source in ready:
@@ -238,6 +257,7 @@ def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None
                 typed += found
                 keys = keys if found else []
                 continue
+            size += len(found)
             if found:
                 heard(found)
                 _write(streams[source], found)
@@ -245,7 +265,7 @@ def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None
                 del streams[source]
         if writable and typed:
             typed = typed[_written(ours, typed) :]
-        if not ready and process.poll() is not None:
+        if rest.is_over(size):
             return
 
 

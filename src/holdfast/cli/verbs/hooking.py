@@ -147,6 +147,8 @@ def _settle(frame: Frame, path: str, install: bool) -> None:
         tell("Dry run: nothing was changed.")
     elif frame.out.for_people and changed and install:
         tell("Claude Code uses it from its next start on. Take it out with the same command and --uninstall.")
+        if not typed.startswith("holdfast "):
+            tell("holdfast is not on PATH, so the settings name the Python of this installation: they hold here only.")
 
 
 def _lines(frame: Frame, path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
