@@ -334,7 +334,7 @@ def test_a_kill_of_holdfast_in_a_terminal_ends_the_program(world: World) -> None
     _eventually(world, "ready")
     terminal.kill()
     end = time.monotonic() + 10
-    while not beside.exists() and time.monotonic() < end:
+    while not (beside.exists() and beside.read_text()) and time.monotonic() < end:
         time.sleep(0.05)
     assert beside.read_text() == "hup"
     assert _session(world).status == "interrupted"
