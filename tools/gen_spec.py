@@ -160,6 +160,7 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (open_streams, "PIECES"),
         (streams, "DROP"),
         (streams, "DROP_PIECES"),
+        (streams, "DROP_FROM"),
         (open_streams, "OF_SESSION"),
         (open_streams, "LAST"),
     ],

@@ -1004,6 +1004,14 @@ class AsyncSession:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
         return await self._portal.run(lambda: self._sync.render_walkthrough())
 
+    async def capture_files(self) -> None:
+        """Look at the workspace now, also without the lease: a boundary that only the caller knows of.
+
+        What changed since the last look is put down to the calls that are open; with none open it is somebody else's,
+        and a rewind keeps it. Without a workspace nothing is done. ``checkpoint`` looks too, and names the point.
+        """
+        return await self._portal.run(lambda: self._sync.capture_files())
+
     async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
         """Give the content of a file as it was at a point.
 
@@ -1305,15 +1313,17 @@ class AsyncSession:
         *,
         id: str | None = None,
         paths: Iterable[str | PathLike[str]] | None = None,
+        keep: int | None = None,
     ) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
         Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
         arguments. With the id of an open call that a message announced, it is the start of that call, never a second
         record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
-        that the tool touches, only they are looked at and not the whole workspace.
+        that the tool touches, only they are looked at and not the whole workspace. ``keep`` says how many characters
+        of what it writes are kept, half of them the first and half the last; without it all are.
         """
-        return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id, paths=paths))
+        return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id, paths=paths, keep=keep))
 
     async def tool_result(
         self,
@@ -1673,12 +1683,20 @@ class AsyncToolRun:
         """The call that runs, known once it was entered."""
         return self._sync.call
 
-    async def result(self, content: Any) -> Message:
-        """Store what the tool gave; durable when this returns."""
+    async def write(self, text: str) -> None:
+        """Store a piece of what the tool gives while it runs: on disk within 0.2 seconds, and readers see it grow.
+
+        All of it becomes the result, unless ``result`` is given another. If the run is cut off it is a message of its
+        own, with the status ``interrupted``.
+        """
+        return await self._portal.run(lambda: self._sync.write(text))
+
+    async def result(self, content: Any = None) -> Message:
+        """Store what the tool gave, or else what was written; durable when this returns."""
         return await self._portal.run(lambda: self._sync.result(content))
 
     async def error(self, error: BaseException | str) -> Message:
-        """Store that the tool failed, without raising."""
+        """Store that the tool failed, behind what was written, without raising."""
         return await self._portal.run(lambda: self._sync.error(error))
 
     def __repr__(self) -> str:

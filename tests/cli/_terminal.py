@@ -31,9 +31,11 @@ class Terminal:
             stderr=theirs,
             env=given,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
         self.seen, self._read_to = "", 0
+        self.was_raw = False  # how the program left the terminal
 
     def wait_for(self, text: str) -> None:
         """Read until a text is shown, behind the one that was waited for last."""
@@ -47,11 +49,31 @@ class Terminal:
         self.wait_for(question)
         os.write(self._ours, text.encode())
 
+    def press(self, keys: str) -> None:
+        """Type something, control characters too."""
+        os.write(self._ours, keys.encode())
+
+    def resize(self, lines: int, columns: int) -> None:
+        """Give the window another size."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether keys are passed on one by one and not shown by the terminal."""
+        return not termios.tcgetattr(self._ours)[3] & (termios.ICANON | termios.ECHO)
+
+    def kill(self) -> None:
+        """End the program with -9."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        os.close(self._ours)
+
     def end(self) -> int:
         """Read to the end and give the exit code."""
         end = time.monotonic() + PATIENCE
         while self._read(end):
             pass
+        self.was_raw = self.is_raw
         os.close(self._ours)
         return self._process.wait(PATIENCE)
 

@@ -363,13 +363,13 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "preview_rewind": points(lambda s, at: s.preview_rewind(at)),
         "preview_undo": foreign(lambda s: s.preview_undo(), lambda x: refused(lambda: x.s.preview_undo(x.a.operation))),
         "preview_redo": foreign(lambda s: s.preview_redo()),
-        "preview_switch": foreign(lambda s: s.preview_switch("main")),
         "diff": points(lambda s, at: s.diff(at)),
         "compare": points(lambda s, at: s.compare(at)),
         "file_at": lambda x: refused(lambda: x.forged.file_at("a", 1), lambda: x.s.file_at("a", 1), by=Error),
         "snapshot_file": lambda x: refused(lambda: x.forged.snapshot_file("a"), by=Error),
         "file_diff": lambda x: refused(lambda: x.forged.file_diff("a"), by=Error),
         "file_diffs": _empty("file_diffs"),
+        "capture_files": foreign(lambda s: s.capture_files()),
         "forget_files": foreign(lambda s: s.forget_files(), lambda x: x.s.forget_files()),
         "rewind": points(lambda s, at: s.rewind(at)),
         "fork": points(lambda s, at: s.fork(at, as_session=at == "cp")),
@@ -383,6 +383,10 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "switch": foreign(
             lambda s: s.switch("main"),
             lambda x: [refused(lambda: x.s.switch(each)) for each in (x.a.branch, x.a.branch.id, "side")],  # noqa: B023
+        ),
+        "preview_switch": foreign(
+            lambda s: s.preview_switch("main"),
+            lambda x: [refused(lambda: x.s.preview_switch(each)) for each in (x.a.branch, "side")],  # noqa: B023
         ),
         "context": points(lambda s, at: s.context("anthropic", at=at)),
         "summary": foreign(lambda s: s.summary(), lambda x: _same(x.s.summary(), "# Untitled session\n")),
@@ -490,6 +494,7 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         "Agent.to_dict": lambda x: _same(x.forged_agent.to_dict()["id"], "boss"),
         "ToolRun.result": lambda x: refused(lambda: run(x).result("x")),
         "ToolRun.error": lambda x: refused(lambda: run(x).error("x")),
+        "ToolRun.write": lambda x: refused(lambda: run(x).write("x")),
         "Rewind.apply": apply,
         "Rewind.diff": lambda x: _same(x.a.preview.diff(), ""),
         **{f"Stream.{name}": (lambda x, call=call: refused(lambda: call(stream(x)))) for name, call in streams.items()},

@@ -16,6 +16,7 @@ import click
 from ..client.open import open_store
 from ..client.session import Session
 from ..client.store import Store
+from ..client.workspaces import why_not
 from ..errors import Error
 from . import options, params
 from .app import Change, Verb
@@ -47,6 +48,16 @@ class Frame(Look[Session]):
     def progress(self, what: str, unit: str) -> Progress:
         """Show how far long work is, where somebody looks on."""
         return Progress(what, unit, shown=sys.stderr.isatty() and not self.settings.quiet)
+
+    def place_of_new(self) -> str:
+        """Choose the workspace of a new session: the nearest one upwards, or repository, or the directory itself."""
+        here = self.directory
+        for each in above(here):
+            if each != here and why_not(each) is not None:  # a home directory: what lies above is nobody's project
+                break
+            if each == self.workspace or os.path.exists(os.path.join(each, ".git")):
+                return each
+        return here
 
     def _opened_for(self, url: str) -> Store:
         """Open the store as this verb needs it."""

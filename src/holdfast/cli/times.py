@@ -46,6 +46,21 @@ def rfc3339(at: datetime | None) -> str | None:
     return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def clock(at: datetime, *, utc: bool) -> str:
+    """Write the time of the day."""
+    return f"{at.astimezone(UTC) if utc else at.astimezone():%H:%M:%S}"
+
+
+def parse_span(text: str) -> float:
+    """Read ``2s``, ``1.5s`` or ``5m`` as seconds; ``ValueError`` for anything else."""
+    import re
+
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smh])", text.strip(), re.ASCII)
+    if not found:
+        raise ValueError(text)
+    return float(found[1]) * _UNITS[found[2]]
+
+
 def parse_since(text: str) -> datetime:
     """Read ``2w``, ``36h`` or a date as the moment since when; ``ValueError`` for anything else."""
     import re

@@ -121,6 +121,14 @@ class Capturing(Handle):
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
 
+    def capture_files(self) -> None:
+        """Look at the workspace now, also without the lease: a boundary that only the caller knows of.
+
+        What changed since the last look is put down to the calls that are open; with none open it is somebody else's,
+        and a rewind keeps it. Without a workspace nothing is done. ``checkpoint`` looks too, and names the point.
+        """
+        self._look_at_files()
+
     # ------------------------------------------------------------------ the boundaries
 
     def _look_before(self, drafts: Sequence[Draft]) -> None:

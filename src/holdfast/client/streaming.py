@@ -38,12 +38,17 @@ class Stream:
 
     message: Message | None
 
-    def __init__(self, session: Streaming, row: StreamRow, flush_seconds: float, flush_bytes: int) -> None:
+    def __init__(
+        self, session: Streaming, row: StreamRow, flush_seconds: float, flush_bytes: int, keep: int | None = None
+    ) -> None:
         self._session, self._row = session, row
-        self._seconds, self._bytes = flush_seconds, flush_bytes
+        self._seconds, self._bytes, self._keep = flush_seconds, flush_bytes, keep
         self._lock = threading.RLock()
         self._said = list[Piece]()
         self._stored, self._pieces, self._size = 0, 0, 0
+        # Of one that is kept in part: its first part, how long the rest is that is still there, how much was left out,
+        # and the piece from which on the disk must be written again.
+        self._head, self._length, self._left_out, self._again = "", 0, 0, 0
         self._since = 0.0
         self._failure: Error | None = None
         self._ended = False
@@ -69,6 +74,9 @@ class Stream:
             self._since = time.monotonic() if first else self._since
             self._said.append(Piece(kind, delta))
             self._size += len(delta)
+            self._length += len(delta)
+            if self._keep is not None and self._length > 2 * self._keep:
+                self._shorten(self._keep // 2)
             if self._size >= self._bytes:
                 self._flush_or_wait()
                 return
@@ -88,16 +96,60 @@ class Stream:
         with self._lock:
             if self._ended or not self._size:
                 return
-            new = streams.joined(self._said[self._stored :])
-            first, now_ms = self._pieces + 1, self._session._store._clock.now_ms()
+            new, first, now_ms = (
+                self._new_pieces(),
+                self._again or self._pieces + 1,
+                self._session._store._clock.now_ms(),
+            )
+            store = streams.replace if self._again else streams.add
             try:
-                self._session._do(lambda tx: streams.add(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
+                self._session._do(lambda tx: store(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
             except Error as failure:
                 self._since = time.monotonic()  # tried again later, if that can help
                 if not _may_pass(failure):
                     self._fail(failure)
                 raise
-            self._stored, self._pieces, self._size = len(self._said), self._pieces + len(new), 0
+            self._stored, self._pieces, self._size = len(self._said), first - 1 + len(new), 0
+            self._again = 0
+
+    def _new_pieces(self) -> list[Piece]:
+        """Give what must be brought to disk."""
+        if not self._again:
+            return streams.joined(self._said[self._stored :])
+        head, *rest = self._whole()
+        return [head, *streams.joined(rest)][self._again - 1 :]
+
+    def _whole(self) -> list[Piece]:
+        """Give what arrived, as far as it is kept."""
+        if not self._left_out:
+            return self._said
+        gap = f"\n[... {self._left_out:,} characters left out ...]\n"
+        return [Piece("text", self._head), Piece("text", gap), *self._said]
+
+    def _shorten(self, half: int) -> None:
+        """Let what lies between the first and the last part go: out of memory, and off the disk with the next flush."""
+        text, first = "".join(piece.text for piece in self._said), not self._left_out
+        if first:
+            self._head, text = text[:half], text[half:]
+        self._left_out += len(text) - half
+        self._said, self._stored, self._length = [Piece("text", text[-half:])], 0, half
+        self._again = 1 if first else self._again or 2
+
+    def _text(self) -> str:
+        """Give what arrived as one text, as far as it is kept."""
+        with self._lock:
+            half = 0 if self._keep is None else self._keep // 2
+            if half and self._length > (half if self._left_out else 2 * half):
+                self._shorten(half)
+            return "".join(piece.text for piece in self._whole())
+
+    def _drop(self, tx: Tx, session: SessionRow) -> None:
+        """Forget what arrived: it is stored elsewhere in the same transaction."""
+        streams.drop(tx, session, self._open(tx))
+
+    def _dropped(self) -> None:
+        self._ended = True
+        self._session._store._keeper.forget(self)
 
     def _due(self) -> float | None:
         """Give when the next flush is due, by the monotonic clock."""
@@ -150,7 +202,7 @@ class Stream:
         about = codec.decode(self._row.about)
         if usage is not None:
             about["usage"] = msgspec.to_builtins(usage)
-        body = streams.body(about, streams.joined(self._said), status)
+        body = streams.body(about, streams.joined(self._whole()), status)
         return self._store_final([messages_.draft(body, usage=usage)])
 
     def _store_final(self, drafts: list[Draft]) -> Message:
@@ -199,7 +251,7 @@ class Stream:
             raise Conflict("this stream has ended; what arrived is in its message")
 
     def __repr__(self) -> str:
-        size = sum(len(piece.text) for piece in self._said)
+        size = sum(len(piece.text) for piece in self._whole())
         return f"<Stream {self.id[:12]} {size} characters, {'ended' if self._ended else 'open'}>"
 
 
@@ -229,7 +281,12 @@ class Streaming(Speaking):
         about["id"] = check.optional_name(id, what="message id")
         check.seconds(flush_seconds, what="flush_seconds")
         check.whole(flush_bytes, what="flush_bytes", low=1)
-        store, now_ms = self._store, self._store._clock.now_ms()
+        return self._begin_stream(about, flush_seconds, flush_bytes)
+
+    def _begin_stream(
+        self, about: dict[str, Any], flush_seconds: float, flush_bytes: int, keep: int | None = None
+    ) -> Stream:
+        store, now_ms, id = self._store, self._store._clock.now_ms(), about.get("id")
         token = 0 if self._held is None else self._held.lease.token
         kept = codec.encode({name: value for name, value in about.items() if value is not None})
         holder = presence.encode(presence.here(now_ms))
@@ -243,7 +300,7 @@ class Streaming(Speaking):
             return streams.begin(tx, session, wanted, now_ms=now_ms)
 
         self._seen, row = self._do(op)
-        made = Stream(self, row, flush_seconds, flush_bytes)
+        made = Stream(self, row, flush_seconds, flush_bytes, keep)
         store._keeper.watch(made)
         return made
 

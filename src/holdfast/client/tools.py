@@ -21,7 +21,9 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import check
 from .keeper import Held
-from .streaming import Streaming
+from .streaming import FLUSH_SECONDS, Stream, Streaming
+
+_OUTPUT_BYTES = 1 << 20  # output comes in floods: it waits for the clock rather than hold up the tool
 
 
 class ToolRun:
@@ -40,14 +42,16 @@ class ToolRun:
         fresh: bool = False,
         tries: int = 0,
         paths: list[bytes] | None = None,
+        keep: int | None = None,
     ) -> None:
         self._session = session
-        self._paths = paths
+        self._paths, self._keep = paths, keep
         self._asked = call_id, name, arguments, seq, fresh, tries
         self._began, self._place = 0.0, ("", 0)
         self._call: ToolCall | None = None
         self._refused: Invalid | None = None
         self._held: Held | None = None
+        self._output: Stream | None = None
         self.message = None
 
     @property
@@ -73,6 +77,7 @@ class ToolRun:
         if self.message is not None or error is self._refused is not None:
             return  # what the tool gave could not be stored: it did its work, so the call stays open
         if error is not None and not isinstance(error, Exception):
+            self._cut_output(error)
             return  # interrupted: nobody knows what the tool did, so the call stays open
         if error is None:
             self.result(None)
@@ -82,13 +87,40 @@ class ToolRun:
         except Error as failure:  # the tool's own error is what its caller must see
             error.add_note(f"its failure could not be stored either: {failure}")
 
-    def result(self, content: Any) -> Message:
-        """Store what the tool gave; durable when this returns."""
-        return self._finish(content, success=True)
+    def write(self, text: str) -> None:
+        """Store a piece of what the tool gives while it runs: on disk within 0.2 seconds, and readers see it grow.
+
+        All of it becomes the result, unless ``result`` is given another. If the run is cut off it is a message of its
+        own, with the status ``interrupted``.
+        """
+        if self.message is not None:
+            raise Conflict("this call has its result already", found=self.message.seq)
+        if self._output is None:
+            about = {"role": "tool", "tool_name": self.call.name}
+            self._output = self._session._begin_stream(about, FLUSH_SECONDS, _OUTPUT_BYTES, self._keep)
+        self._output.write(text)
+
+    def result(self, content: Any = None) -> Message:
+        """Store what the tool gave, or else what was written; durable when this returns."""
+        return self._finish(self._written() if content is None else content, success=True)
 
     def error(self, error: BaseException | str) -> Message:
-        """Store that the tool failed, without raising."""
-        return self._finish(error if isinstance(error, str) else words.of_error(error), success=False)
+        """Store that the tool failed, behind what was written, without raising."""
+        said, written = error if isinstance(error, str) else words.of_error(error), self._written()
+        between = "" if not written or written.endswith("\n") else "\n"
+        return self._finish(f"{written or ''}{between}{said}", success=False)
+
+    def _written(self) -> str | None:
+        return None if self._output is None else self._output._text()
+
+    def _cut_output(self, error: BaseException) -> None:
+        """Seal what was written by a tool that was interrupted."""
+        if self._output is None:
+            return
+        try:
+            self._output._cut()
+        except Error as failure:
+            error.add_note(f"what the tool had written could not be sealed: {failure}")
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:
@@ -98,7 +130,7 @@ class ToolRun:
             self._session._look_before_result(self._paths)
         try:
             self.message = self._session._store_result(
-                self.call.id, content, success=success, duration=duration, began=self._place
+                *(self.call.id, content), success=success, duration=duration, began=self._place, output=self._output
             )
         except Invalid as error:
             self._refused = error
@@ -122,24 +154,28 @@ class Calling(Streaming):
         *,
         id: str | None = None,
         paths: Iterable[str | PathLike[str]] | None = None,
+        keep: int | None = None,
     ) -> ToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
         Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
         arguments. With the id of an open call that a message announced, it is the start of that call, never a second
         record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
-        that the tool touches, only they are looked at and not the whole workspace.
+        that the tool touches, only they are looked at and not the whole workspace. ``keep`` says how many characters
+        of what it writes are kept, half of them the first and half the last; without it all are.
         """
+        if keep is not None:
+            check.whole(keep, what="keep", low=2)
         touched = None if paths is None else [self._path_in(path) for path in check.many(paths, what="paths")]
         if isinstance(call, ToolCall):
             known = check.name(call.id, what="tool call id")
-            return ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched)
+            return ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched, keep=keep)
         name = check.name(call, what="tool name")
         call_id = check.optional_name(id, what="tool call id")
         if call_id is None:
             call_id = f"call_{new_id(self._store._clock.now_ms())}"
-            return ToolRun(self, call_id, name, arguments, fresh=True, paths=touched)
-        return ToolRun(self, call_id, name, arguments, paths=touched)
+            return ToolRun(self, call_id, name, arguments, fresh=True, paths=touched, keep=keep)
+        return ToolRun(self, call_id, name, arguments, paths=touched, keep=keep)
 
     def tool_result(
         self,
@@ -205,6 +241,7 @@ class Calling(Streaming):
         duration: float | None = None,
         key: str | None = None,
         began: tuple[str, int] = ("", 0),
+        output: Stream | None = None,
     ) -> Message:
         body: dict[str, Any] = {"role": "tool", "content": "" if content is None else content}
         body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
@@ -218,6 +255,8 @@ class Calling(Streaming):
 
         def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
             session = entries.writable(tx, self._store.scope, self.id)
+            if output is not None:
+                output._drop(tx, session)
             if began[1] and not entries.is_on_path(tx, session, *began):
                 return _late(tx, session, began[0], call_id, drafts, now_ms)
             named = calls.settled(tx, session, drafts)
@@ -226,7 +265,10 @@ class Calling(Streaming):
             calls.require_open(tx, session, call_id)
             return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key), named
 
-        return self._shown(*self._do(op), now_ms)[0]
+        done = self._shown(*self._do(op), now_ms)[0]
+        if output is not None:
+            output._dropped()
+        return done
 
 
 def _require_patience(call: ToolCall, tries: int) -> None:

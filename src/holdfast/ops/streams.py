@@ -35,6 +35,7 @@ GET = f"SELECT {COLUMNS} FROM stream WHERE scope = ? AND session = ? AND id = ?"
 DROP = "DELETE FROM stream WHERE scope = ? AND session = ? AND id = ?"
 ADD = "INSERT INTO delta (scope, stream, n, kind, data, at_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ?"
+DROP_FROM = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
 
 
 def begin(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> tuple[SessionRow, StreamRow]:
@@ -53,6 +54,12 @@ def add(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_m
         tx.run(ADD, (*row, row_check(row)))
     grown = stream._replace(pieces=first + len(pieces) - 1)
     tx.run(COUNT, (grown.pieces, row_check(grown), grown.scope, grown.session, grown.id))
+
+
+def replace(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_ms: int) -> None:
+    """Store what arrived of an open stream in the place of its pieces from the ``first`` one on."""
+    tx.run(DROP_FROM, (stream.scope, stream.id, first))
+    add(tx, stream, first, pieces, now_ms=now_ms)
 
 
 def find(tx: Tx, stream: StreamRow) -> StreamRow:

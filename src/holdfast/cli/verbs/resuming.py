@@ -11,11 +11,12 @@ import click
 
 from ...client.session import Session
 from ...model import words
-from .. import documents, times
-from ..failing import NOT_FOUND, USAGE, Stop
+from .. import documents, programs, times
+from ..failing import USAGE, Stop
 from ..frame import Frame, ref_argument, verb
 from ..output import line
 from .reading import heading
+from .running import environment
 
 _CUT = 200
 
@@ -85,8 +86,6 @@ def _stopped(session: Session) -> Iterator[str]:
 
 def _run(frame: Frame, session: Session, command: str) -> int:
     """Run a program in the session's workspace and give its exit code."""
-    import subprocess
-
     try:
         arguments = shlex.split(command)
     except ValueError as error:
@@ -94,13 +93,10 @@ def _run(frame: Frame, session: Session, command: str) -> int:
     if not arguments:
         raise Stop("--exec needs a program to run", USAGE)
     place = session.workspace if session.workspace and os.path.isdir(session.workspace) else None
-    url = frame.url if "://" in frame.url else os.path.realpath(frame.url)
-    given = {**os.environ, "HOLDFAST_SESSION": session.id, "HOLDFAST_STORE": url}
+    program = programs.Program(arguments, place, environment(frame, session))
+    program.require()
     frame.store.close()  # the program has the store to itself
-    try:
-        return subprocess.run(arguments, cwd=place, env=given, check=False).returncode
-    except FileNotFoundError as error:
-        raise Stop(f"there is no program {arguments[0]!r}", NOT_FOUND) from error
+    return programs.exit_code(programs.run(program))
 
 
 COMMANDS = {"resume": resume}

@@ -5,7 +5,6 @@ Text is given as arguments, or ``-`` reads it from stdin. Without any the verb o
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +16,7 @@ from ...model.work import TASK_STATES, Task
 from .. import documents, times
 from ..consent import tell
 from ..failing import NOT_FOUND, USAGE, Stop
-from ..frame import Frame, above, verb
+from ..frame import Frame, verb
 from ..output import block, line
 
 _REF = click.option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
@@ -53,7 +52,7 @@ def _would(frame: Frame, session: Session, what: str) -> bool:
 @click.option("--no-workspace", is_flag=True, help="A session without a directory.")
 def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> None:
     """Start a session in this workspace: that of the directory, of its repository, or the directory itself."""
-    place = None if no_workspace else _place(frame)
+    place = None if no_workspace else frame.place_of_new()
     if frame.settings.dry_run:
         tell(f"Dry run: would start a session{'' if place is None else f' in {line(place)}'}.")
         return
@@ -61,14 +60,6 @@ def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> No
     made = frame.store.create_session(name, workspace=place, **given)
     where = "" if place is None else f" in {line(place)}"
     frame.out.one("session", documents.session(made), lambda: [f"Session {frame.short(made.id)}{where}"])
-
-
-def _place(frame: Frame) -> str:
-    """Choose the workspace of a new session."""
-    if frame.workspace is not None:
-        return frame.workspace
-    here = frame.directory
-    return next((each for each in above(here) if os.path.exists(os.path.join(each, ".git"))), here)
 
 
 @verb("say", changes=True)

@@ -139,6 +139,22 @@ class Captures(Folders):
             session.user("more")
             assert touched(session) == {"by-append": ("created", "c1"), "by-result": ("created", "c2")}
 
+    @pytest.mark.feature("F1", "A4")
+    def test_a_caller_that_has_no_lease_may_look_too(self, store: Store, work: Path) -> None:
+        session = store.session("job", workspace=work, hold=False)
+        session.capture_files()  # what was there before
+        start = session.user("go on")
+        session.tool("bash", id="c1").__enter__()
+        change(work, {"a.txt": "by the tool\n"})
+        other = store.get_session("job")  # in real life another process
+        other.capture_files()
+        other.tool_result("c1", "done")
+        change(work, {"src/b.py": "yours\n"})
+        other.capture_files()
+        assert [(file.path, file.calls) for file in other.files()] == [("a.txt", ("c1",))]
+        rewind = other.preview_rewind(start)
+        assert ([each.path for each in rewind.files], rewind.kept) == (["a.txt"], ("src/b.py",))
+
     @pytest.mark.feature("A4", "F1")
     def test_in_a_turn_without_calls_a_change_is_the_turns(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:

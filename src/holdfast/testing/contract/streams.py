@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Conflict, Invalid, LeaseLost, Session, Store, Usage
 
-from .base import Contract, die, said
+from .base import Contract, blocking, die, said
 from .live import ASKED, FINAL, eventually
 
 
@@ -379,3 +379,71 @@ class Calls(Contract):
         with pytest.raises(ValueError, match="no"), store.session("job") as session, session.tool("fail"):
             raise ValueError("no")
         assert [c.status for c in store.get_session("job").tool_calls()] == ["unknown", "failed"]
+
+    @pytest.mark.feature("F4")
+    def test_what_a_tool_writes_is_soon_seen_and_becomes_its_result(self, store: Store) -> None:
+        with store.session("job") as session:
+            other = store.get_session("job")
+            with session.tool("bash", {"command": "make"}) as run:
+                run.write("one\n")
+                run.write("two\n")
+                (half,) = eventually(lambda: [m for m in other.messages() if m.text == "one\ntwo\n"])
+                assert (half.role, half.status, half.tool_name) == ("tool", "streaming", "bash")
+            (done,) = other.messages()
+            assert (done.text, done.status, done.tool_results[0].success) == ("one\ntwo\n", "complete", True)
+            with session.tool("bash") as run:
+                run.write("three")
+                run.error("exit code 2")
+            with pytest.raises(Conflict):
+                run.write("late")
+            with session.tool("bash") as run:
+                run.write("thrown away")
+                run.result("four")
+        assert [call.result for call in session.tool_calls()] == ["one\ntwo\n", "three\nexit code 2", "four"]
+        assert not store.verify()
+
+    @pytest.mark.feature("F4")
+    def test_of_endless_output_the_first_and_the_last_part_are_kept(self, store: Store, session: Session) -> None:
+        other = store.get_session(session.id)
+        with session.tool("yes", keep=100) as run:
+            for number in range(300):
+                run.write(f"{number:09}\n")
+                if number % 7 == 0:
+                    blocking(run)._output.flush()
+                    (seen,) = other.messages()
+                    assert len(seen.text) < 400
+                    assert seen.text.endswith(f"{number:09}\n")
+            assert blocking(store)._read(lambda tx: tx.one("SELECT count(*) FROM delta")[0]) < 20
+        (done,) = other.messages()
+        lines = done.text.splitlines()
+        assert lines[:5] == [f"{number:09}" for number in range(5)]
+        assert lines[-5:] == [f"{number:09}" for number in range(295, 300)]
+        assert lines[5:-5] == ["", "[... 2,900 characters left out ...]"]
+        with session.tool("short", keep=100) as run:
+            run.write("x" * 100)
+        assert other.messages(limit=1)[0].text == "x" * 100
+        with pytest.raises(Invalid):
+            session.tool("none", keep=0)
+        assert not store.verify()
+
+    @pytest.mark.feature("F4")
+    def test_what_a_tool_wrote_before_it_was_cut_off_is_kept(self, store: Store) -> None:
+        with pytest.raises(KeyboardInterrupt), store.session("job") as session, session.tool("bash") as run:  # noqa: PT012
+            run.write("half")
+            raise KeyboardInterrupt
+        assert [(m.text, m.status) for m in session.messages()] == [("half", "interrupted")]
+        assert [call.status for call in session.pending_calls()] == ["unknown"]
+        with session, session.retry(session.pending_calls()[0]) as run:
+            run.write("whole")
+        assert [(m.text, m.status) for m in session.messages()] == [("half", "interrupted"), ("whole", "complete")]
+
+    @pytest.mark.feature("F4")
+    def test_what_a_tool_writes_goes_to_the_branch_where_it_began(self, session: Session) -> None:
+        first = session.user("hi")
+        with session.tool("bash") as run:
+            run.write("a")
+            session.rewind(first)
+            session.user("another way")
+        assert [m.text for m in session.messages()] == ["hi", "another way"]
+        session.switch("main")
+        assert [m.text for m in session.messages()] == ["hi", "a"]
