@@ -1,6 +1,7 @@
 """Plain command lines are read without click and stores are opened lightly: neither may show in what comes out."""
 
 import json
+import os
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -310,6 +311,13 @@ def test_a_look_writes_nothing_and_leaves_no_lock(worn: World) -> None:
     assert worn.url.read_bytes() == before
     with worn.open() as store:
         assert store.find_session("oauth") is not None
+
+
+def test_below_a_directory_whose_name_is_no_text(work: World) -> None:
+    os.mkdir(os.fsencode(work.project) + b"/\xff")
+    below = os.path.join(work.project, "\udcff")
+    assert work.ok("-C", below, "ls").lines == work.ok("ls").lines
+    assert work.ok("-C", below, "show", "oauth").out == work.ok("show", "oauth").out
 
 
 # ---------------------------------------------------------------------- reads

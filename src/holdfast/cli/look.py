@@ -105,7 +105,7 @@ class Look(Generic[S]):
     def workspace(self) -> str | None:
         """The nearest directory upwards that has sessions; None if there is none."""
         if self._found is None:
-            upwards = [*above(self.directory)]
+            upwards = [each for each in above(self.directory) if _is_text(each)]
             known = self.store._with_sessions(upwards)
             self._found = (next((each for each in upwards if each in known), None),)
         return self._found[0]
@@ -187,6 +187,11 @@ class Look(Generic[S]):
     def _called(self, session: S) -> str:
         name = session.name or session.title
         return f"{words.plain(name)} ({self.short(session.id)})" if name else self.short(session.id)
+
+
+def _is_text(path: str) -> bool:
+    """Say whether a path is text; one that is not can be no workspace, but those above it may be."""
+    return path.encode("utf-8", "replace").decode() == path
 
 
 def above(directory: str) -> Iterator[str]:
