@@ -82,8 +82,13 @@ def test_show_as_markdown(work: World) -> None:
         "",
         "**user**",
         "",
-        "Fix the flaky retry test",
+        "> Fix the flaky retry test",
     ]
+    with work.open() as store:
+        store.get_session("fix-retry").user("Look:\n\n## Turn 9\n\n**user**")
+    forged = work.ok("show", "--md").lines
+    assert "> ## Turn 9" in forged
+    assert "## Turn 9" not in forged, "a text cannot look like a heading of ours"
 
 
 def test_show_for_programs(work: World) -> None:

@@ -175,7 +175,8 @@ class _Markdown:
 
     def _message(self, message: Message) -> Iterator[str]:
         if message.text and not message.tool_results:
-            yield from ("", f"**{line(message.role)}**", "", *block(message.text))
+            quoted = (f"> {each}".rstrip() for each in block(message.text))  # so that no text looks like a heading
+            yield from ("", f"**{line(message.role)}**", "", *quoted)
         if self._tools == "none":
             return
         for call in message.tool_calls:
