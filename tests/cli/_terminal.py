@@ -24,6 +24,8 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
         given = {**os.environ, "TERM": "xterm", **(env or {})}
+        for name in ("COLUMNS", "LINES"):  # the terminal's own size counts
+            given.pop(name, None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *arguments],
             stdin=theirs,
