@@ -50,7 +50,7 @@ def test_work_that_fails_leaves_no_line_behind(capsys: pytest.CaptureFixture[str
 def test_on_a_terminal_a_large_store_shows_it_and_a_pipe_does_not(world: World) -> None:
     with world.open() as store:
         session = store.session("long")
-        for _ in range(150):
+        for _ in range(100):
             session.append(*({"role": "user", "content": "x" * 50} for _ in range(1000)))
     terminal = Terminal("verify")
     terminal.wait_for("Verifying: ")
