@@ -96,3 +96,27 @@ def test_a_backup_that_is_killed_leaves_no_half_file_and_the_next_one_works(
         tally("R24 backups killed", 1)
     assert "no problems" in _harness.Child(_back_up, url, str(target)).result()
     assert {each for each in os.listdir(tmp_path) if each.startswith("copy")} == {"copy.db"}
+
+
+def test_two_backups_into_one_file_give_one_whole_file(
+    tmp_path: Path, counts: Callable[[int, int], int], tally: Callable[..., int]
+) -> None:
+    url, target = str(tmp_path / "a.db"), tmp_path / "copy.db"
+    _harness.Child(_fill, url).result()
+    for number in range(counts(6, 60)):
+        first = _harness.Child(_outcome, url, str(target))
+        time.sleep(0.05 * number)
+        second = _harness.Child(_outcome, url, str(target))
+        assert sorted([first.result(), second.result()]) == ["Conflict", "whole"]
+        assert _harness.Child(_verified, str(target)).result()
+        for each in tmp_path.glob("copy.db*"):
+            each.unlink()
+        tally("R24 two backups at once", 1)
+    assert not [*tmp_path.glob(".holdfast-backup-*")]
+
+
+def _outcome(path: str, target: str) -> str:
+    try:
+        return "whole" if "no problems" in _back_up(path, target) else "damaged"
+    except holdfast.Conflict:
+        return "Conflict"

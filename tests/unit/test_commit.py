@@ -1,6 +1,7 @@
 """Group commit: shared syncs, fair leaders, and nobody left hanging."""
 
 import itertools
+import signal
 import sys
 import threading
 import time
@@ -244,3 +245,44 @@ def test_a_store_closed_at_any_moment_of_a_write_is_closed_or_says_that_it_is_bu
         tally += told
     assert {*tally} == {"busy", "closed"}
     assert len(tally) > 100
+
+
+@pytest.mark.feature("C5")
+@pytest.mark.timeout(60)
+def test_a_handler_that_writes_while_its_thread_waits_in_line_is_told(tmp_path: Path) -> None:
+    told, stop = list[str](), threading.Event()
+    with holdfast.open(tmp_path / "s.db") as store:
+        session = store.session("s")
+
+        def handler(number: int, frame: Any) -> None:
+            try:
+                session.user("from the handler")
+                told.append("stored")
+            except holdfast.Busy:
+                told.append("busy")
+
+        def others() -> None:
+            while not stop.is_set():
+                session.user("other")
+
+        threads = [threading.Thread(target=others) for _ in range(3)]
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            for each in threads:
+                each.start()
+            signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+            written = 0
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                session.user("main")
+                written += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            stop.set()
+            for each in threads:
+                each.join()
+            signal.signal(signal.SIGALRM, before)
+        texts = [each.text for each in session.messages()]
+    assert texts.count("main") == written
+    assert texts.count("from the handler") == told.count("stored")
+    assert "busy" in told

@@ -190,3 +190,46 @@ def test_what_was_in_a_directory_does_not_come_back_into_a_persons_file(session:
         (root / "d").write_text("changed again")
     session.rewind("a directory")
     assert (root / "d").read_text() == "a person's"
+
+
+def test_what_another_store_undid_is_seen_by_a_look_at_other_paths(tmp_path: Path, root: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as store, holdfast.open(tmp_path / "s.db") as other:
+        session = store.session("one", workspace=root)
+        with session:
+            session.user("first")
+            point = session.checkpoint("begin")
+            with session.tool("shell"):
+                (root / "a").write_text("22")
+                (root / "new").write_text("22")
+            session.rewind(point)
+        other.get_session(session.id).undo()
+        with session.refresh(), session.tool("write", paths=["c"]) as running:
+            (root / "c").write_text("3")
+            message = running.result("ok")
+        assert [session.file_at(name, message) for name in ("a", "new", "c")] == [b"22", b"22", b"3"]
+
+
+def test_a_file_in_the_place_of_an_ignored_directory_is_captured(session: holdfast.Session, root: Path) -> None:
+    (root / ".gitignore").write_text("build/\n")
+    (root / "build").mkdir()
+    session.checkpoint("ignored")
+    with session.tool("shell"):
+        (root / "build").rmdir()
+        (root / "build").write_text("good")
+    session.checkpoint("a file")
+    with session.tool("shell"):
+        (root / "build").write_text("BROKEN")
+    session.rewind("a file")
+    assert (root / "build").read_text() == "good"
+
+
+def test_a_switch_with_files_is_another_request_than_one_without(session: holdfast.Session, root: Path) -> None:
+    session.fork(name="side")
+    with session.tool("shell"):
+        (root / "a").write_text("main")
+    session.switch("side", files=True, idempotency_key="k")
+    assert (root / "a").read_text() == "0"
+    session.switch("main", files=True)
+    assert (root / "a").read_text() == "main"
+    with pytest.raises(holdfast.Conflict):
+        session.switch("side", idempotency_key="k")

@@ -294,13 +294,14 @@ class Moving(Looking):
         name = check.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         check.flag(files, what="files")
         key = check.optional_name(idempotency_key, what="idempotency_key")
-        earlier = self._done_before(["switch", name], key)
+        asked = ["switch", name, *(["files"] if files else [])]
+        earlier = self._done_before(asked, key)
         if earlier is not None:
             return earlier
         if files:
             return self._planned_switch(name, shown=False)._apply(False, key)
         return self._operate(
-            ["switch", name],
+            asked,
             lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
             key,
         )
@@ -315,7 +316,7 @@ class Moving(Looking):
             uid, seq, _ = moves.tip_of(tx, session, name)
             return moves.Place(seq, uid, anywhere=True, attached=True)
 
-        return Rewind(self, name, Goal("switch", find, ["switch", name]), shown=shown)
+        return Rewind(self, name, Goal("switch", find, ["switch", name, "files"]), shown=shown)
 
 
 def _again(kind: str, wanted: str | None) -> list[Any]:

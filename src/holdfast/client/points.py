@@ -28,7 +28,9 @@ def place_of(point: Point) -> FindPlace:
     elif isinstance(point, Checkpoint):
         place = points.Place(point.head.seq, point.head.branch, anywhere=True)
     elif isinstance(point, Head):
-        place = points.Place(point.seq, point.branch, anywhere=True)
+        place = points.Place(
+            check.whole(point.seq, what="a point"), check.name(point.branch, what="branch"), anywhere=True
+        )
     elif isinstance(point, Branch):
         return _tip(point.id)
     elif isinstance(point, str):

@@ -283,7 +283,7 @@ class Place:
             except BaseException:
                 self._workspace = None
                 raise
-            self._last = kept.root
+            self.last = kept.root
 
     def close(self) -> None:
         """End watching."""

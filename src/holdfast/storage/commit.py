@@ -61,9 +61,11 @@ class GroupCommit:
         self._queue: deque[Ticket[Any]] = deque()
         self._leader: Ticket[Any] | None = None
         self._closed = False
+        self._under_way: dict[int, Ticket[Any]] = {}  # by thread, from coming to leaving
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
         """Run ``op`` and return its value once the batch that holds it is durable."""
+        self._check_not_within()
         ticket = Ticket(op, frees_space)
         try:
             if self._enter(ticket) or self._await_turn(ticket):
@@ -109,7 +111,7 @@ class GroupCommit:
 
     def _enter(self, ticket: Ticket[Any]) -> bool:
         """Take the lead if nobody has it, else join the queue."""
-        self._check_not_within()
+        self._under_way[ticket.thread] = ticket
         with self._mutex:
             if self._closed:
                 raise Closed()
@@ -121,9 +123,8 @@ class GroupCommit:
 
     def _check_not_within(self) -> None:
         """Refuse a call from inside a write of the same thread, as signal handlers make: it would wait for itself."""
-        leader = self._leader
-        leads = leader is not None and leader.thread == threading.get_ident()
-        if leads or self._mutex._is_owned() or self._syncing._is_owned():  # as ``threading.Condition`` asks
+        waits = threading.get_ident() in self._under_way
+        if waits or self._mutex._is_owned() or self._syncing._is_owned():  # as ``threading.Condition`` asks
             raise Busy("this thread is in the middle of a write; a signal handler must not write, or close the store")
 
     def _join_queue(self, ticket: Ticket[Any]) -> None:
@@ -167,6 +168,8 @@ class GroupCommit:
                 follower.error = follower.error or failure
                 follower.settled = True
                 follower.wake_up()
+        if self._under_way.get(ticket.thread) is ticket:
+            del self._under_way[ticket.thread]
 
     # ------------------------------------------------------------------ leading
 

@@ -231,7 +231,7 @@ class Workspace:
         for name, is_dir in rest:
             known = before.get(name)
             if known is not None and known[1].kind == GAP:
-                if same and known[0] is None:
+                if same and known[0] is None and bool(known[1].mode) == is_dir:
                     found[name] = known
                     continue
                 known = None

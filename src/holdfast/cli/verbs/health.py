@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...client.backing import LEFT_OUT
 from ...client.open import migrate as bring_up_to_date
 from ...client.open import open_store
 from ...errors import Unsupported
@@ -98,7 +99,7 @@ def backup(frame: Frame, file: str) -> int | None:
     )
     if frame.out.for_people:
         tell(f"Look at it with: holdfast --store {line(file)} ls -a")
-    return DAMAGED if report else None
+    return DAMAGED if any(each.kind != LEFT_OUT for each in report.problems) else None
 
 
 @verb("migrate", changes=True, makes=True)

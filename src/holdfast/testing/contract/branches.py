@@ -134,6 +134,8 @@ class Branches(Contract):
         assert session.diff(main).left == ("user: b", "user: c")
         with pytest.raises(NotFound):
             session.messages(at=store.create_session().head)
+        with pytest.raises(Invalid):
+            session.messages(at=here._replace(seq="x"))  # type: ignore[arg-type]
         session.rewind(main)
         assert said(session) == ["a", "b", "c"]
 
