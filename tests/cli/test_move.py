@@ -270,3 +270,43 @@ def test_switch_without_a_branch_names_them(work: World) -> None:
     assert ran.code == 2
     assert "it has main" in ran.err
     assert work.run("switch", "nosuch").code == 4
+
+
+def test_a_switch_says_that_files_stay_and_when_nothing_moved(work: World) -> None:
+    work.ok("fork", ":1", "--name", "try it")
+    ran = work.ok("switch", "try it")
+    assert "is on try it now, at turn 1" in ran.out
+    short = work.ok("ls", "--fields", "id").out.split()[0][:7]
+    bring = (
+        f"Files stay as they are: 2 files differ from that branch. Bring them: holdfast switch '{short}/try it' --files"
+    )
+    assert bring in ran.err
+    assert "Take it back with: holdfast undo" in ran.err
+    again = work.ok("switch", "try it")
+    assert "is on try it already, at turn 1" in again.out
+    assert "undo" not in again.err, "there is nothing of this to take back"
+    work.ok("switch", "try it", "--files", "-y")
+    assert (work.project / "pool.py").read_text() == "retry(5)\n"
+
+
+def test_a_checkpoint_is_not_named_like_a_point(work: World) -> None:
+    for name in ("12", "12^", "e340"):
+        ran = work.run("checkpoint", name)
+        assert (ran.code, "would hide a point" in ran.err) == (2, True)
+    work.ok("checkpoint", "v12")
+
+
+def test_only_a_rewind_offers_to_take_your_edit_back(work: World) -> None:
+    (work.project / "my file").write_text("mine\n")
+    (work.project / "pool.py").write_text("mine too\n")
+    ran = work.ok("rewind", ":1", "-n")
+    assert "pool.py was edited outside the agent: kept (--overwrite pool.py to restore it)" in ran.out
+    work.ok("rewind", ":1", "-y")
+    (work.project / "new.py").write_text("mine as well\n")
+    assert "--overwrite" not in work.ok("undo", "-n").out
+
+
+def test_an_empty_name_of_a_store_is_refused(work: World) -> None:
+    for verb in ("ls", "status"):
+        ran = work.run("--store", "", verb)
+        assert (ran.code, "--store names no store" in ran.err) == (2, True)

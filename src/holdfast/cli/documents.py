@@ -13,6 +13,8 @@ from ..client.overview import Overview, overview
 from .times import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..client.reading import Reading
     from ..model.branch import Branch
     from ..model.checkpoint import Checkpoint
@@ -53,9 +55,9 @@ def head_branch(found: Reading) -> str:
     return overview(found).branch
 
 
-def message(found: Message) -> dict[str, Any]:
-    """Describe a message; its raw bytes are left out."""
-    usage = found.usage
+def message(found: Message, asked: Mapping[str, ToolCall] | None = None) -> dict[str, Any]:
+    """Describe a message; its raw bytes are left out. ``asked`` are calls that no message announced."""
+    usage, asked = found.usage, asked or {}
     return {
         "id": found.id,
         "seq": found.seq,
@@ -64,7 +66,13 @@ def message(found: Message) -> dict[str, Any]:
         "text": found.text,
         "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in found.tool_calls],
         "tool_results": [
-            {"call_id": each.call_id, "name": each.name or found.tool_name, "success": each.success, "text": said(each)}
+            {
+                "call_id": each.call_id,
+                "name": each.name or found.tool_name,
+                "arguments": asked[each.call_id].arguments if each.call_id in asked else None,
+                "success": each.success,
+                "text": said(each),
+            }
             for each in found.tool_results
         ],
         "model": found.model,

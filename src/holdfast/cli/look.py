@@ -22,7 +22,7 @@ from ..errors import Ambiguous, NotFound
 from ..model import words
 from ..model.session import Head
 from .consent import tell
-from .failing import NOT_FOUND, Stop
+from .failing import NOT_FOUND, USAGE, Stop
 from .output import Output
 from .settings import Settings
 
@@ -67,6 +67,8 @@ class Look(Generic[S]):
     @property
     def url(self) -> str:
         """Which store was named: by ``--store``, else as the library finds the user's own."""
+        if self.settings.store == "":
+            raise Stop("--store names no store: it is empty", USAGE)
         return self.settings.store or default_url()
 
     @property

@@ -6,6 +6,7 @@ The same drawing, document and question serve rewind, undo, redo and switch. It 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -107,9 +108,8 @@ class Plan:
     def _stays(self) -> Iterator[str]:
         rewind, mark = self._rewind, self._frame.out.paint("!", "yellow")
         for path in rewind.kept[:_SHOWN]:
-            shown = line(path)
-            how = f"(--overwrite {shown} to restore it)"
-            yield f"  yours         {mark} {shown} was edited outside the agent: kept {how}"
+            how = f" (--overwrite {line(shlex.quote(path))} to restore it)" if self._word == "Rewind" else ""
+            yield f"  yours         {mark} {line(path)} was edited outside the agent: kept{how}"
         if len(rewind.kept) > _SHOWN:
             yield f"  {'':13} ... and {len(rewind.kept) - _SHOWN:,} more"
         for path in rewind.others[:_SHOWN]:

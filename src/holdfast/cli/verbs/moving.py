@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -10,6 +13,7 @@ from ...client.refs import Resolved
 from ...client.rewind import Rewind
 from ...client.session import Session
 from ...errors import Invalid
+from ...model import words
 from ...model.operation import Operation
 from .. import documents, times
 from ..consent import choose, is_terminal, tell
@@ -20,6 +24,7 @@ from ..plans import Plan
 from .history import here
 
 _PROMPTS = 30
+_POINT = re.compile(r"\d+\^?|e\d+", re.ASCII)
 
 # ---------------------------------------------------------------------- checkpoint
 
@@ -31,6 +36,8 @@ _PROMPTS = 30
 @click.option("--no-files", is_flag=True, help="Do not look at the workspace.")
 def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str | None, no_files: bool) -> None:
     """Name this point of a session: conversation, work, state and files."""
+    if name is not None and _POINT.fullmatch(name):
+        raise Stop(f"{name!r} would hide a point: 12, 12^ and e340 are turns and entries; choose another name", USAGE)
     session = frame.session(ref)
     short = frame.short(session.id)
     if frame.settings.dry_run:
@@ -46,7 +53,7 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
     if frame.out.for_people:
         if made.not_captured:
             tell(f"Not captured: {', '.join(map(line, made.not_captured))}")
-        tell(f"Go back to it with: holdfast rewind {short}:{line(made.name)}")
+        tell(f"Go back to it with: holdfast rewind {line(shlex.quote(f'{short}:{made.name}'))}")
 
 
 # ---------------------------------------------------------------------- rewind
@@ -239,7 +246,7 @@ def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, in
     said = f"Forked {short} at entry {branch.fork_seq} into the branch {line(branch.name)}"
     frame.out.one("branch", documents.branch(branch), lambda: [said])
     if frame.out.for_people:
-        tell(f"Move there with: holdfast switch {short}/{line(branch.name)}")
+        tell(f"Move there with: holdfast switch {line(shlex.quote(f'{short}/{branch.name}'))}")
 
 
 @verb("switch", changes=True)
@@ -255,12 +262,26 @@ def switch(frame: Frame, ref: str, files: bool) -> None:
     if frame.settings.dry_run:
         tell(f"Dry run: would move {short} to {line(branch)}.")
         return
+    was = session.head
     done = session.switch(branch)
-    session.refresh()
-    said = f"{short} is on {line(branch)} now, at turn {session.turn_count}"
+    moved = session.refresh().head != was
+    said = f"{short} is on {line(branch)} {'now' if moved else 'already'}, at turn {session.turn_count}"
     frame.out.one("operation", documents.operation(done), lambda: [said])
     if frame.out.for_people:
-        tell("Take it back with: holdfast undo")
+        _tell_of_files(frame, session, branch)
+        if moved:
+            tell("Take it back with: holdfast undo")
+
+
+def _tell_of_files(frame: Frame, session: Session, branch: str) -> None:
+    """Say that files stayed as they were, where those of the branch are otherwise."""
+    if not session.workspace or not os.path.isdir(session.workspace):
+        return
+    plan = session.preview_switch(branch)
+    if plan.files:
+        count = words.count(len(plan.files), "file")
+        name = shlex.quote(f"{frame.short(session.id)}/{branch}")
+        tell(f"Files stay as they are: {count} differ from that branch. Bring them: holdfast switch {name} --files")
 
 
 def _branch(frame: Frame, ref: str) -> tuple[Session, str]:

@@ -10,6 +10,7 @@ from ...client.reading import Reading
 from ...client.refs import Resolved
 from ...model import words
 from ...model.message import Message
+from ...model.tools import ToolCall
 from .. import documents, times
 from ..failing import NOT_FOUND, Stop
 from ..look import Look, point_of
@@ -46,10 +47,11 @@ def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None
     found = frame.resolve(ref)
     after, before = _bounds(frame, found, turns)
     said = _messages(found, after, before, tools)
-    write = _Markdown(tools) if md else Plain(frame, tools)
+    asked = Asked(found.session)
+    write = _Markdown(tools, asked) if md else Plain(frame, tools, asked)
     frame.out.items(
         "messages",
-        map(documents.message, said),
+        (documents.message(each, asked.of(each)) for each in said),
         lambda: write.all(found.session, said),
         about={"session": documents.session(found.session)} if frame.settings.json else None,
         long=True,
@@ -80,14 +82,31 @@ def _messages(found: Resolved[Any], after: int, before: int | None, tools: str) 
         yield message
 
 
+class Asked:
+    """What tools were asked to do whose calls no message announced: programs that run them say it at their start."""
+
+    def __init__(self, session: Reading) -> None:
+        self._session, self._announced = session, set[str]()
+        self._calls = dict[str, ToolCall | None]()  # None for what is not on the path
+
+    def of(self, message: Message) -> dict[str, ToolCall]:
+        """Give the calls that a message answers and that nobody has read of yet, by their ids."""
+        self._announced |= {call.id for call in message.tool_calls}
+        wanted = {each.call_id for each in message.tool_results} - self._announced
+        if not wanted <= self._calls.keys():
+            self._calls |= dict.fromkeys(wanted)
+            self._calls |= {call.id: call for call in self._session.tool_calls()}
+        return {call_id: call for call_id in wanted if (call := self._calls[call_id]) is not None}
+
+
 # ---------------------------------------------------------------------- for people
 
 
 class Plain:
     """Writes messages as text."""
 
-    def __init__(self, frame: Look[Any], tools: str) -> None:
-        self._frame, self._out, self.tools = frame, frame.out, tools
+    def __init__(self, frame: Look[Any], tools: str, asked: Asked) -> None:
+        self._frame, self._out, self.tools, self._asked = frame, frame.out, tools, asked
         self._turn = -1
 
     def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
@@ -115,8 +134,11 @@ class Plain:
             return
         for call in message.tool_calls:
             yield f"  -> {line(call.name)} {self._shortened(documents.compact(call.arguments))[0]}"
+        asked = self._asked.of(message)
         for result in results:
             name = line(result.name or message.tool_name or result.call_id)
+            if (start := asked.get(result.call_id)) is not None and start.arguments:
+                yield f"-> {name} {self._shortened(documents.compact(start.arguments))[0]}"
             state = self._out.paint("ok", "green") if result.success else self._out.paint("failed", "red")
             first, *rest = self._shortened(documents.said(result))
             yield self._out.paint(f"tool {name}", "bold") + f" {state}: {first}"
@@ -161,8 +183,8 @@ def heading(frame: Look[Any], session: Reading) -> Iterator[str]:
 class _Markdown:
     """Writes messages as a Markdown document."""
 
-    def __init__(self, tools: str) -> None:
-        self._tools = tools
+    def __init__(self, tools: str, asked: Asked) -> None:
+        self._tools, self._asked = tools, asked
 
     def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
         yield f"# {line(session.title or session.name or 'Session')}"
@@ -181,8 +203,11 @@ class _Markdown:
             return
         for call in message.tool_calls:
             yield from ("", f"**calls {line(call.name)}**", *_fenced(documents.compact(call.arguments), self._tools))
+        asked = self._asked.of(message)
         for result in message.tool_results:
             name = line(result.name or message.tool_name or result.call_id)
+            if (start := asked.get(result.call_id)) is not None and start.arguments:
+                yield from ("", f"**calls {name}**", *_fenced(documents.compact(start.arguments), self._tools))
             failed = "" if result.success else " (failed)"
             yield from ("", f"**{name}**{failed}", *_fenced(documents.said(result), self._tools))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import click
 
@@ -12,7 +11,7 @@ from ...model.message import Message
 from .. import documents
 from ..consent import tell
 from ..frame import Frame, ref_argument, verb
-from .reading import TOOLS, Plain
+from .reading import TOOLS, Asked, Plain
 
 
 @verb("tail")
@@ -25,17 +24,18 @@ from .reading import TOOLS, Plain
 def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
     """Show the last messages of a session; -f follows it live."""
     session = frame.session(ref)
-    write = Plain(frame, tools)
+    asked = Asked(session)
+    write = Plain(frame, tools, asked)
     cursor = _now(frame) if follow else None
     said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
     seen = max((each.seq for each in said), default=session.refresh().head.seq)
     if frame.settings.json:
         about = {"session": documents.session(session)}
-        frame.out.items("messages", map(documents.message, said), lambda: (), about=about)
+        frame.out.items("messages", (documents.message(each, asked.of(each)) for each in said), lambda: (), about=about)
         return
-    _show(frame, write, iter(said))
+    _show(frame, write, asked, said)
     if follow:
-        _follow(frame, session, write, seen, cursor)
+        _follow(frame, session, write, asked, seen, cursor)
 
 
 def _now(frame: Frame) -> str | None:
@@ -46,12 +46,13 @@ def _now(frame: Frame) -> str | None:
     return cursor
 
 
-def _show(frame: Frame, write: Plain, messages: Iterator[Message]) -> None:
-    frame.out.items("messages", map(documents.message, messages), lambda: write.those(messages))
+def _show(frame: Frame, write: Plain, asked: Asked, messages: list[Message]) -> None:
+    described = (documents.message(each, asked.of(each)) for each in messages)
+    frame.out.items("messages", described, lambda: write.those(iter(messages)))
     sys.stdout.flush()
 
 
-def _follow(frame: Frame, session: Session, write: Plain, seen: int, cursor: str | None) -> None:
+def _follow(frame: Frame, session: Session, write: Plain, asked: Asked, seen: int, cursor: str | None) -> None:
     for change in frame.store.follow(cursor):
         if change.session_id != session.id:
             continue
@@ -61,7 +62,7 @@ def _follow(frame: Frame, session: Session, write: Plain, seen: int, cursor: str
             seen = head
         fresh = [each for each in session.iter_messages(after=seen, tools=write.tools != "none") if each.seq]
         seen = head
-        _show(frame, write, iter(fresh))
+        _show(frame, write, asked, fresh)
 
 
 COMMANDS = {"tail": tail}
