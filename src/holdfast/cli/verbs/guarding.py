@@ -110,9 +110,9 @@ class Guard:
     def __init__(self, frame: Frame, place: str, keep: int) -> None:
         self._frame, self.place, self._keep = frame, place, keep
         self.taken = 0
-        self._session = frame.store.session(NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}")
-        if not self._session.archived:
-            self._session.archive()
+        self._session = frame.store.session(
+            NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}", archived=True
+        )
 
     def stand(self, bell: _Bell, settle: float, every: float) -> None:
         """Take a checkpoint whenever something changed and then stays as it is, the first one at once."""
