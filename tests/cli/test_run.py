@@ -185,6 +185,40 @@ def test_a_directory_that_is_not_captured_is_no_hindrance(world: World) -> None:
     assert "files were not captured: the workspace '/' is not captured" in ran.stderr
 
 
+def test_a_home_is_also_what_the_environment_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(world.project))
+    ran = world.process("run", "--", "sh", "-c", "echo x > made")
+    why = f"the workspace {str(world.project)!r} is not captured: it is a home directory"
+    assert ran.returncode == 0
+    assert ran.stderr.startswith(f"holdfast: files were not captured: {why} (session ")
+    assert check_document(world.process("run", "--json", "--", "true").stdout)["not_captured"] == why
+    below = world.project / "below"
+    below.mkdir()
+    told = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made").stderr
+    assert told.startswith("holdfast: files A 1 M 0 D 0.")  # the home above has sessions, and is no workspace for it
+    refused = world.run("guard", "--once")
+    assert (refused.code, refused.err) == (1, f"holdfast: {world.project} is not guarded: it is a home directory\n")
+
+
+def test_a_workspace_that_is_not_the_directory_is_named(world: World) -> None:
+    below = world.project / "below"
+    below.mkdir()
+    (world.project / ".git").mkdir()
+    ran = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made")
+    assert ran.stderr.splitlines()[0] == f"holdfast: the workspace is {world.project}"
+    assert world.ok("-C", str(below), "guard", "--once").err == f"The workspace is {world.project}.\n"
+    assert "the workspace is" not in world.process("run", "--", "true").stderr
+
+
+@pytest.mark.parametrize("then", ["", "; echo other > '{url}'"])
+def test_a_store_that_the_program_deletes_promises_nothing(world: World, then: str) -> None:
+    command = f"echo x > made; rm -f '{world.url}'*" + then.format(url=world.url)
+    ran = world.process("run", "--", "sh", "-c", f"{command}; exit 3")
+    assert ran.returncode == 3
+    assert "Take it back" not in ran.stderr
+    assert ran.stderr.endswith("is gone or another one, so nothing of this run is kept\n")
+
+
 def test_what_it_leaves_in_the_background_holds_nothing_up(world: World) -> None:
     began = time.monotonic()
     ran = world.process("run", "--", "sh", "-c", "echo done; sleep 20 &")
