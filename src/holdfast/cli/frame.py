@@ -68,7 +68,8 @@ class Frame(Look[Session]):
 def why_not_here(place: str) -> str | None:
     """Say why the files of a directory are not captured; None if they can be.
 
-    The library asks the system whose home a directory is. In a container, or with sudo, HOME says otherwise: both count.
+    The library asks the system which directory is a home. In a container, or with sudo, HOME may say otherwise: both
+    count.
     """
     if (why := why_not(place)) is not None:
         return why
