@@ -239,6 +239,23 @@ def test_a_directory_that_is_named_and_one_that_goes_away(world: World, guards: 
     assert guard.end()[1] == f"holdfast: {other} is gone, so there is nothing to guard any more\n"
 
 
+def test_its_beginning_is_nothing_to_undo(world: World) -> None:
+    (world.project / "a.txt").write_text("one\n")
+    world.process("run", "--name", "work", "--", "sh", "-c", "echo two > a.txt")
+    world.ok("rewind", "work:1^", "-y")
+    world.ok("guard", "--once")
+    with holdfast.open(world.url) as store:
+        assert [each.kind for each in store.operations()] == ["rewind"]
+        assert store.get_session("guard").archived
+    world.ok("undo", "-y")
+    assert (world.project / "a.txt").read_text() == "two\n"
+    world.ok("unarchive", "guard")
+    (world.project / "a.txt").write_text("three\n")
+    world.ok("guard", "--once")
+    with holdfast.open(world.url) as store:
+        assert not store.get_session("guard").archived
+
+
 def test_a_dry_run_and_what_cannot_be_guarded(world: World) -> None:
     (world.project / "a.txt").write_text("one\n")
     begin = f"Dry run: would guard {world.project}, and begin with a checkpoint of "

@@ -383,6 +383,41 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
     assert _read(claude, lambda s: (s.state.get(claude_code.CAPTURE_OFF), s.message_count)) == (None, 1)
 
 
+@pytest.mark.slow
+def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switched_off(claude: Claude) -> None:
+    claude.event("UserPromptSubmit", prompt="one")
+    (claude.world.project / "app.py").write_text("so that there is something to write down\n")
+    holder = (
+        "import sqlite3, sys\nheld = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "held.execute('begin immediate')\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", holder, str(claude.world.url)]
+    event = {**claude.common, "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": BASH}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as locked:
+        assert locked.stdout is not None
+        assert locked.stdout.readline() == "held\n"
+        began = time.monotonic()
+        ran = claude.give(json.dumps({**event, "tool_use_id": "toolu_1"}))
+        took = time.monotonic() - began
+        locked.communicate("", timeout=30)
+    assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (0, "", 1)
+    assert ran.stderr.startswith("holdfast: PreToolUse was not recorded: the store is in use")
+    assert took < 14  # 10 seconds are promised; this machine may be busy
+    assert _read(claude, lambda s: s.state.get(claude_code.CAPTURE_OFF)) is None
+    claude.begin("Bash", BASH, "toolu_2")
+    assert [call.id for call in _read(claude, lambda s: s.pending_calls())] == ["toolu_2"]
+
+
+@pytest.mark.slow
+def test_an_event_that_never_comes_is_not_waited_for(claude: Claude) -> None:
+    command = [sys.executable, "-m", "holdfast", "hook", "claude-code"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=claude.env, **pipes) as process:
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == "holdfast: hook was not recorded: no event came on stdin within 8 seconds\n"
+
+
 def test_a_person_is_told_how_it_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert world.run("hook", "claude-code", "--user").code == 2

@@ -185,6 +185,40 @@ def test_a_directory_that_is_not_captured_is_no_hindrance(world: World) -> None:
     assert "files were not captured: the workspace '/' is not captured" in ran.stderr
 
 
+def test_a_home_is_also_what_the_environment_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(world.project))
+    ran = world.process("run", "--", "sh", "-c", "echo x > made")
+    why = f"the workspace {str(world.project)!r} is not captured: it is a home directory"
+    assert ran.returncode == 0
+    assert ran.stderr.startswith(f"holdfast: files were not captured: {why} (session ")
+    assert check_document(world.process("run", "--json", "--", "true").stdout)["not_captured"] == why
+    below = world.project / "below"
+    below.mkdir()
+    told = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made").stderr
+    assert told.startswith("holdfast: files A 1 M 0 D 0.")  # the home above has sessions, and is no workspace for it
+    refused = world.run("guard", "--once")
+    assert (refused.code, refused.err) == (1, f"holdfast: {world.project} is not guarded: it is a home directory\n")
+
+
+def test_a_workspace_that_is_not_the_directory_is_named(world: World) -> None:
+    below = world.project / "below"
+    below.mkdir()
+    (world.project / ".git").mkdir()
+    ran = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made")
+    assert ran.stderr.splitlines()[0] == f"holdfast: the workspace is {world.project}"
+    assert world.ok("-C", str(below), "guard", "--once").err == f"The workspace is {world.project}.\n"
+    assert "the workspace is" not in world.process("run", "--", "true").stderr
+
+
+@pytest.mark.parametrize("then", ["", "; echo other > '{url}'"])
+def test_a_store_that_the_program_deletes_promises_nothing(world: World, then: str) -> None:
+    command = f"echo x > made; rm -f '{world.url}'*" + then.format(url=world.url)
+    ran = world.process("run", "--", "sh", "-c", f"{command}; exit 3")
+    assert ran.returncode == 3
+    assert "Take it back" not in ran.stderr
+    assert ran.stderr.endswith("is gone or another one, so nothing of this run is kept\n")
+
+
 def test_what_it_leaves_in_the_background_holds_nothing_up(world: World) -> None:
     began = time.monotonic()
     ran = world.process("run", "--", "sh", "-c", "echo done; sleep 20 &")
@@ -338,6 +372,56 @@ def test_a_kill_of_holdfast_in_a_terminal_ends_the_program(world: World) -> None
         time.sleep(0.05)
     assert beside.read_text() == "hup"
     assert _session(world).status == "interrupted"
+
+
+@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
+def test_a_program_that_lets_go_of_its_terminal_can_still_be_interrupted(world: World, key: str, code: int) -> None:
+    terminal = Terminal("run", "--", "bash", "-c", "ulimit -c 0; echo began; exec sleep 30 >/dev/null 2>&1 </dev/null")
+    terminal.wait_for("began")
+    time.sleep(0.5)
+    began = time.monotonic()
+    terminal.press(key)
+    terminal.wait_for("holdfast: no files changed")
+    assert terminal.end() == code
+    assert time.monotonic() - began < 15
+    assert not terminal.was_raw
+
+
+def test_a_program_that_let_go_of_its_terminal_finds_it_again(world: World) -> None:
+    lets_go = (
+        "exec </dev/null >/dev/null 2>&1; sleep 0.5; echo again >/dev/tty; read x </dev/tty; echo got $x >/dev/tty"
+    )
+    terminal = Terminal("run", "--", "bash", "-c", lets_go)
+    terminal.answer("again", "it\r")
+    terminal.wait_for("got it")
+    assert terminal.end() == 0
+
+
+def test_all_of_a_redirected_stderr_arrives_when_the_terminal_is_let_go(world: World) -> None:
+    elsewhere = world.project.parent / "err.txt"
+    loud = "exec </dev/null >/dev/null; sleep 0.3; head -c 300000 /dev/zero >&2"
+    program = f"exec '{sys.executable}' -m holdfast run -- bash -c '{loud}' 2> '{elsewhere}'"
+    terminal = Terminal("run", "--", "sh", "-c", program)
+    assert terminal.end() == 0
+    assert elsewhere.read_bytes().count(b"\0") == 300_000
+
+
+def test_what_is_typed_ahead_is_the_programs(world: World) -> None:
+    terminal = Terminal("run", "--", "sh", "-c", "read a; read b; echo got $a $b")
+    terminal.press("one\rtwo\r")
+    terminal.wait_for("got one two")
+    assert terminal.end() == 0
+
+
+def test_a_program_that_is_not_ours_to_signal_is_no_failure() -> None:
+    """As under sudo; signal 0 asks whether one may, and does nothing."""
+    script = (
+        "import os\nfrom types import SimpleNamespace\nfrom holdfast.cli.programs import _Signals\n"
+        "if os.getuid() == 0:\n    os.setuid(65534)\n"
+        "for own in (False, True):\n    signals = _Signals(own_terminal=own)\n"
+        "    signals.process = SimpleNamespace(pid=1, returncode=None)\n    signals._pass_on(0, None)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 @pytest.mark.slow

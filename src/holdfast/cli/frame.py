@@ -53,7 +53,7 @@ class Frame(Look[Session]):
         """Choose the workspace of a new session: the nearest one upwards, or repository, or the directory itself."""
         here = self.directory
         for each in above(here):
-            if each != here and why_not(each) is not None:  # a home directory: what lies above is nobody's project
+            if each != here and why_not_here(each) is not None:  # a home: what lies above is nobody's project
                 break
             if each == self.workspace or os.path.exists(os.path.join(each, ".git")):
                 return each
@@ -63,6 +63,17 @@ class Frame(Look[Session]):
         """Open the store as this verb needs it."""
         writes = self._changes and (self._makes or _is_there(url))
         return open_store(url) if writes else open_store(url, read_only=True)
+
+
+def why_not_here(place: str) -> str | None:
+    """Say why the files of a directory are not captured; None if they can be.
+
+    The library asks the system which directory is a home. In a container, or with sudo, HOME may say otherwise: both
+    count.
+    """
+    if (why := why_not(place)) is not None:
+        return why
+    return "it is a home directory" if os.path.realpath(place) == os.path.realpath(os.path.expanduser("~")) else None
 
 
 def _is_there(url: str) -> bool:

@@ -59,6 +59,10 @@ class Look(Generic[S]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store if it was opened."""
         if self._opened is not None:
             self._opened.close()
 

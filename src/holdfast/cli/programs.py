@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
 from .failing import NOT_FOUND, Stop
@@ -134,7 +134,8 @@ class _Signals:
 
     def _pass_on(self, number: int, frame: object) -> None:
         if self.process is not None and self.process.returncode is None:
-            (os.killpg if self._own_terminal else os.kill)(self.process.pid, number)
+            with suppress(PermissionError, ProcessLookupError):  # sudo's program is not ours to end
+                (os.killpg if self._own_terminal else os.kill)(self.process.pid, number)
 
     def _leave(self, number: int, frame: object) -> None:
         """Leave it to the program."""
@@ -165,11 +166,17 @@ class _Rest:
     """Says when a program that has ended has nothing more to say: what it left in the background may go on for ever."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process, self._size = process, 0
+        self._process, self._size, self._ended = process, 0, False
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for something to come: what a program that ended has said is there already."""
+        return 0 if self._ended else _TICK
 
     def is_over(self, size: int) -> bool:
-        """Say whether to stop, after so much came: nothing, or more than could have been on its way."""
-        if self._process.poll() is None:
+        """Say whether to stop, after so much came: nothing since it ended, or more than could have been on its way."""
+        if not self._ended:  # what came before this look is not all that it said: it may have said its last since
+            self._ended = self._process.poll() is not None
             return False
         self._size += size
         return not size or self._size > _ON_ITS_WAY
@@ -180,7 +187,7 @@ def _pass(process: subprocess.Popen[bytes], streams: dict[IO[bytes], int], heard
     rest = _Rest(process)
     while streams:
         size = 0
-        ready, _, _ = select.select([*streams], [], [], _TICK)
+        ready, _, _ = select.select([*streams], [], [], rest.patience)
         for source in ready:
             found = _read(source.fileno())
             size += len(found)
@@ -230,14 +237,16 @@ def _in_a_terminal(program: Program, heard: Heard) -> int:
         process = signals.process = _started(
             program, launch, stdin=theirs, stdout=theirs, stderr=errors, start_new_session=True
         )
-        os.close(theirs)
+        # Their end stays open here too: a program that lets go of its terminal has it all the same, as outside, for
+        # Ctrl-C and for whatever of it opens /dev/tty later.
         try:
-            tty.setraw(_STDIN)
+            tty.setraw(_STDIN, termios.TCSADRAIN)  # what was typed ahead is for the program
             _converse(process, ours, heard)
             return process.wait()
         finally:
             termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
             os.close(ours)
+            os.close(theirs)
             if process.stderr is not None:
                 process.stderr.close()
 
@@ -246,27 +255,42 @@ def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None
     """Pass keys to the program and what it shows to the person, until it has ended and all is shown."""
     os.set_blocking(ours, False)
     streams = {ours: STDOUT} | ({process.stderr.fileno(): STDERR} if process.stderr is not None else {})
-    keys, typed, rest = [_STDIN], b"", _Rest(process)
-    while ours in streams:
-        size = 0
-        wanted = [*streams, *(keys if len(typed) < _PAGE else ())]
-        ready, writable, _ = select.select(wanted, [ours] if typed else [], [], _TICK)
-        for source in ready:
-            found = _read(source)
-            if source == _STDIN:
-                typed += found
-                keys = keys if found else []
-                continue
-            size += len(found)
-            if found:
-                heard(found)
-                _write(streams[source], found)
-            else:
-                del streams[source]
-        if writable and typed:
-            typed = typed[_written(ours, typed) :]
-        if rest.is_over(size):
-            return
+    keys, typed, rest, size = [_STDIN], b"", _Rest(process), 0
+    with _end_of(process) as ends:
+        while not rest.is_over(size):
+            size = 0
+            wanted = [*streams, *(keys if len(typed) < _PAGE else ()), *(ends if rest.patience else ())]
+            ready, writable, _ = select.select(wanted, [ours] if typed else [], [], rest.patience)
+            for source in ready:
+                if source in ends:
+                    continue
+                found = _read(source)
+                if source == _STDIN:
+                    typed += found
+                    keys = keys if found else []
+                    continue
+                size += len(found)
+                if found:
+                    heard(found)
+                    _write(streams[source], found)
+                else:
+                    del streams[source]
+            if writable and typed:
+                typed = typed[_written(ours, typed) :]
+
+
+@contextmanager
+def _end_of(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Give a descriptor that can be read once the program has ended, where the system has such."""
+    try:
+        ends = [os.pidfd_open(process.pid)]
+    except (AttributeError, OSError):  # then it is looked for every now and then
+        ends = []
+    try:
+        yield ends
+    finally:
+        for each in ends:
+            os.close(each)
 
 
 def _written(target: int, data: bytes) -> int:

@@ -43,6 +43,7 @@ class NewSession(TypedDict, total=False):
     task: str | None
     parent: str | Session | None
     tags: Iterable[str]
+    archived: bool
     metadata: Mapping[str, Any] | None
 
 
@@ -292,6 +293,8 @@ def _fields(
     kind = given.get("kind", "main")
     if kind not in KINDS:
         raise Invalid(f"a session is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+    archived = given.get("archived", False)
+    check.flag(archived, what="archived")
     detail: dict[str, Any] = {"run_id": new_id(now_ms), "parent_id": parent_id}
     for field in ("prompt", "model", "provider", "task"):
         value = given.get(field)
@@ -307,5 +310,6 @@ def _fields(
         parent=parent_id,
         title=title or short_title(detail["prompt"] or "", _TITLE, ellipsis=False),
         tags=tuple(dict.fromkeys(check.tag(tag) for tag in check.many(given.get("tags") or (), what="tags"))),
+        archived=archived,
         detail=codec.encode({field: value for field, value in detail.items() if value}),
     )

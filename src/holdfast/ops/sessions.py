@@ -155,6 +155,7 @@ class Fields(NamedTuple):
     title: str | None = None
     tags: tuple[str, ...] = ()
     key: str | None = None
+    archived: bool = False
     detail: bytes = b"{}"
 
 
@@ -223,7 +224,7 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     _require_free_label(tx, scope, fields.label, parent)
     sid, session_id = tx.next("session"), new_id(now_ms)
     place = (fields.agent, fields.kind, fields.name, fields.label, fields.workspace, parent)
-    flags = ("active", 0, 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
+    flags = ("active", int(fields.archived), 0, 0, fields.title, pack_tags(fields.tags), now_ms, 0, 0, 0, 0)
     cold = (sid, scope, session_id, fields.key or key_of(fields, session_id), *place, *flags)
     # The session and its branch point at each other: the branch comes second and the head follows it.
     head: tuple[Any, ...] = (0, "", 0, 0, 1, GENESIS, *NO_NUMBERS, 1, 0, 0, now_ms, None, 0)

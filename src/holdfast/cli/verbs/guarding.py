@@ -25,7 +25,7 @@ from ...model.checkpoint import Checkpoint
 from .. import documents, times
 from ..consent import tell
 from ..failing import USAGE, Stop
-from ..frame import Frame, verb
+from ..frame import Frame, verb, why_not_here
 from ..output import line
 
 NAME = "guard"
@@ -64,11 +64,15 @@ def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: i
     if frame.settings.json and not once:
         raise Stop("--json gives one document: add --once, or take --jsonl for a stream", USAGE)
     place = frame.place_of_new() if folder is None else os.path.realpath(folder)
+    if (why := why_not_here(place)) is not None:
+        raise Stop(f"{place} is not guarded: {why}")
     if frame.settings.dry_run:
         _say_what_would_be_done(frame, place)
         return
     guarding = Guard(frame, place, keep)
     if once:
+        if folder is None and place != frame.directory and frame.out.for_people:
+            tell(f"The workspace is {line(place)}.")
         guarding.take(guarding.changed())
         if not guarding.taken and frame.out.for_people:
             tell("Nothing changed since the last checkpoint.")
@@ -110,9 +114,9 @@ class Guard:
     def __init__(self, frame: Frame, place: str, keep: int) -> None:
         self._frame, self.place, self._keep = frame, place, keep
         self.taken = 0
-        self._session = frame.store.session(NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}")
-        if not self._session.archived:
-            self._session.archive()
+        self._session = frame.store.session(
+            NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}", archived=True
+        )
 
     def stand(self, bell: _Bell, settle: float, every: float) -> None:
         """Take a checkpoint whenever something changed and then stays as it is, the first one at once."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from difflib import unified_diff
 from typing import Any
 
@@ -26,10 +27,16 @@ from ..plans import colored
 from .running import parent_session
 
 _SPARE = 2.0  # seconds to end in order before Claude Code would end us
+_GRACE = 1.0  # seconds of these after which the process ends wherever it is
+_STUCK = 0.2  # seconds: whoever hears so late that the time is up was not at work, but waited in a call of the store
 
 
 class _TooLate(Exception):
     """The time is up."""
+
+    def __init__(self, late: float) -> None:
+        super().__init__("the time is up")
+        self.stuck = late > _STUCK
 
 
 @verb("hook", changes=True, makes=True)
@@ -60,61 +67,109 @@ def hook(frame: Frame, program: str, install: bool, uninstall: bool, user: bool,
 
 def _record(frame: Frame) -> None:
     """Record an event; what fails is a line on stderr."""
-    what = "hook"
+    with _Deadline() as deadline:
+        try:
+            _record_in_time(frame, deadline)
+        except Exception as error:  # whatever it is: Claude Code goes on
+            tell(_not_recorded(deadline.what, str(error) or type(error).__name__))
+        frame.close()
+
+
+def _record_in_time(frame: Frame, deadline: _Deadline) -> None:
+    event = _event(deadline)
+    deadline.what = event.name or deadline.what
+    if frame.settings.dry_run:
+        tell(f"Dry run: would record {line(deadline.what)}.")
+        return
+    if deadline.what not in hook_settings.EVENTS:
+        return
+    deadline.set(hook_settings.EVENTS[deadline.what] - _SPARE)
+    looking: Hook | None = None
     try:
-        event = _event()
-        what = event.name or what
-        if frame.settings.dry_run:
-            tell(f"Dry run: would record {line(what)}.")
-            return
-        if what in hook_settings.EVENTS:
-            event = event._replace(parent=parent_session(frame))
-            hook = Hook(frame.store, event)
-            _in_time(hook, hook_settings.EVENTS[what] - _SPARE)
-            if hook.unseen is not None:
-                tell(f"holdfast: the files were not looked at: {line(hook.unseen)}")
-    except Exception as error:  # whatever it is: Claude Code goes on
-        tell(f"holdfast: {line(what)} was not recorded: {line(str(error) or type(error).__name__)}")
+        looking = hook = Hook(frame.store, event._replace(parent=parent_session(frame)))
+        hook.record()
+    except _TooLate as late:
+        if late.stuck:
+            raise TimeoutError(_in_use(deadline.seconds)) from None
+        if looking is None or not looking.looking:
+            raise TimeoutError(f"it took more than {deadline.seconds:.0f} seconds") from None
+        why = f"a look at them took more than {deadline.seconds:.0f} seconds"
+        why = f"{why}; leave what is large out with a .holdfastignore"
+        looking.give_up_files(why)
+        raise TimeoutError(f"{claude_code.CAPTURE_OFF}: {why}") from None
+    if hook.unseen is not None:
+        tell(f"holdfast: the files were not looked at: {line(hook.unseen)}")
 
 
-def _event() -> Event:
+def _not_recorded(what: str, why: str) -> str:
+    return f"holdfast: {line(what)} was not recorded: {line(why)}"
+
+
+def _in_use(seconds: float) -> str:
+    return f"the store is in use: it gave no answer within {seconds:.0f} seconds; another program holds it locked"
+
+
+def _event(deadline: _Deadline) -> Event:
     import json
 
-    data = json.load(sys.stdin)
+    try:
+        data = json.load(sys.stdin)
+    except _TooLate:
+        raise TimeoutError(f"no event came on stdin within {deadline.seconds:.0f} seconds") from None
     if not isinstance(data, dict):
         raise ValueError("an event is a JSON object")
     return Event(data, os.environ.get("CLAUDE_PROJECT_DIR") or None)
 
 
-def _in_time(hook: Hook, seconds: float) -> None:
-    try:
-        with _at_most(seconds):
-            hook.record()
-    except _TooLate:
-        if not hook.looking:
-            raise TimeoutError(f"it took more than {seconds:.0f} seconds") from None
-        why = f"a look at them took more than {seconds:.0f} seconds; leave what is large out with a .holdfastignore"
-        hook.give_up_files(why)
-        raise TimeoutError(f"{claude_code.CAPTURE_OFF}: {why}") from None
+class _Deadline:
+    """The time that an event may take from the beginning on, reading it and opening the store included.
 
+    When it is up ``_TooLate`` is raised, as soon as Python is asked anything. A call into the store that waits for
+    somebody's lock asks it nothing: a moment later the process ends where it is, which no store minds.
+    """
 
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Let something take so long and no longer, where the system can tell."""
+    def __init__(self) -> None:
+        self.what, self.seconds = "hook", 0.0
+        self._began = time.monotonic()
+        self._watchdog: threading.Timer | None = None
+        self._before: Any = None
 
-    def stop(number: int, frame: object) -> None:
-        raise _TooLate
+    def __enter__(self) -> _Deadline:
+        if hasattr(signal, "setitimer"):
+            self._before = signal.signal(signal.SIGALRM, self._is_up)
+        self.set(min(hook_settings.EVENTS.values()) - _SPARE)
+        return self
 
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def __exit__(self, *error: object) -> None:
+        self._disarm()
+        if hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, self._before)
+
+    def set(self, seconds: float) -> None:
+        """Let all of it take so long and no longer."""
+        self._disarm()
+        self.seconds = seconds
+        left = max(self._began + seconds - time.monotonic(), 0.001)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, left)
+        self._watchdog = threading.Timer(left + _GRACE, self._end)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def _disarm(self) -> None:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+
+    def _is_up(self, number: int, frame: object) -> None:
+        raise _TooLate(time.monotonic() - self._began - self.seconds)
+
+    def _end(self) -> None:
+        """End the process: it waits for the store, or else it would have ended by itself."""
+        tell(_not_recorded(self.what, _in_use(self.seconds)))
+        sys.stderr.flush()
+        os._exit(0)
 
 
 # ---------------------------------------------------------------------- settings

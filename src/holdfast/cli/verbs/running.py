@@ -19,7 +19,7 @@ from ...errors import Error
 from ...model.message import Message
 from .. import documents, programs
 from ..consent import tell
-from ..frame import Frame, verb
+from ..frame import Frame, verb, why_not_here
 from ..output import line
 from ..programs import Program
 
@@ -44,18 +44,37 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
         tell(f"Dry run: would run {line(shlex.join(command))} as a session in {line(place)}.")
         return 0
     fields: dict[str, Any] = {} if (parent := parent_session(frame)) is None else {"kind": "subagent", "parent": parent}
+    if (why := why_not_here(place)) is not None:
+        fields["capture"] = "off"
     session, ended = frame.store.session(name, agent=agent, workspace=place, **fields), list[int]()
+    if why is not None:
+        session.capture_error = f"the workspace {place!r} is not captured: {why}"
+    if place != frame.directory and frame.out.for_people:
+        tell(f"holdfast: the workspace is {line(place)}")
+    file = _file(frame)
     try:
         with session:
             prompt = session.user(shlex.join(command))
             _record(frame, session, program, ended)
             _end(session, ended[0])
-        _report(frame, session, prompt, ended[0])
+        if file is not None and _file(frame) != file:  # what was written since went into a file that nobody can find
+            tell(f"holdfast: the store {line(frame.url)} is gone or another one, so nothing of this run is kept")
+        else:
+            _report(frame, session, prompt, ended[0])
     except Error as error:
         if not ended:
             raise
         tell(f"holdfast: not all of it was recorded: {line(str(error))}")  # the program's end is what counts
     return programs.exit_code(ended[0])
+
+
+def _file(frame: Frame) -> tuple[int, int] | None:
+    """Say which file the store is; None if it is none, or gone."""
+    try:
+        found = os.stat(frame.url.removeprefix("sqlite:///"))
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def parent_session(frame: Frame) -> str | None:

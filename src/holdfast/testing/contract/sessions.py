@@ -161,6 +161,19 @@ class Listing(Contract):
     """Listing by every filter, exact lookup and refs."""
 
     @pytest.mark.feature("D5", "A9")
+    def test_a_session_may_be_archived_from_its_beginning(self, tmp_path: Path) -> None:
+        """It is in no listing then, and there is no operation to undo; one that exists keeps what it is."""
+        with self.open(tmp_path) as store:
+            made = store.create_session("quiet", archived=True)
+            assert (made.archived, [*store.list_sessions()], [*store.operations()]) == (True, [], [])
+            assert store.get_session("quiet").archived
+            made.unarchive()
+            assert not store.session("quiet", hold=False, archived=True).archived
+            assert not store.create_session("plain", archived=False).archived
+            with pytest.raises(Invalid):
+                store.create_session("odd", archived="yes")  # type: ignore[arg-type]
+
+    @pytest.mark.feature("D5", "A9")
     def test_every_filter_filters(self, tmp_path: Path) -> None:
         clock = ManualClock()
         with self.open(tmp_path, clock=clock) as store:
