@@ -107,6 +107,52 @@ def test_only_sessions_of_a_workspace(store: Store, tmp_path: Path) -> None:
     assert once(store, tmp_path / "m", workspace=str(tmp_path / "here")).written == (here.id,)
 
 
+def test_folders_of_another_workspace_stay_until_their_session_is_deleted(store: Store, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first, second = (store.create_session(name, workspace=tmp_path / name) for name in ("a", "b"))
+    once(store, tmp_path / "m", workspace=str(tmp_path / "a"))
+    assert once(store, tmp_path / "m", workspace=str(tmp_path / "b")) == Mirrored(written=(second.id,))
+    assert (tmp_path / "m" / "sessions" / first.id / "session.json").exists()
+    store.delete_session(first)
+    assert once(store, tmp_path / "m", workspace=str(tmp_path / "b")).removed == (first.id,)
+
+
+def test_what_another_store_mirrored_is_left_alone(store: Store, work: Session, tmp_path: Path) -> None:
+    once(store, tmp_path)
+    place = tmp_path / "sessions" / work.id
+    with holdfast.open(":memory:") as other:
+        holdfast.copy(store, other)
+        own = other.create_session("own")
+        assert once(other, tmp_path) == Mirrored(written=(own.id,), blocked=(str(place),))
+        other.purge_session(work.id)
+        assert once(other, tmp_path) == Mirrored(same=(own.id,))
+    assert once(store, tmp_path) == Mirrored(same=(work.id,))
+    store.purge_session(work)
+    assert once(store.scoped("elsewhere"), tmp_path) == Mirrored(), "another scope is another store"
+    assert once(store, tmp_path) == Mirrored(removed=(work.id,))
+
+
+def test_a_session_that_the_store_never_had_keeps_its_folder(store: Store, work: Session, tmp_path: Path) -> None:
+    """A backup from before it was made is the same store."""
+    once(store, tmp_path)
+    place, never = tmp_path / "sessions" / work.id, tmp_path / "sessions" / ("1" + "0" * 24)
+    place.rename(never)
+    assert once(store, tmp_path) == Mirrored(written=(work.id,))
+    assert (never / "session.json").exists()
+
+
+def test_a_message_that_cannot_be_read_keeps_the_folder(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as store:
+        lost, whole = store.create_session("lost"), store.create_session("whole")
+        lost.user("the last copy")
+        once(store, tmp_path)
+        store._backend._connection.execute("UPDATE entry SET chk = chk + 1 WHERE kind = 'message'")  # type: ignore[attr-defined]
+    with holdfast.open(tmp_path / "s.db") as store:
+        assert once(store, tmp_path) == Mirrored(same=(whole.id,), damaged=(lost.id,))
+    assert "the last copy" in (tmp_path / "sessions" / lost.id / "session.json").read_text()
+
+
 # ---------------------------------------------------------------------- nobody else's
 
 

@@ -12,7 +12,7 @@ import click
 from ...client.session import Session
 from ...model import words
 from ..consent import tell
-from ..failing import NOT_FOUND, USAGE, Stop
+from ..failing import DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 
@@ -223,14 +223,16 @@ def _show_folder(frame: Frame, found: list[Brought]) -> None:
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="All sessions of the store; else those of this workspace."
 )
-def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> None:
+def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
     """Write sessions as folders that people can read, and remove those of sessions that are gone.
 
     DIR/sessions/ID/ gets session.json, tasks.md, implementation_plan.md, walkthrough.md and reasoning_log.md, all
-    replaced together. Only folders that a mirror made are ever replaced or removed.
+    replaced together. Only folders that a mirror of this store made are ever replaced, and removed only when their
+    sessions were deleted.
     """
     from ...exporters.mirror import Mirror, require_folder
 
+    _require_store(frame)
     place = None if everything else frame.workspace
     if place is None and not everything:
         raise Stop(
@@ -240,12 +242,21 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> None:
     if frame.settings.dry_run:
         count, shown = frame.count(**({} if place is None else {"workspace": place}))
         tell(f"Dry run: would write {shown} session{'' if count == 1 else 's'} into {line(folder)}.")
-        return
+        return OK
     with Mirror(frame.store, folder, workspace=place) as made:
         if follow:
             made.follow(lambda done: _show_mirrored(frame, folder, done))
-        else:
-            _show_mirrored(frame, folder, made.update())
+            return OK
+        done = made.update()
+    _show_mirrored(frame, folder, done)
+    return DAMAGED if done.damaged else OK
+
+
+def _require_store(frame: Frame) -> None:
+    """Refuse a store that is not there: it would look like one in which every session is gone."""
+    assert frame.store
+    if frame.missing is not None:
+        raise Stop(f"there is no store at {line(frame.missing)}; name another with --store", NOT_FOUND)
 
 
 def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
@@ -254,7 +265,9 @@ def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
     frame.out.one("mirrored", document, lambda: [f"{line(folder)}: {said}"])
     sys.stdout.flush()
     for each in done.blocked:
-        tell(f"{line(each)} is not a mirror's: it was left as it is; move it away to get that session here")
+        tell(f"{line(each)} is no mirror's of this store: it was left as it is; move it away to get that session here")
+    for each in done.damaged:
+        tell(f"holdfast: session {each} is damaged; its folder was left as it is. Run: holdfast verify")
 
 
 COMMANDS = {"export": export, "import": import_, "mirror": mirror}
