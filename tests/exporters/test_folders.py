@@ -214,6 +214,68 @@ def test_what_a_run_that_was_cut_off_left_is_removed(store: Store, work: Session
     assert not staged.exists()
 
 
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["_keep_others", "_clear", "rename 2", "rename 3"])
+def test_what_is_somebody_elses_comes_back_after_a_kill(
+    store: Store, work: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    once(store, tmp_path)
+    place = tmp_path / "sessions" / work.id
+    place.joinpath("my notes.txt").write_text("keep")
+    work.user("more")
+    with monkeypatch.context() as patch:
+        _kill_at(step, patch)
+        with pytest.raises(_Killed):
+            once(store, tmp_path)
+    if step == "_keep_others":
+        place.joinpath("my notes.txt").write_text("written again meanwhile")
+        once(store, tmp_path)
+        assert place.joinpath("my notes.txt~").read_text() == "keep"
+    else:
+        once(store, tmp_path)
+        assert place.joinpath("my notes.txt").read_text() == "keep"
+    assert "more" in place.joinpath("session.json").read_text()
+    assert [each.name for each in place.parent.iterdir()] == [work.id]
+
+
+def _kill_at(step: str, patch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise _Killed
+
+    if not step.startswith("rename"):
+        patch.setattr(mirrors, step, killed)
+        return
+    rename, done = os.rename, list[str]()
+
+    def counted(one: str, two: str) -> None:
+        done.append(one)
+        if len(done) == int(step.split()[1]):
+            raise _Killed
+        rename(one, two)
+
+    def cannot(one: str, two: str) -> None:
+        raise OSError(22, "not here")
+
+    patch.setattr(mirrors, "_exchange", cannot)
+    patch.setattr(mirrors.os, "rename", counted)
+
+
+def test_what_is_in_the_way_of_what_comes_back_is_left(store: Store, work: Session, tmp_path: Path) -> None:
+    staged = tmp_path / "sessions" / ".holdfast-staged-0"
+    staged.mkdir(parents=True)
+    staged.joinpath("my notes.txt").write_text("keep")
+    staged.joinpath(MARK).write_text(f"holdfast.mirror/1 {work.id}\n")
+    (tmp_path / "sessions" / work.id).write_text("a file in the way")
+    once(store, tmp_path)
+    assert staged.joinpath("my notes.txt").read_text() == "keep"
+    (tmp_path / "sessions" / work.id).unlink()
+    once(store, tmp_path)
+    assert (tmp_path / "sessions" / work.id / "my notes.txt").read_text() == "keep"
+
+
 def test_one_at_a_time(store: Store, tmp_path: Path) -> None:
     with Mirror(store, tmp_path), pytest.raises(Busy):
         Mirror(store, tmp_path)

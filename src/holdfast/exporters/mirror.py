@@ -41,7 +41,7 @@ SESSION, PLAN, WALKTHROUGH, TASKS, LOG = (
 NAMES = (SESSION, PLAN, WALKTHROUGH, TASKS, LOG)
 MARK = ".holdfast-mirror"
 BOXES = {"completed": "[x]", "in_progress": "[/]", "failed": "[-]", "skipped": "[~]", "pending": "[ ]"}
-_LOCK, _STAGED = ".holdfast-mirror.lock", ".holdfast-staged-"
+_LOCK, _STAGED, _ASIDE = ".holdfast-mirror.lock", ".holdfast-staged-", "-old"
 _LINE = 100_000
 _CALM = 0.1  # seconds in which further changes are waited for, so that a burst is written once
 _EXCHANGE = 2  # of renameat2: both names stay, what they name is swapped
@@ -177,11 +177,22 @@ class Mirror:
         return os.path.join(self._folder, session_id)
 
     def _sweep_staged(self) -> None:
-        """Remove what a run that was cut off left behind."""
-        for name in os.listdir(self._folder):
-            place = os.path.join(self._folder, name)
-            if name.startswith(_STAGED) and _is_directory(place):
-                _clear(place)
+        """Remove what a run that was cut off left behind; what is somebody else's in it goes back to where it was."""
+        for name in sorted(os.listdir(self._folder), key=lambda name: not name.endswith(_ASIDE)):
+            staged = os.path.join(self._folder, name)
+            if name.startswith(_STAGED) and _is_directory(staged):
+                self._put_back(staged)
+
+    def _put_back(self, staged: str) -> None:
+        mark, others = _mark(staged), _others(staged)
+        place = self._place(mark[1]) if mark and len(mark) > 1 and is_id(mark[1]) else None
+        if place is not None and (others or staged.endswith(_ASIDE)) and not os.path.lexists(place):
+            os.rename(staged, place)  # it was whole, and nothing has taken its place
+            return
+        if place is not None and _is_directory(place):
+            _keep_others(staged, place)
+        if not _others(staged):
+            _clear(staged)
 
 
 def _joined(one: Mirrored, two: Mirrored) -> Mirrored:
@@ -328,7 +339,7 @@ def _swap(new: str, old: str) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
             raise
-        aside = f"{new}-old"
+        aside = f"{new}{_ASIDE}"
         os.rename(old, aside)
         os.rename(new, old)
         os.rename(aside, new)
@@ -345,10 +356,17 @@ def _exchange(one: str, two: str) -> None:
 
 
 def _keep_others(old: str, new: str) -> None:
-    """Move what somebody else put into the old directory into the new one."""
-    for name in os.listdir(old):
-        if name not in (*NAMES, MARK) and not os.path.lexists(os.path.join(new, name)):
-            os.rename(os.path.join(old, name), os.path.join(new, name))
+    """Move what somebody else put into the old directory into the new one, beside what has its name there."""
+    for name in _others(old):
+        target = os.path.join(new, name)
+        while os.path.lexists(target):
+            target += "~"
+        os.rename(os.path.join(old, name), target)
+
+
+def _others(place: str) -> list[str]:
+    """Name what somebody else put into a directory."""
+    return [name for name in os.listdir(place) if name not in (*NAMES, MARK)]
 
 
 def _clear(place: str) -> None:
