@@ -457,6 +457,16 @@ def test_a_session_that_is_still_there_is_left_alone(store: Store, work: Session
     assert len(store.list_sessions()) == 1
 
 
+def test_a_session_that_has_the_id_for_its_name_is_another(store: Store, work: Session, tmp_path: Path) -> None:
+    once(store, tmp_path)
+    with holdfast.open(":memory:") as other:
+        named = [other.create_session(work.id, agent=agent) for agent in ("a", "b")]
+        (brought,) = folder.read(other, tmp_path)
+        assert brought.new
+        assert brought.session not in [each.id for each in named]
+        assert folder.read(other, tmp_path) == [brought._replace(new=False)]
+
+
 def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
     with holdfast.open(":memory:") as other:
@@ -471,11 +481,28 @@ def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path:
         "",
         "[]",
         "{}",
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":5}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"","messages":[]}',
-        '{"schema":"other","id":"x","agent_id":"a"}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":5}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"","messages":[]}',
+        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a"}',
+        *(
+            '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":'
+            f'[{{"role":"user","created_at":"","body":{body}}}]}}'
+            for body in (
+                '{"role":"user","content":"x","attachments":"abc"}',
+                '{"role":"user","content":"x","attachments":[5]}',
+                '{"role":"user","content":"x","attachments":{"a":1}}',
+                '{"role":"user","content":"x","metadata":[1,2]}',
+                '{"role":"user","content":"x","metadata":"m"}',
+                '{"role":[],"content":"x"}',
+                '{"content":{"a":1},"tool_calls":7}',
+                '{"role":"assistant","content":"","tool_calls":[7]}',
+                '{"role":"assistant","content":"","usage":[7]}',
+                '{"role":"tool","content":"","tool_results":"x"}',
+            )
+        ),
+        '{"schema":"other","id":"1000000000000000000000000","agent_id":"a"}',
         '{"schema":' + "[" * 50_000,
     ],
 )
