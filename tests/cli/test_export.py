@@ -6,6 +6,7 @@ import io
 import json
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,6 +96,72 @@ def test_lines_that_likely_hold_secrets_say_so_on_stderr(work: World) -> None:
     ran = work.ok("export", "oauth")
     assert KEY in ran.out
     assert ran.err == "It likely holds secrets (1 Anthropic key): look before you give it to anybody.\n"
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal"])
+def test_the_store_itself_is_never_written_over(work: World, suffix: str) -> None:
+    own = Path(f"{work.url}{suffix}")
+    before = own.read_bytes() if own.exists() else None
+    link, other = Path("link.jsonl"), Path("same.jsonl")
+    link.symlink_to(own)
+    names = [str(own), "link.jsonl", os.path.relpath(own)]
+    if before is not None:
+        os.link(own, other)
+        names.append("same.jsonl")
+    for name in names:
+        for form in ((), ("--html",)):
+            ran = work.run("export", "oauth", "-o", name, *form)
+            assert (ran.code, "belongs to the store itself" in ran.err) == (5, True)
+    assert (own.read_bytes() if own.exists() else None) == before
+    other.unlink(missing_ok=True)
+    assert work.ok("verify", "--store", f"sqlite:///{work.url}").out.endswith("no problems\n")
+    assert work.run("export", "oauth", "-o", str(own), "--store", f"sqlite:///{work.url}").code == 5
+
+
+def test_a_link_stays_and_the_file_behind_it_is_replaced(work: World) -> None:
+    Path("real.jsonl").write_text("old")
+    Path("link.jsonl").symlink_to("real.jsonl")
+    Path("new.jsonl").symlink_to("made.jsonl")
+    for link in ("link.jsonl", "new.jsonl"):
+        work.ok("export", "oauth", "-o", link)
+        assert Path(link).is_symlink()
+        assert Path(link).read_text().startswith('{"type":"header"')
+    assert not [each for each in os.listdir() if each.endswith(".part")]
+
+
+def test_what_is_no_file_is_written_through(work: World) -> None:
+    lines = work.ok("export", "oauth").out
+    os.mkfifo("pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
+    ran = work.process("export", "oauth", "-o", "pipe")
+    assert (ran.returncode, reader.communicate(timeout=30)[0]) == (0, lines)
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+    assert work.process("export", "oauth", "-o", "/dev/null").returncode == 0
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert work.process("export", "oauth", "-o", "/dev/stdout").stdout == lines
+    Path("both").write_text("before\n")
+    with open("both", "a") as out:
+        command = [sys.executable, "-m", "holdfast", "export", "oauth", "-o", "/dev/stderr"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=out, timeout=60, check=True)
+    assert Path("both").read_text() == f"before\n{lines}"
+    Path("folder").mkdir()
+    ran = work.run("export", "oauth", "-o", "folder")
+    assert (ran.code, ran.err) == (5, "holdfast: 'folder' is a directory; name a file in it\n")
+
+
+@pytest.mark.parametrize("which", ["--all", "--here"])
+def test_damaged_sessions_are_named(work: World, which: str) -> None:
+    damaged = _id(work, "oauth")
+    with work.open() as store:
+        store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
+    ran = work.run("export", which, "-o", "a.jsonl")
+    said = f"holdfast: the record of session {damaged} is damaged and was left out; run: holdfast verify\n"
+    assert (ran.code, ran.err) == (7, said)
+    assert work.ok("import", "a.jsonl", "--json", "--store", _elsewhere(work)).document["imported"]
+    with work.open() as store:
+        store._backend._connection.execute("UPDATE session SET title = 'x'")  # type: ignore[attr-defined]
+    ran = work.run("export", which, "-o", "b.jsonl")
+    assert (ran.code, said in ran.err, Path("b.jsonl").exists()) == (7, True, False)
 
 
 def test_documents_of_what_was_done(work: World) -> None:

@@ -524,7 +524,42 @@ def test_the_settings_of_a_person_and_a_link_to_them(world: World, monkeypatch: 
     assert (world.project / ".claude" / "settings.local.json").exists()
 
 
-@pytest.mark.parametrize("text", ["{", '{"hooks": []}', "[]", '{"hooks": {"Stop": 1}}'])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd x && holdfast hook claude-code; ./my-notify.sh",
+        "holdfast hook claude-code || ./my-notify.sh",
+        "holdfast --store a.db hook claude-code || true; ./my-notify.sh",
+        "NOTIFY=1 holdfast hook claude-code || true",
+        "holdfast --store $(find-store) hook claude-code || true",
+        "echo holdfast hook claude-code",
+        "holdfast hook claude-code\n./my-notify.sh",
+    ],
+)
+def test_a_command_that_somebody_built_around_ours_is_theirs(world: World, command: str) -> None:
+    path, theirs = _settings(world), {"hooks": [{"type": "command", "command": command}]}
+    path.write_text(json.dumps({"hooks": {"Stop": [theirs]}}))
+    world.ok("hook", "claude-code", "--install")
+    assert json.loads(path.read_text())["hooks"]["Stop"][0] == theirs
+    world.ok("hook", "claude-code", "--uninstall")
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [theirs]}}
+
+
+@pytest.mark.parametrize("store", [None, "it's an other.db", "postgresql://u@h/d?a=1&b=2", "grüß.db"])
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/an other's/bin/python"])
+def test_what_we_write_is_known_again(monkeypatch: pytest.MonkeyPatch, store: str | None, python: str) -> None:
+    monkeypatch.setattr(sys, "executable", python)
+    for found in (None, "/bin/holdfast"):
+        monkeypatch.setattr(hook_settings.shutil, "which", lambda name, found=found: found)
+        settings = hook_settings.installed({}, hook_settings.command(store))
+        assert hook_settings.removed(settings) == {}
+
+
+# What Python reads and JSON, or UTF-8, cannot hold.
+NOT_TO_WRITE = ['{"a": 1e400}', '{"a": -1e999}', '{"a": NaN}', '{"a": Infinity}', '{"a": "\\ud800"}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", ["{", '{"hooks": []}', "[]", '{"hooks": {"Stop": 1}}', *NOT_TO_WRITE])
 def test_settings_that_cannot_be_read_are_left_alone(world: World, text: str) -> None:
     path = _settings(world)
     path.write_text(text)

@@ -55,8 +55,30 @@ def test_what_is_in_the_way_is_named(work: World) -> None:
     place = _folders()[0]
     place.joinpath(".holdfast-mirror").unlink()
     ran = work.ok("mirror", "out")
-    assert ran.err.endswith("is not a mirror's: it was left as it is; move it away to get that session here\n")
+    assert ran.err.endswith(
+        "is no mirror's of this store: it was left as it is; move it away to get that session here\n"
+    )
     assert place.name in ran.err
+
+
+def test_a_store_that_is_not_there_removes_nothing(work: World) -> None:
+    work.ok("mirror", "out", "--all")
+    for more in ((), ("-n",)):
+        ran = work.run("mirror", "out", "--all", "--store", str(work.url.with_name("typo.db")), *more)
+        assert (ran.code, "there is no store at" in ran.err) == (4, True)
+    assert len(_folders()) == 3
+
+
+def test_a_damaged_session_keeps_its_folder_and_is_named(work: World) -> None:
+    work.ok("mirror", "out")
+    with work.open() as store:
+        damaged = store.get_session("oauth").id
+        store.get_session("fix-retry").user("go on")
+        store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
+    ran = work.run("mirror", "out")
+    assert (ran.code, ran.out) == (7, "out: 1 written, 0 unchanged, 0 removed\n")
+    assert ran.err == (f"holdfast: session {damaged} is damaged; its folder was left as it is. Run: holdfast verify\n")
+    assert Path("out", "sessions", damaged, "session.json").exists()
 
 
 def test_it_is_kept_up_to_date_until_ctrl_c(work: World) -> None:

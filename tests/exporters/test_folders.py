@@ -107,6 +107,52 @@ def test_only_sessions_of_a_workspace(store: Store, tmp_path: Path) -> None:
     assert once(store, tmp_path / "m", workspace=str(tmp_path / "here")).written == (here.id,)
 
 
+def test_folders_of_another_workspace_stay_until_their_session_is_deleted(store: Store, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first, second = (store.create_session(name, workspace=tmp_path / name) for name in ("a", "b"))
+    once(store, tmp_path / "m", workspace=str(tmp_path / "a"))
+    assert once(store, tmp_path / "m", workspace=str(tmp_path / "b")) == Mirrored(written=(second.id,))
+    assert (tmp_path / "m" / "sessions" / first.id / "session.json").exists()
+    store.delete_session(first)
+    assert once(store, tmp_path / "m", workspace=str(tmp_path / "b")).removed == (first.id,)
+
+
+def test_what_another_store_mirrored_is_left_alone(store: Store, work: Session, tmp_path: Path) -> None:
+    once(store, tmp_path)
+    place = tmp_path / "sessions" / work.id
+    with holdfast.open(":memory:") as other:
+        holdfast.copy(store, other)
+        own = other.create_session("own")
+        assert once(other, tmp_path) == Mirrored(written=(own.id,), blocked=(str(place),))
+        other.purge_session(work.id)
+        assert once(other, tmp_path) == Mirrored(same=(own.id,))
+    assert once(store, tmp_path) == Mirrored(same=(work.id,))
+    store.purge_session(work)
+    assert once(store.scoped("elsewhere"), tmp_path) == Mirrored(), "another scope is another store"
+    assert once(store, tmp_path) == Mirrored(removed=(work.id,))
+
+
+def test_a_session_that_the_store_never_had_keeps_its_folder(store: Store, work: Session, tmp_path: Path) -> None:
+    """A backup from before it was made is the same store."""
+    once(store, tmp_path)
+    place, never = tmp_path / "sessions" / work.id, tmp_path / "sessions" / ("1" + "0" * 24)
+    place.rename(never)
+    assert once(store, tmp_path) == Mirrored(written=(work.id,))
+    assert (never / "session.json").exists()
+
+
+def test_a_message_that_cannot_be_read_keeps_the_folder(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "s.db") as store:
+        lost, whole = store.create_session("lost"), store.create_session("whole")
+        lost.user("the last copy")
+        once(store, tmp_path)
+        store._backend._connection.execute("UPDATE entry SET chk = chk + 1 WHERE kind = 'message'")  # type: ignore[attr-defined]
+    with holdfast.open(tmp_path / "s.db") as store:
+        assert once(store, tmp_path) == Mirrored(same=(whole.id,), damaged=(lost.id,))
+    assert "the last copy" in (tmp_path / "sessions" / lost.id / "session.json").read_text()
+
+
 # ---------------------------------------------------------------------- nobody else's
 
 
@@ -166,6 +212,68 @@ def test_what_a_run_that_was_cut_off_left_is_removed(store: Store, work: Session
     staged.joinpath("tasks.md").write_text("half")
     once(store, tmp_path)
     assert not staged.exists()
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["_keep_others", "_clear", "rename 2", "rename 3"])
+def test_what_is_somebody_elses_comes_back_after_a_kill(
+    store: Store, work: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    once(store, tmp_path)
+    place = tmp_path / "sessions" / work.id
+    place.joinpath("my notes.txt").write_text("keep")
+    work.user("more")
+    with monkeypatch.context() as patch:
+        _kill_at(step, patch)
+        with pytest.raises(_Killed):
+            once(store, tmp_path)
+    if step == "_keep_others":
+        place.joinpath("my notes.txt").write_text("written again meanwhile")
+        once(store, tmp_path)
+        assert place.joinpath("my notes.txt~").read_text() == "keep"
+    else:
+        once(store, tmp_path)
+        assert place.joinpath("my notes.txt").read_text() == "keep"
+    assert "more" in place.joinpath("session.json").read_text()
+    assert [each.name for each in place.parent.iterdir()] == [work.id]
+
+
+def _kill_at(step: str, patch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise _Killed
+
+    if not step.startswith("rename"):
+        patch.setattr(mirrors, step, killed)
+        return
+    rename, done = os.rename, list[str]()
+
+    def counted(one: str, two: str) -> None:
+        done.append(one)
+        if len(done) == int(step.split()[1]):
+            raise _Killed
+        rename(one, two)
+
+    def cannot(one: str, two: str) -> None:
+        raise OSError(22, "not here")
+
+    patch.setattr(mirrors, "_exchange", cannot)
+    patch.setattr(mirrors.os, "rename", counted)
+
+
+def test_what_is_in_the_way_of_what_comes_back_is_left(store: Store, work: Session, tmp_path: Path) -> None:
+    staged = tmp_path / "sessions" / ".holdfast-staged-0"
+    staged.mkdir(parents=True)
+    staged.joinpath("my notes.txt").write_text("keep")
+    staged.joinpath(MARK).write_text(f"holdfast.mirror/1 {work.id}\n")
+    (tmp_path / "sessions" / work.id).write_text("a file in the way")
+    once(store, tmp_path)
+    assert staged.joinpath("my notes.txt").read_text() == "keep"
+    (tmp_path / "sessions" / work.id).unlink()
+    once(store, tmp_path)
+    assert (tmp_path / "sessions" / work.id / "my notes.txt").read_text() == "keep"
 
 
 def test_one_at_a_time(store: Store, tmp_path: Path) -> None:
@@ -349,6 +457,16 @@ def test_a_session_that_is_still_there_is_left_alone(store: Store, work: Session
     assert len(store.list_sessions()) == 1
 
 
+def test_a_session_that_has_the_id_for_its_name_is_another(store: Store, work: Session, tmp_path: Path) -> None:
+    once(store, tmp_path)
+    with holdfast.open(":memory:") as other:
+        named = [other.create_session(work.id, agent=agent) for agent in ("a", "b")]
+        (brought,) = folder.read(other, tmp_path)
+        assert brought.new
+        assert brought.session not in [each.id for each in named]
+        assert folder.read(other, tmp_path) == [brought._replace(new=False)]
+
+
 def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
     with holdfast.open(":memory:") as other:
@@ -363,11 +481,28 @@ def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path:
         "",
         "[]",
         "{}",
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":5}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"","messages":[]}',
-        '{"schema":"other","id":"x","agent_id":"a"}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":5}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
+        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"","messages":[]}',
+        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a"}',
+        *(
+            '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":'
+            f'[{{"role":"user","created_at":"","body":{body}}}]}}'
+            for body in (
+                '{"role":"user","content":"x","attachments":"abc"}',
+                '{"role":"user","content":"x","attachments":[5]}',
+                '{"role":"user","content":"x","attachments":{"a":1}}',
+                '{"role":"user","content":"x","metadata":[1,2]}',
+                '{"role":"user","content":"x","metadata":"m"}',
+                '{"role":[],"content":"x"}',
+                '{"content":{"a":1},"tool_calls":7}',
+                '{"role":"assistant","content":"","tool_calls":[7]}',
+                '{"role":"assistant","content":"","usage":[7]}',
+                '{"role":"tool","content":"","tool_results":"x"}',
+            )
+        ),
+        '{"schema":"other","id":"1000000000000000000000000","agent_id":"a"}',
         '{"schema":' + "[" * 50_000,
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -27,7 +28,11 @@ EVENTS = {
     "SessionEnd": 10,
 }
 _MATCHED = ("PreToolUse", "PostToolUse", "PostToolUseFailure")  # events that are about a tool: about all of them
-_OURS = re.compile(r"holdfast\b.*\bhook claude-code\b")
+# The commands that we write and wrote, whole: one that somebody built around ours is theirs.
+_WORD = r"(?:[\w@%+=:,./~-]|'[^']*'|\"'\")+"  # as shlex.quote writes it
+_OURS = re.compile(
+    rf"(?:(?:[\w@%+=:,./~-]*/)?holdfast|{_WORD} -m holdfast)(?: --store {_WORD})? hook claude-code(?: \|\| true)?"
+)
 
 
 def command(store: str | None) -> str:
@@ -41,9 +46,12 @@ def read(path: str) -> dict[str, Any]:
     """Read a file of settings; one that is not there is an empty one."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            found = json.load(file, parse_constant=_refuse, parse_float=_number)
+            json.dumps(found, ensure_ascii=False).encode()  # half a character can be read, and not be written
     except FileNotFoundError:
         return {}
+    except RecursionError as error:
+        raise Stop(f"{path} is nested too deeply; put it right first, nothing was changed") from error
     except ValueError as error:
         raise Stop(f"{path} is no JSON ({error}); put it right first, nothing was changed") from error
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
@@ -53,6 +61,15 @@ def read(path: str) -> dict[str, Any]:
             f"{path} is not as Claude Code writes it: hooks must hold a list for each event; nothing was changed"
         )
     return settings
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text[:40]} is no number that JSON can hold")
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else _refuse(text)
 
 
 def installed(settings: dict[str, Any], command: str) -> dict[str, Any]:
@@ -92,7 +109,7 @@ def _hooks(groups: list[Any]) -> Iterator[Any]:
 
 
 def _is_ours(hook: Any) -> bool:
-    return isinstance(hook, dict) and isinstance(hook.get("command"), str) and bool(_OURS.search(hook["command"]))
+    return isinstance(hook, dict) and isinstance(hook.get("command"), str) and bool(_OURS.fullmatch(hook["command"]))
 
 
 def _without(group: Any) -> Any:

@@ -191,11 +191,16 @@ class StoreReading(ABC, Generic[S_co]):
 
     def iter_sessions(self, **filters: Any) -> Iterator[S_co]:
         """Stream sessions in pages; takes the filters of ``list_sessions``."""
-        page = self.list_sessions(**{"limit": 500, **filters})
-        return self._following(page, filters)
+        return self._sessions_beside([], **filters)
 
-    def _following(self, page: Page[S_co], filters: dict[str, Any]) -> Iterator[S_co]:
+    def _sessions_beside(self, damaged: list[str], **filters: Any) -> Iterator[S_co]:
+        """Stream sessions; the ids of those whose record is damaged are added to a list on the way."""
+        page = self.list_sessions(**{"limit": 500, **filters})
+        return self._following(page, filters, damaged)
+
+    def _following(self, page: Page[S_co], filters: dict[str, Any], damaged: list[str]) -> Iterator[S_co]:
         while True:
+            damaged += page.damaged
             yield from page
             if page.cursor is None:
                 return

@@ -1,8 +1,10 @@
 """A folder that people can read: for each session a directory with its tasks, plan, walkthrough, notes and messages.
 
 A directory is made beside its place, whole, and then takes the place of the one before in one step, so whoever opens
-it sees files of one moment. Each that the mirror made holds a mark; only those are ever replaced or removed, and what
-somebody else put into one stays. Ids become names of directories only if they have the form of ids.
+it sees files of one moment. Each that the mirror made holds a mark, which names the store; only those are ever replaced
+or removed, and what somebody else put into one stays. One is removed when the store says that its session was deleted:
+a session that cannot be read, or that the store never had, keeps its directory, which may be the last copy. Ids become
+names of directories only if they have the form of ids.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from ..client.session import Session
 from ..client.store import Store
 from ..context.lines import escaped, fenced, visible
 from ..context.walkthrough import About, render, when
-from ..errors import Busy, Conflict, Invalid, NotFound
+from ..errors import Busy, Conflict, Corrupt, Invalid, NotFound
 from ..ids import is_id
 from ..model.message import Message
+from ..ops import identity, sessions
 from ..ops.lines import records
 from .files import sync_folder
 
@@ -38,19 +41,23 @@ SESSION, PLAN, WALKTHROUGH, TASKS, LOG = (
 NAMES = (SESSION, PLAN, WALKTHROUGH, TASKS, LOG)
 MARK = ".holdfast-mirror"
 BOXES = {"completed": "[x]", "in_progress": "[/]", "failed": "[-]", "skipped": "[~]", "pending": "[ ]"}
-_LOCK, _STAGED = ".holdfast-mirror.lock", ".holdfast-staged-"
+_LOCK, _STAGED, _ASIDE = ".holdfast-mirror.lock", ".holdfast-staged-", "-old"
 _LINE = 100_000
 _CALM = 0.1  # seconds in which further changes are waited for, so that a burst is written once
 _EXCHANGE = 2  # of renameat2: both names stay, what they name is swapped
 
 
 class Mirrored(NamedTuple):
-    """What a run did: ids that were written, that were as they should be, removed, and directories in the way."""
+    """What a run did: ids that were written, that were as they should be, removed, and directories in the way.
+
+    ``damaged`` names sessions that could not be read: their directories were left as they are.
+    """
 
     written: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 class Mirror:
@@ -58,6 +65,7 @@ class Mirror:
 
     def __init__(self, store: Store, base: str | os.PathLike[str], *, workspace: str | None = None) -> None:
         self._store, self._workspace = store, workspace
+        self._name = store._read(lambda tx: identity.fingerprint(tx, store.scope))
         self._base = os.path.abspath(base)
         self._folder = os.path.join(self._base, "sessions")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -79,20 +87,19 @@ class Mirror:
     # ------------------------------------------------------------------ all, and what changed
 
     def update(self) -> Mirrored:
-        """Bring the whole folder up to date: every session written, those that are gone removed."""
-        done = Mirrored()
-        there = set[str]()
-        for session in self._sessions():
-            there.add(session.id)
+        """Bring the whole folder up to date: every session written, those that were deleted removed."""
+        done, damaged, seen = Mirrored(), list[str](), set[str]()
+        for session in self._sessions(damaged):
+            seen.add(session.id)
             done = _joined(done, self._write(session))
         for name in sorted(os.listdir(self._folder)):
-            if is_id(name) and name not in there:
-                done = _joined(done, self._remove(name))
-        return done
+            if is_id(name) and name not in seen:
+                done = _joined(done, self._remove_if_gone(name))
+        return done._replace(damaged=tuple(dict.fromkeys((*done.damaged, *damaged))))
 
-    def _sessions(self) -> Iterator[Session]:
+    def _sessions(self, damaged: list[str]) -> Iterator[Session]:
         where: dict[str, Any] = {} if self._workspace is None else {"workspace": self._workspace}
-        return self._store.iter_sessions(archived=None, **where)
+        return self._store._sessions_beside(damaged, archived=None, **where)
 
     def follow(self, told: Callable[[Mirrored], None] | None = None) -> None:
         """Bring the folder up to date, and keep it so until the store is closed."""
@@ -117,10 +124,13 @@ class Mirror:
             tell(done)
 
     def _refresh(self, session_id: str) -> Mirrored:
-        session = self._store.find_session(session_id)
-        if session is None or session.deleted or self._workspace not in (None, session.workspace):
-            return self._remove(session_id)
-        return self._write(session)
+        try:
+            session = self._store.find_session(session_id)
+        except Corrupt:
+            return Mirrored(damaged=(session_id,))
+        if session is None or session.id != session_id or session.deleted:
+            return self._remove_if_gone(session_id)
+        return self._write(session) if self._workspace in (None, session.workspace) else Mirrored()
 
     # ------------------------------------------------------------------ one directory
 
@@ -129,13 +139,15 @@ class Mirror:
         try:
             files = contents(session)
         except NotFound:
-            return self._remove(session.id)  # it was purged meanwhile
-        if os.path.lexists(place) and not _is_ours(place):
+            return self._remove_if_gone(session.id)  # it was purged meanwhile
+        except Corrupt:
+            return Mirrored(damaged=(session.id,))
+        if os.path.lexists(place) and not _is_ours(place, self._name):
             return Mirrored(blocked=(place,))
         if _is_same(place, files):
             return Mirrored(same=(session.id,))
         staged = os.path.join(self._folder, f"{_STAGED}{secrets.token_hex(8)}")
-        _make(staged, session.id, files)
+        _make(staged, f"{SCHEMA} {session.id} {self._name}\n", files)
         if os.path.lexists(place):
             _swap(staged, place)
             _keep_others(staged, place)
@@ -145,9 +157,16 @@ class Mirror:
         sync_folder(self._folder)
         return Mirrored(written=(session.id,))
 
-    def _remove(self, session_id: str) -> Mirrored:
+    def _remove_if_gone(self, session_id: str) -> Mirrored:
+        """Remove a directory of ours whose session the store had and has no more, whichever workspace it was of."""
         place = self._place(session_id)
-        if not _is_ours(place):
+        if not _is_ours(place, self._name):
+            return Mirrored()
+        try:
+            gone = self._store._read(lambda tx: sessions.is_gone(tx, self._store.scope, session_id))
+        except Corrupt:
+            return Mirrored(damaged=(session_id,))
+        if not gone:
             return Mirrored()
         _clear(place)
         return Mirrored(removed=(session_id,))
@@ -158,11 +177,22 @@ class Mirror:
         return os.path.join(self._folder, session_id)
 
     def _sweep_staged(self) -> None:
-        """Remove what a run that was cut off left behind."""
-        for name in os.listdir(self._folder):
-            place = os.path.join(self._folder, name)
-            if name.startswith(_STAGED) and _is_directory(place):
-                _clear(place)
+        """Remove what a run that was cut off left behind; what is somebody else's in it goes back to where it was."""
+        for name in sorted(os.listdir(self._folder), key=lambda name: not name.endswith(_ASIDE)):
+            staged = os.path.join(self._folder, name)
+            if name.startswith(_STAGED) and _is_directory(staged):
+                self._put_back(staged)
+
+    def _put_back(self, staged: str) -> None:
+        mark, others = _mark(staged), _others(staged)
+        place = self._place(mark[1]) if mark and len(mark) > 1 and is_id(mark[1]) else None
+        if place is not None and (others or staged.endswith(_ASIDE)) and not os.path.lexists(place):
+            os.rename(staged, place)  # it was whole, and nothing has taken its place
+            return
+        if place is not None and _is_directory(place):
+            _keep_others(staged, place)
+        if not _others(staged):
+            _clear(staged)
 
 
 def _joined(one: Mirrored, two: Mirrored) -> Mirrored:
@@ -259,14 +289,22 @@ def _is_directory(place: str) -> bool:
         return False
 
 
-def _is_ours(place: str) -> bool:
-    """Say whether a directory, and no link to one, holds the mark."""
-    if not _is_directory(place):
-        return False
+def _is_ours(place: str, store: str) -> bool:
+    """Say whether a directory, and no link to one, holds the mark of a store; one that names none is of any."""
+    mark = _mark(place)
+    return mark is not None and (len(mark) < 3 or mark[2] == store)
+
+
+def _mark(place: str) -> list[str] | None:
+    """Give the words of a directory's mark: the form, the session, the store; None if there is none."""
+    path = os.path.join(place, MARK)
     try:
-        return stat.S_ISREG(os.lstat(os.path.join(place, MARK)).st_mode)
+        if not _is_directory(place) or not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            return file.read(1000).decode("utf-8", "replace").split()
     except FileNotFoundError:
-        return False
+        return None
 
 
 def _is_same(place: str, files: dict[str, bytes]) -> bool:
@@ -283,9 +321,9 @@ def _is_same(place: str, files: dict[str, bytes]) -> bool:
     return True
 
 
-def _make(place: str, session_id: str, files: dict[str, bytes]) -> None:
+def _make(place: str, mark: str, files: dict[str, bytes]) -> None:
     os.mkdir(place, 0o700)
-    for name, data in {MARK: f"{SCHEMA} {session_id}\n".encode(), **files}.items():
+    for name, data in {MARK: mark.encode(), **files}.items():
         descriptor = os.open(os.path.join(place, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "wb") as file:
             file.write(data)
@@ -301,7 +339,7 @@ def _swap(new: str, old: str) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
             raise
-        aside = f"{new}-old"
+        aside = f"{new}{_ASIDE}"
         os.rename(old, aside)
         os.rename(new, old)
         os.rename(aside, new)
@@ -318,10 +356,17 @@ def _exchange(one: str, two: str) -> None:
 
 
 def _keep_others(old: str, new: str) -> None:
-    """Move what somebody else put into the old directory into the new one."""
-    for name in os.listdir(old):
-        if name not in (*NAMES, MARK) and not os.path.lexists(os.path.join(new, name)):
-            os.rename(os.path.join(old, name), os.path.join(new, name))
+    """Move what somebody else put into the old directory into the new one, beside what has its name there."""
+    for name in _others(old):
+        target = os.path.join(new, name)
+        while os.path.lexists(target):
+            target += "~"
+        os.rename(os.path.join(old, name), target)
+
+
+def _others(place: str) -> list[str]:
+    """Name what somebody else put into a directory."""
+    return [name for name in os.listdir(place) if name not in (*NAMES, MARK)]
 
 
 def _clear(place: str) -> None:

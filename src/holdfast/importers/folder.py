@@ -7,6 +7,7 @@ the store, or was brought back before, is left alone. It is built in a store of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from ..client.copying import copy
 from ..client.open import open_store
 from ..client.session import Session
 from ..client.store import Store
-from ..errors import Corrupt, Error, Invalid, NotFound
+from ..errors import Ambiguous, Corrupt, Error, Invalid, NotFound
+from ..ids import is_id
 from ..model.message import Message
 from ..model.work import Task
 from ..ops.lines import records
@@ -120,11 +122,13 @@ def _loaded(file: str) -> _Mirrored:
         raise Corrupt(f"{file!r} is not what holdfast mirror wrote: {error}", what=file) from error
     if found.schema != SCHEMA:
         raise Invalid(f"{file!r} says that it is {found.schema[:80]!r}, not {SCHEMA!r}")
+    if not is_id(found.id):
+        raise Corrupt(f"{file!r} names no session: {found.id[:40]!r} is no id", what=file)
     return found
 
 
 def _import(store: Store, found: _Mirrored, *, dry_run: bool) -> Brought:
-    there = store.find_session(found.id) or _brought_before(store, found.id)
+    there = _there(store, found.id) or _brought_before(store, found.id)
     if there is not None or dry_run:
         return Brought(found.id, found.id if there is None else there.id, there is None)
     with open_store(":memory:", scope=store.scope) as aside:
@@ -134,6 +138,14 @@ def _import(store: Store, found: _Mirrored, *, dry_run: bool) -> Brought:
             raise Corrupt(f"session {found.id[:40]!r} cannot be brought back: {error}", what=found.id[:40]) from error
         copy(aside, store, sessions=[made])
         return Brought(found.id, made.id, True)
+
+
+def _there(store: Store, session_id: str) -> Session | None:
+    """Give the session of that id; one that only has it for its name is another."""
+    with contextlib.suppress(Ambiguous):  # as names are
+        found = store.find_session(session_id)
+        return found if found is not None and found.id == session_id else None
+    return None
 
 
 def _brought_before(store: Store, session_id: str) -> Session | None:
@@ -185,6 +197,11 @@ def _message(said: _Said) -> Message:
     body = _data(said.body)
     if not isinstance(body, dict):
         body = {"role": said.role, "content": str(_data(said.text))}
-    attached = [each.get("name") or each.get("id") for each in body.pop("attachments", None) or ()]
-    about = {**(body.get("metadata") or {}), "said_at": said.created_at, **({"attached": attached} if attached else {})}
+    given, metadata = body.pop("attachments", None) or [], body.get("metadata") or {}
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise Invalid("the attachments of a message are a list of objects")
+    if not isinstance(metadata, dict):
+        raise Invalid("the metadata of a message is an object")
+    attached = [each.get("name") or each.get("id") for each in given]
+    about = {**metadata, "said_at": said.created_at, **({"attached": attached} if attached else {})}
     return Message("", 0, 0, 0, codec.encode({**body, "metadata": about}), records.stored(said.raw))

@@ -174,6 +174,12 @@ def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     return checked(row)
 
 
+def is_gone(tx: Tx, scope: str, session_id: str) -> bool | None:
+    """Say whether a session is in the trash or was purged; None if this store never had it."""
+    row = tx.one(GET, (scope, session_id))
+    return None if row is None else checked(row).hidden > 0
+
+
 def several(tx: Tx, scope: str, ids: Sequence[str]) -> dict[str, SessionRow]:
     """Give sessions by their ids in one read, also those in the trash; those that are not there are left out."""
     rows = tx.all(f"{SEVERAL}({', '.join('?' * len(ids))}) AND hidden < 2", (scope, *ids))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...client import address
+from ...client.repairing import FILES
 from ...client.session import Session
 from ...model import words
 from ..consent import tell
-from ..failing import NOT_FOUND, USAGE, Stop
+from ..failing import CONFLICT, DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 
@@ -53,22 +56,47 @@ def export(
     no_subagents: bool,
     tools: str,
     secrets: bool,
-) -> None:
+) -> int:
     """Write a session as lines of JSON that import reads back, losing nothing; or as a document to read.
 
     With --md or --html likely secrets are hidden, and REF:12 or REF/branch is read up to there.
     """
+    path = _place(frame, path)
     if path is None and not frame.out.for_people and not frame.settings.jsonl:
         raise Stop("the export itself goes to stdout; name a file for it: -o FILE", USAGE)
     if form is not None:
         if here or everything or no_subagents:
             raise Stop("a document is of one session; leave out --md and --html, or name one", USAGE)
         _document(frame, ref, form, path, {"tools": tools, "secrets": secrets})
-        return
-    _lines(frame, _chosen(frame, ref, here, everything), path, subagents=not no_subagents)
+        return OK
+    damaged = list[str]()
+    _lines(frame, _chosen(frame, ref, here, everything, damaged), path, subagents=not no_subagents)
+    _tell_damaged(damaged)
+    return DAMAGED if damaged else OK
 
 
-def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool) -> list[Session]:
+def _place(frame: Frame, path: str | None) -> str | None:
+    """Give the file that was named, None for stdout; a file of the store itself is refused."""
+    from ...exporters import files
+
+    if path is None or files.open_number(path) == 1:
+        return None
+    if address.is_server(frame.url) or address.is_memory(frame.url):
+        return path
+    store = address.path_of(frame.url)
+    own = [f"{base}{suffix}" for base in {store, os.path.realpath(store)} for suffix in FILES]
+    if files.is_one_of(path, own):
+        raise Stop(f"{line(path)} belongs to the store itself; name another file for the export", CONFLICT)
+    return path
+
+
+def _tell_damaged(damaged: list[str]) -> None:
+    for each in damaged:
+        tell(f"holdfast: the record of session {each} is damaged and was left out; run: holdfast verify")
+
+
+def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool, damaged: list[str]) -> list[Session]:
+    """Give the sessions to export; those whose record is damaged cannot be, and are added to a list."""
     if not here and not everything:
         return [frame.session(ref)]
     if ref is not None or (here and everything):
@@ -78,7 +106,10 @@ def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool) -> list
             f"no session belongs to {line(frame.directory)}; holdfast export --all takes all of the store", NOT_FOUND
         )
     where: dict[str, Any] = {"workspace": frame.workspace} if here else {}
-    found = [*frame.store.iter_sessions(archived=None, **where)]
+    found = [*frame.store._sessions_beside(damaged, archived=None, **where)]
+    if not found and damaged:
+        _tell_damaged(damaged)
+        raise Stop(f"no session in {line(frame.url)} can be exported; holdfast repair makes a copy that can", DAMAGED)
     if not found:
         raise Stop(f"there is no session in {line(frame.url)}", NOT_FOUND)
     return found
@@ -223,14 +254,16 @@ def _show_folder(frame: Frame, found: list[Brought]) -> None:
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="All sessions of the store; else those of this workspace."
 )
-def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> None:
+def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
     """Write sessions as folders that people can read, and remove those of sessions that are gone.
 
     DIR/sessions/ID/ gets session.json, tasks.md, implementation_plan.md, walkthrough.md and reasoning_log.md, all
-    replaced together. Only folders that a mirror made are ever replaced or removed.
+    replaced together. Only folders that a mirror of this store made are ever replaced, and removed only when their
+    sessions were deleted.
     """
     from ...exporters.mirror import Mirror, require_folder
 
+    _require_store(frame)
     place = None if everything else frame.workspace
     if place is None and not everything:
         raise Stop(
@@ -240,12 +273,21 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> None:
     if frame.settings.dry_run:
         count, shown = frame.count(**({} if place is None else {"workspace": place}))
         tell(f"Dry run: would write {shown} session{'' if count == 1 else 's'} into {line(folder)}.")
-        return
+        return OK
     with Mirror(frame.store, folder, workspace=place) as made:
         if follow:
             made.follow(lambda done: _show_mirrored(frame, folder, done))
-        else:
-            _show_mirrored(frame, folder, made.update())
+            return OK
+        done = made.update()
+    _show_mirrored(frame, folder, done)
+    return DAMAGED if done.damaged else OK
+
+
+def _require_store(frame: Frame) -> None:
+    """Refuse a store that is not there: it would look like one in which every session is gone."""
+    assert frame.store
+    if frame.missing is not None:
+        raise Stop(f"there is no store at {line(frame.missing)}; name another with --store", NOT_FOUND)
 
 
 def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
@@ -254,7 +296,9 @@ def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
     frame.out.one("mirrored", document, lambda: [f"{line(folder)}: {said}"])
     sys.stdout.flush()
     for each in done.blocked:
-        tell(f"{line(each)} is not a mirror's: it was left as it is; move it away to get that session here")
+        tell(f"{line(each)} is no mirror's of this store: it was left as it is; move it away to get that session here")
+    for each in done.damaged:
+        tell(f"holdfast: session {each} is damaged; its folder was left as it is. Run: holdfast verify")
 
 
 COMMANDS = {"export": export, "import": import_, "mirror": mirror}
