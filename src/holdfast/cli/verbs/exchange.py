@@ -12,7 +12,7 @@ import click
 from ...client.session import Session
 from ...model import words
 from ..consent import tell
-from ..failing import NOT_FOUND, USAGE, Stop
+from ..failing import NOT_FOUND, USAGE, Stop, refused
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 
@@ -129,8 +129,11 @@ def _written(path: str | None, write: Any) -> Any:
         return write(sys.stdout.buffer)
     from ...exporters import files
 
-    with files.whole(path) as out:
-        return write(out)
+    try:
+        with files.whole(path) as out:
+            return write(out)
+    except OSError as error:  # it names a file of its own beside the one that was asked for
+        raise Stop(refused(error, path, "write")) from error
 
 
 class _Terminal:

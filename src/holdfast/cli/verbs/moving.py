@@ -138,6 +138,7 @@ def _prompts(session: Session) -> Iterator[tuple[int, str, str]]:
 @click.option("--op", "wanted", metavar="ID", help="This one, as holdfast ops names it.")
 def undo(frame: Frame, everywhere: bool, wanted: str | None) -> None:
     """Take back the last operation of this workspace; one that touches files shows its plan."""
+    frame.require_store()
     operation = _named(frame, wanted) if wanted else _last(frame, everywhere)
     if operation.session_id is None:
         _simply(frame, "Undo", operation, None)
@@ -197,6 +198,7 @@ def _named(frame: Frame, wanted: str) -> Operation:
 @click.option("--all", "everywhere", is_flag=True, help="The last undo of any workspace.")
 def redo(frame: Frame, everywhere: bool) -> None:
     """Bring back what the last undo of this workspace took back."""
+    frame.require_store()
     undone = next((each for each in here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
     if undone is None or undone.session_id is None:
         where = "" if everywhere else " in this workspace; of all: holdfast redo --all"
