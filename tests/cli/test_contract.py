@@ -146,3 +146,32 @@ def test_where_there_is_no_store_every_verb_says_so(world: World, verb: str) -> 
     place = world.project.parent / "none.db"
     assert ran.err == f"holdfast: there is no store yet at {place}. Start one: holdfast new\n"
     assert ran.code == 4
+
+
+@pytest.mark.parametrize("verb", ["ls", "log", "show"])
+def test_flags_that_contradict_each_other_are_usage(work: World, verb: str) -> None:
+    for other in ("--jsonl", "-q"):
+        ran = work.run("--json", verb, other)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"--json and {other} contradict each other" in ran.err
+
+
+def test_two_forms_of_an_export_contradict_each_other(work: World) -> None:
+    ran = work.run("export", "oauth", "--md", "--html")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--md and --html contradict each other" in ran.err
+
+
+def test_a_flag_is_no_path_to_overwrite(work: World) -> None:
+    ran = work.run("rewind", "fixed", "--overwrite", "-y")
+    assert ran.code == 2
+    assert "--overwrite needs a path, not '-y'" in ran.err
+
+
+def test_a_file_that_is_no_store_says_so(work: World) -> None:
+    (work.project / "empty.db").touch()
+    (work.project / "text").write_text("root:x:0:0\n" * 200)
+    empty, text = work.run("--store", "empty.db", "ls"), work.run("--store", "text", "ls")
+    assert "empty.db' is an empty file: there is no store in it yet; holdfast new starts one" in empty.err
+    assert "this file is no store, or its beginning is damaged" in text.err
+    assert (empty.code, text.code) == (1, 7)

@@ -270,3 +270,17 @@ def test_switch_without_a_branch_names_them(work: World) -> None:
     assert ran.code == 2
     assert "it has main" in ran.err
     assert work.run("switch", "nosuch").code == 4
+
+
+def test_a_bare_number_is_answered_with_the_point_that_was_meant(work: World) -> None:
+    ran = work.run("rewind", "1", "-n")
+    assert ran.code == 4
+    assert ran.err.endswith("A turn of the newest session here is written :1\n")
+    assert "holdfast log shows them all" in work.run("switch", "oauth/nosuch").err
+
+
+def test_a_dry_run_of_fork_and_switch_gives_no_document(work: World) -> None:
+    for command in (("fork", ":1"), ("switch", "main")):
+        ran = work.run(*command, "-n", "--jsonl")
+        assert (ran.code, ran.out) == (0, "")
+        assert ran.err.startswith("Dry run: would ")

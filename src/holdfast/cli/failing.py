@@ -70,6 +70,8 @@ _NEXT = {
 # What the library says in the words of Python, in those of the command line.
 _TYPED = {
     " (take_over=True)": " (--take-over)",
+    "; branches() lists them": "; holdfast log shows them all",
+    "open it for writing to start one": "holdfast new starts one",
     "; run verify": "; run: holdfast verify",
     "Run verify to see": "Run holdfast verify to see",
 }

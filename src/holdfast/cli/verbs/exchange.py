@@ -29,8 +29,8 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
 
 @verb("export")
 @ref_argument("ref", required=False)
-@click.option("--md", "form", flag_value="md", help="A Markdown document instead: to read.")
-@click.option("--html", "form", flag_value="html", help="One HTML file instead: to read, on any device.")
+@click.option("--md", is_flag=True, help="A Markdown document instead: to read.")
+@click.option("--html", is_flag=True, help="One HTML file instead: to read, on any device.")
 @click.option("-o", "--output", "path", metavar="FILE", help="Into this file, whole or not at all; else to stdout.")
 @click.option("--here", is_flag=True, help="All sessions of this workspace.")
 @click.option("-a", "--all", "everything", is_flag=True, help="All sessions of the store.")
@@ -46,7 +46,8 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
 def export(
     frame: Frame,
     ref: str | None,
-    form: str | None,
+    md: bool,
+    html: bool,
     path: str | None,
     here: bool,
     everything: bool,
@@ -60,10 +61,12 @@ def export(
     """
     if path is None and not frame.out.for_people and not frame.settings.jsonl:
         raise Stop("the export itself goes to stdout; name a file for it: -o FILE", USAGE)
-    if form is not None:
+    if md and html:
+        raise Stop("--md and --html contradict each other: leave one out", USAGE)
+    if md or html:
         if here or everything or no_subagents:
             raise Stop("a document is of one session; leave out --md and --html, or name one", USAGE)
-        _document(frame, ref, form, path, {"tools": tools, "secrets": secrets})
+        _document(frame, ref, "md" if md else "html", path, {"tools": tools, "secrets": secrets})
         return
     _lines(frame, _chosen(frame, ref, here, everything), path, subagents=not no_subagents)
 

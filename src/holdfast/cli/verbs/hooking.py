@@ -138,9 +138,10 @@ def _settle(frame: Frame, path: str, install: bool) -> None:
             hook_settings.write(path, after)
         except OSError as error:  # it names a file of its own beside the settings
             raise Stop(refused(error, path, "write")) from error
+    now = before if frame.settings.dry_run else after
     document: dict[str, Any] = {
         "path": path,
-        "installed": install,
+        "installed": hook_settings.removed(now) != now,
         "changed": changed and not frame.settings.dry_run,
         "command": typed if install else None,
         "events": [*hook_settings.EVENTS],
