@@ -99,3 +99,79 @@ def test_looking_imports_nothing_heavy(work: World) -> None:
     assert loaded & heavy == set()
     verbs = {name for name in loaded if name.startswith("holdfast.cli.verbs.")}
     assert verbs == {"holdfast.cli.verbs.listing"}
+
+
+def test_what_the_system_refuses_is_a_sentence(work: World) -> None:
+    (work.project / "plain").write_text("x")
+    for arguments, said in (
+        (("export", "-o", "."), "cannot write '.': Is a directory. Name a file"),
+        (("export", "-o", "no/such/x"), "cannot write 'no/such/x': No such file or directory. Check the path"),
+        (("mirror", "plain/x"), "plain/x': Not a directory. A part of the path is no directory"),
+    ):
+        ran = work.run(*arguments)
+        assert ran.code == 1
+        assert said in ran.err
+        assert "Errno" not in ran.err
+
+
+def test_settings_that_cannot_be_written_are_a_sentence(work: World) -> None:
+    (work.project / ".claude").write_text("no directory")
+    ran = work.run("hook", "claude-code", "--install")
+    assert ran.code == 1
+    assert "settings.json': Not a directory. A part of the path is no directory" in ran.err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is full")
+@pytest.mark.parametrize("verb", [["ls"], ["export", "--all"], ["log"]])
+def test_a_full_disk_behind_stdout_is_a_sentence(work: World, verb: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "holdfast", *verb]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    said = "holdfast: cannot write: No space left on device. Make room, or name another place\n"
+    assert done.stderr.endswith(said)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", [["ls", "-a"], ["log"], ["new"]])
+def test_a_directory_or_kind_of_store_that_is_not_there_is_usage(work: World, verb: list[str]) -> None:
+    for flags in (["-C", "nosuch"], ["--store", "bogus://x"]):
+        ran = work.run(*flags, *verb)
+        assert (ran.code, "nosuch" in ran.err or "bogus" in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo", "log", "show"])
+def test_where_there_is_no_store_every_verb_says_so(world: World, verb: str) -> None:
+    ran = world.run("--store", "../none.db", verb)
+    place = world.project.parent / "none.db"
+    assert ran.err == f"holdfast: there is no store yet at {place}. Start one: holdfast new\n"
+    assert ran.code == 4
+
+
+@pytest.mark.parametrize("verb", ["ls", "log", "show"])
+def test_flags_that_contradict_each_other_are_usage(work: World, verb: str) -> None:
+    for other in ("--jsonl", "-q"):
+        ran = work.run("--json", verb, other)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"--json and {other} contradict each other" in ran.err
+
+
+def test_two_forms_of_an_export_contradict_each_other(work: World) -> None:
+    ran = work.run("export", "oauth", "--md", "--html")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--md and --html contradict each other" in ran.err
+
+
+def test_a_flag_is_no_path_to_overwrite(work: World) -> None:
+    ran = work.run("rewind", "fixed", "--overwrite", "-y")
+    assert ran.code == 2
+    assert "--overwrite needs a path, not '-y'" in ran.err
+
+
+def test_a_file_that_is_no_store_says_so(work: World) -> None:
+    (work.project / "empty.db").touch()
+    (work.project / "text").write_text("root:x:0:0\n" * 200)
+    empty, text = work.run("--store", "empty.db", "ls"), work.run("--store", "text", "ls")
+    assert "empty.db' is an empty file: there is no store in it yet; holdfast new starts one" in empty.err
+    assert "this file is no store, or its beginning is damaged" in text.err
+    assert (empty.code, text.code) == (1, 7)

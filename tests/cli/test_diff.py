@@ -60,3 +60,9 @@ def test_cat_gives_a_pipe_the_very_bytes(work: World) -> None:
     assert work.process("cat", "fix-retry:fixed", "--", "new.py").returncode == 4
     (work.project / "pool.py").unlink()
     assert work.process("cat", "fix-retry", "--", "pool.py").stdout == "broken\n"
+
+
+def test_bare_names_of_branches_are_points(work: World) -> None:
+    work.ok("fork", ":1", "--name", "other")
+    assert work.ok("diff", "main", "other").out == work.ok("diff", "@/main", "@/other").out
+    assert "broken" in work.ok("diff", "main", "other").out

@@ -565,3 +565,11 @@ def test_settings_that_cannot_be_read_are_left_alone(world: World, text: str) ->
     path.write_text(text)
     ran = world.run("hook", "claude-code", "--install")
     assert (ran.code, "nothing was changed" in ran.err, path.read_text()) == (1, True, text)
+
+
+def test_a_dry_run_says_what_is_installed_by_now(world: World) -> None:
+    command = ("hook", "claude-code", "--json")
+    assert world.ok(*command, "--install", "-n").document["installed"] is False
+    assert world.ok(*command, "--install").document["installed"] is True
+    assert world.ok(*command, "--uninstall", "-n").document["installed"] is True
+    assert world.ok(*command, "--uninstall").document["installed"] is False

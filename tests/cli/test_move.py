@@ -310,3 +310,17 @@ def test_an_empty_name_of_a_store_is_refused(work: World) -> None:
     for verb in ("ls", "status"):
         ran = work.run("--store", "", verb)
         assert (ran.code, "--store names no store" in ran.err) == (2, True)
+
+
+def test_a_bare_number_is_answered_with_the_point_that_was_meant(work: World) -> None:
+    ran = work.run("rewind", "1", "-n")
+    assert ran.code == 4
+    assert ran.err.endswith("A turn of the newest session here is written :1\n")
+    assert "holdfast log shows them all" in work.run("switch", "oauth/nosuch").err
+
+
+def test_a_dry_run_of_fork_and_switch_gives_no_document(work: World) -> None:
+    for command in (("fork", ":1"), ("switch", "main")):
+        ran = work.run(*command, "-n", "--jsonl")
+        assert (ran.code, ran.out) == (0, "")
+        assert ran.err.startswith("Dry run: would ")

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 from _world import HOUR, World
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import holdfast
@@ -87,7 +87,9 @@ def plain_lines(draw: st.DrawFn) -> list[str]:
     words = draw(_options((*declared.options, *EVERYWHERE)))
     ref = draw(st.lists(st.sampled_from(["@", "@-1", "oauth", "oauth:2", "oauth/main:e3", "agent:a:main"]), max_size=1))
     behind = [*words, *ref] if draw(st.booleans()) else [*ref, *words]
-    return [*draw(_options(EVERYWHERE)), verb, *(behind if declared.ref else words)]
+    line = [*draw(_options(EVERYWHERE)), verb, *(behind if declared.ref else words)]
+    assume(not ("--json" in line and {"--jsonl", "-q", "--quiet"} & {*line}))  # a contradiction is for click to tell
+    return line
 
 
 @st.composite

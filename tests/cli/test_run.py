@@ -171,7 +171,7 @@ def test_only_the_result_is_on_stdout_if_one_is_asked_for(world: World) -> None:
 
 
 def test_what_is_not_there_is_not_run_and_a_dry_run_runs_nothing(world: World) -> None:
-    assert world.run("run", "--", "no-such-program-here").code == 4
+    assert world.run("run", "--", "no-such-program-here").code == 127
     assert world.run("run").code == 2
     ran = world.ok("run", "-n", "touch", "made")
     assert ran.err == f"Dry run: would run touch made as a session in {world.project}.\n"
@@ -458,3 +458,14 @@ def test_nothing_is_left_of_the_terminal_if_the_program_cannot_start(world: Worl
     terminal.wait_for("No such file or directory")
     assert terminal.end() == 126
     assert not terminal.was_raw
+
+
+def test_a_program_that_may_not_be_run_is_126_as_in_shells(world: World) -> None:
+    plain, odd = world.project / "plain", world.project / "odd"
+    plain.write_text("x")
+    odd.write_bytes(b"\x7fno program")
+    odd.chmod(0o755)
+    for name in ("./plain", "./odd", "."):
+        ran = world.run("run", "--", name if name != "." else "./")
+        assert ran.code == 126, ran
+        assert "cannot be run" in ran.err

@@ -92,6 +92,11 @@ class Verb(click.Command):
         extra = [*(params.for_changes() if self.changes else ()), *params.everywhere()]
         self.params += [param for param in extra if own.isdisjoint(param.opts)]
 
+    def invoke(self, ctx: click.Context) -> Any:
+        if (wrong := ctx.ensure_object(Settings).contradiction) is not None:
+            raise click.UsageError(wrong, ctx)
+        return super().invoke(ctx)
+
 
 class Change(Verb):
     """A verb that changes something: it also knows ``-n`` and ``-y``."""

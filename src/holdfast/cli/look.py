@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ..client.address import default_url
+from ..client import address
 from ..client.opening import open_empty, open_to_look
 from ..client.overview import SHORT, Overview, overviews
 from ..client.reading import Reading
 from ..client.refs import Resolved
 from ..client.store_reading import StoreReading
-from ..errors import Ambiguous, NotFound
+from ..errors import Ambiguous, NotFound, Unsupported
 from ..model import words
 from ..model.session import Head
 from .consent import tell
@@ -73,7 +73,7 @@ class Look(Generic[S]):
         """Which store was named: by ``--store``, else as the library finds the user's own."""
         if self.settings.store == "":
             raise Stop("--store names no store: it is empty", USAGE)
-        return self.settings.store or default_url()
+        return self.settings.store or address.default_url()
 
     @property
     def store(self) -> StoreReading[S]:
@@ -85,11 +85,25 @@ class Look(Generic[S]):
         return self._opened
 
     def _open(self) -> StoreReading[S]:
+        if self.settings.directory is not None:
+            _ = self.directory  # a slip is told also where the directory would not matter
         try:
             return self._opens(self.url)
         except NotFound:
-            self.missing = self.url
+            self.missing = self.url if "://" in self.url else os.path.abspath(self.url)
             return self._empty()
+        except Unsupported as error:
+            if self.url.startswith(f"{error.capability}://"):  # a kind of store that there is not: a slip
+                raise Stop(str(error), USAGE) from error
+            raise
+
+    def require_store(self) -> None:
+        """Refuse to go on where there is no store yet."""
+        if self.store is not None and self.missing is not None:
+            raise Stop(self._no_store(), NOT_FOUND)
+
+    def _no_store(self) -> str:
+        return f"there is no store yet at {address.shown(self.missing or self.url)}. Start one: holdfast new"
 
     def count(self, **filters: Any) -> tuple[int, str]:
         """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""
@@ -104,7 +118,7 @@ class Look(Generic[S]):
         """Where the command starts: the current directory, or that of ``-C``."""
         place = os.path.realpath(self.settings.directory or os.getcwd())
         if not os.path.isdir(place):
-            raise Stop(f"{self.settings.directory!r} is no directory")
+            raise Stop(f"{self.settings.directory!r} is no directory; -C takes one that is there", USAGE)
         return place
 
     @property
@@ -143,7 +157,9 @@ class Look(Generic[S]):
         """Find what a ref names; without one the session of ``HOLDFAST_SESSION``, else the newest of the workspace."""
         text = ref or os.environ.get("HOLDFAST_SESSION") or "@"
         if text.startswith("@") and self.workspace is None:
-            raise Stop(f"{self._no_session_here()}; name one: holdfast ls -a lists them", NOT_FOUND)
+            self.require_store()
+            here = f"no session belongs to {self.directory} or a directory above it"
+            raise Stop(f"{here}; name one: holdfast ls -a lists them", NOT_FOUND)
         try:
             return self.store.resolve(text, workspace=self.workspace)
         except Ambiguous as error:
@@ -160,18 +176,13 @@ class Look(Generic[S]):
             raise Stop(f"{ref!r} names a point; this verb takes a whole session: {self.short(found.session.id)}", 2)
         return found.session
 
-    def _no_session_here(self) -> str:
-        if self.missing is not None:
-            return f"there is no store yet at {self.missing}"
-        return f"no session belongs to {self.directory} or a directory above it"
-
     def _candidates(self, error: Ambiguous) -> str:
         found = [self.store.get_session(each) for each in error.candidates]
         return "\n".join(f"  {each.id}  {each.name or each.title or ''}" for each in found)
 
     def _unknown(self, text: str) -> str:
         if self.missing is not None:
-            return f"no session matches {text!r}: {self._no_session_here()}. Start one: holdfast new"
+            return f"no session matches {text!r}: {self._no_store()}"
         count, shown = self.count()
         near = ", ".join(self._nearest(text)) if count else ""
         nearest = f" Nearest: {near}." if near else ""

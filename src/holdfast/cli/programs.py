@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
-from .failing import NOT_FOUND, Stop
+from .failing import NO_PROGRAM, NOT_RUN, Stop
 
 Heard = Callable[[bytes], None]
 _PAGE = 65536
@@ -52,7 +52,9 @@ class Program(NamedTuple):
         name = self.arguments[0]
         wanted = os.path.join(place, name) if os.sep in name else name
         if shutil.which(wanted, path=self.env.get("PATH")) is None:
-            raise Stop(f"there is no program {name!r}", NOT_FOUND)
+            if os.sep in name and os.path.exists(wanted):
+                raise Stop(f"{name!r} cannot be run: it is no file that may be executed", NOT_RUN)
+            raise Stop(f"there is no program {name!r}", NO_PROGRAM)
 
 
 def exit_code(returncode: int) -> int:
@@ -90,9 +92,11 @@ def _started(program: Program, arguments: Sequence[str], **how: Any) -> subproce
     try:
         return subprocess.Popen(arguments, cwd=program.directory, env=program.env, **how)
     except PermissionError as error:
-        raise Stop(f"{program.arguments[0]!r} cannot be run: {error.strerror}") from error
+        raise Stop(f"{program.arguments[0]!r} cannot be run: {error.strerror}", NOT_RUN) from error
     except FileNotFoundError as error:
-        raise Stop(f"there is no program {program.arguments[0]!r}", NOT_FOUND) from error
+        raise Stop(f"there is no program {program.arguments[0]!r}", NO_PROGRAM) from error
+    except OSError as error:  # such as a file in no format that can be run
+        raise Stop(f"{program.arguments[0]!r} cannot be run: {error.strerror}", NOT_RUN) from error
 
 
 def _at_a_terminal() -> bool:

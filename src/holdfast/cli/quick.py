@@ -46,6 +46,8 @@ def parse(arguments: list[str]) -> Line | None:
         _take(arguments[at + 1 :], (*verb.options, *EVERYWHERE), settings, given, refs=refs if verb.ref else None)
     except (_Odd, ValueError, OverflowError):
         return None
+    if settings.contradiction is not None:
+        return None
     if verb.ref:
         given["ref"] = refs[0] if refs else None
     return Line(settings, verb, given) if len(refs) < 2 else None

@@ -26,8 +26,16 @@ def run(step: Callable[[], object], chosen: Settings) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return failing.OK
+    except OSError as error:  # what is left of the results has nowhere to go
+        _write_no_more()
+        return fail(failing.refused(error), failing.FAILED, chosen)
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written go nowhere: Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _guarded(step: Callable[[], object], chosen: Settings) -> int:
@@ -43,7 +51,9 @@ def _guarded(step: Callable[[], object], chosen: Settings) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return fail(words.of_error(error), failing.FAILED, chosen)
+        if error.filename is None:  # most likely stdout
+            raise
+        return fail(failing.refused(error), failing.FAILED, chosen)
 
 
 def fail(text: str, code: int, chosen: Settings, help_of: str | None = None) -> int:

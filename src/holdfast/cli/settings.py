@@ -17,6 +17,12 @@ class Settings:
         self.color = "auto"
         self.pager = True
 
+    @property
+    def contradiction(self) -> str | None:
+        """Which flags cannot both be meant; None if all can."""
+        other = "--jsonl" if self.jsonl else "-q" if self.quiet else None
+        return f"--json and {other} contradict each other: leave one out" if self.json and other else None
+
 
 def _fields(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())

@@ -40,7 +40,10 @@ def translate(error: Exception) -> Error:
             return StorageFull()
         case apsw.BusyError() | apsw.LockedError():
             return Busy(f"the store was locked by another program for {BUSY_MS // 1000} s; try again")
-        case apsw.CorruptError() | apsw.NotADBError():
+        case apsw.NotADBError():
+            what = "this file is no store, or its beginning is damaged"
+            return Corrupt(f"{what}: {error}. Name another one, or restore a backup", what="file")
+        case apsw.CorruptError():
             return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
         case apsw.ReadOnlyError():
             return Unsupported("the store's files cannot be written; check their permissions", capability="write")

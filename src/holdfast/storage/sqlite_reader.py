@@ -189,6 +189,11 @@ class SqliteReader:
     def _bring_up_to_date(self) -> None:
         """Refuse an older schema: looking changes nothing."""
         version = schema_version(SqliteTx(self._cursor))
+        if version == 0 and os.path.getsize(self.path) == 0:
+            raise Unsupported(
+                f"{self.path!r} is an empty file: there is no store in it yet; open it for writing to start one",
+                capability="migrate",
+            )
         if migrate.pending(version, migrate.load()):
             raise Unsupported(
                 f"this store has the older schema {version}; open it once for writing to bring it up to date",

@@ -18,7 +18,7 @@ from ..consent import tell
 from ..failing import USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import cut, line, width
-from .moving import find_point
+from .moving import find_side
 from .status import change_line
 
 _SHOWN = 40  # messages of each side
@@ -33,8 +33,8 @@ def compare(frame: Frame, a: str, b: str | None) -> None:
 
     A and B are branches or points of one session; without B the other one is where the session is now.
     """
-    first = _side(frame, a)
-    second = Resolved(first.session, None, None, None) if b is None else _side(frame, b)
+    first = find_side(frame, a)
+    second = Resolved(first.session, None, None, None) if b is None else find_side(frame, b)
     session, point = first.session, point_of(first)
     if session.id != second.session.id:
         raise Stop("both must be of one session; a session by itself: holdfast stats REF", USAGE)
@@ -43,15 +43,6 @@ def compare(frame: Frame, a: str, b: str | None) -> None:
     frame.out.one("comparison", _document(session, found, names), lambda: _lines(frame, found, names), long=True)
     if frame.out.for_people and not found:
         tell("No differences.")
-
-
-def _side(frame: Frame, text: str) -> Resolved[Session]:
-    """Find a side: as a ref names it, or as the bare name of a branch of the session meant without one."""
-    if frame.workspace is not None and not {"/", ":"} & {*text}:
-        session = frame.session(None)
-        if any(each.name == text for each in session.branches()):
-            return Resolved(session, text, None, None)
-    return find_point(frame, text)
 
 
 def _name(session: Session, found: Resolved[Session]) -> str:

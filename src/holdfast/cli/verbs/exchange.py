@@ -15,7 +15,7 @@ from ...client.repairing import FILES
 from ...client.session import Session
 from ...model import words
 from ..consent import tell
-from ..failing import CONFLICT, DAMAGED, NOT_FOUND, OK, USAGE, Stop
+from ..failing import CONFLICT, DAMAGED, NOT_FOUND, OK, USAGE, Stop, refused
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 
@@ -32,8 +32,8 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
 
 @verb("export")
 @ref_argument("ref", required=False)
-@click.option("--md", "form", flag_value="md", help="A Markdown document instead: to read.")
-@click.option("--html", "form", flag_value="html", help="One HTML file instead: to read, on any device.")
+@click.option("--md", is_flag=True, help="A Markdown document instead: to read.")
+@click.option("--html", is_flag=True, help="One HTML file instead: to read, on any device.")
 @click.option("-o", "--output", "path", metavar="FILE", help="Into this file, whole or not at all; else to stdout.")
 @click.option("--here", is_flag=True, help="All sessions of this workspace.")
 @click.option("-a", "--all", "everything", is_flag=True, help="All sessions of the store.")
@@ -49,7 +49,8 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
 def export(
     frame: Frame,
     ref: str | None,
-    form: str | None,
+    md: bool,
+    html: bool,
     path: str | None,
     here: bool,
     everything: bool,
@@ -64,10 +65,12 @@ def export(
     path = _place(frame, path)
     if path is None and not frame.out.for_people and not frame.settings.jsonl:
         raise Stop("the export itself goes to stdout; name a file for it: -o FILE", USAGE)
-    if form is not None:
+    if md and html:
+        raise Stop("--md and --html contradict each other: leave one out", USAGE)
+    if md or html:
         if here or everything or no_subagents:
             raise Stop("a document is of one session; leave out --md and --html, or name one", USAGE)
-        _document(frame, ref, form, path, {"tools": tools, "secrets": secrets})
+        _document(frame, ref, "md" if md else "html", path, {"tools": tools, "secrets": secrets})
         return OK
     damaged = list[str]()
     _lines(frame, _chosen(frame, ref, here, everything, damaged), path, subagents=not no_subagents)
@@ -160,8 +163,11 @@ def _written(path: str | None, write: Any) -> Any:
         return write(sys.stdout.buffer)
     from ...exporters import files
 
-    with files.whole(path) as out:
-        return write(out)
+    try:
+        with files.whole(path) as out:
+            return write(out)
+    except OSError as error:  # it names a file of its own beside the one that was asked for
+        raise Stop(refused(error, path, "write")) from error
 
 
 class _Terminal:

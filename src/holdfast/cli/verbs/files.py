@@ -17,7 +17,7 @@ from ..failing import USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 from ..plans import colored
-from .moving import find_point
+from .moving import find_point, find_side
 from .status import change_line
 
 
@@ -31,8 +31,8 @@ def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: boo
 
     Without A: since the last checkpoint of the newest session here, or since its beginning.
     """
-    first = find_point(frame, a)
-    second = None if b is None else _same_session(first.session, find_point(frame, b))
+    first = find_point(frame, None) if a is None else find_side(frame, a)
+    second = None if b is None else _same_session(first.session, find_side(frame, b))
     found = first.session.diff(_since(first), second)
     said = Diff(found.files, (), ()) if only_files else found
     frame.out.items(

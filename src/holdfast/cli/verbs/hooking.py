@@ -20,7 +20,7 @@ import click
 from .. import claude_code, hook_settings
 from ..claude_code import Event, Hook
 from ..consent import tell
-from ..failing import USAGE, Stop
+from ..failing import USAGE, Stop, refused
 from ..frame import Frame, verb
 from ..output import line
 from ..plans import colored
@@ -189,10 +189,14 @@ def _settle(frame: Frame, path: str, install: bool) -> None:
     after = hook_settings.installed(before, typed) if install else hook_settings.removed(before)
     changed = after != before
     if changed and not frame.settings.dry_run:
-        hook_settings.write(path, after)
+        try:
+            hook_settings.write(path, after)
+        except OSError as error:  # it names a file of its own beside the settings
+            raise Stop(refused(error, path, "write")) from error
+    now = before if frame.settings.dry_run else after
     document: dict[str, Any] = {
         "path": path,
-        "installed": install,
+        "installed": hook_settings.removed(now) != now,
         "changed": changed and not frame.settings.dry_run,
         "command": typed if install else None,
         "events": [*hook_settings.EVENTS],

@@ -80,6 +80,11 @@ def rewind(
     """
     if only_files and only_conversation:
         raise Stop("leave one of --files and --conversation out: without either both go back", USAGE)
+    for path in overwrite:
+        if path.startswith("-"):
+            raise Stop(
+                f"--overwrite needs a path, not {path!r}; one that begins with a dash is written ./{path}", USAGE
+            )
     found = find_point(frame, point)
     if found.seq is None and found.branch is None:
         chosen = _chosen(frame, found.session)
@@ -101,12 +106,23 @@ def find_point(frame: Frame, point: str | None) -> Resolved[Session]:
     if point is not None and not point.startswith(":"):
         try:
             return frame.resolve(point)
-        except Stop:
+        except Stop as error:
             session = frame.session(None) if frame.workspace is not None else None
             if session is None or all(each.name != point for each in session.checkpoints()):
+                if session is not None and point.removesuffix("^").isdigit():
+                    raise Stop(f"{error}\nA turn of the newest session here is written :{point}", error.code) from error
                 raise
             point = f":{point}"
     return frame.resolve(point and f"{frame.session(None).id}{point}")
+
+
+def find_side(frame: Frame, text: str) -> Resolved[Session]:
+    """Find a point, or a branch of the session meant without a name by its bare name."""
+    if frame.workspace is not None and not {"/", ":"} & {*text}:
+        session = frame.session(None)
+        if any(each.name == text for each in session.branches()):
+            return Resolved(session, text, None, None)
+    return find_point(frame, text)
 
 
 def _chosen(frame: Frame, session: Session) -> Resolved[Session] | None:
@@ -145,6 +161,7 @@ def _prompts(session: Session) -> Iterator[tuple[int, str, str]]:
 @click.option("--op", "wanted", metavar="ID", help="This one, as holdfast ops names it.")
 def undo(frame: Frame, everywhere: bool, wanted: str | None) -> None:
     """Take back the last operation of this workspace; one that touches files shows its plan."""
+    frame.require_store()
     operation = _named(frame, wanted) if wanted else _last(frame, everywhere)
     if operation.session_id is None:
         _simply(frame, "Undo", operation, None)
@@ -204,6 +221,7 @@ def _named(frame: Frame, wanted: str) -> Operation:
 @click.option("--all", "everywhere", is_flag=True, help="The last undo of any workspace.")
 def redo(frame: Frame, everywhere: bool) -> None:
     """Bring back what the last undo of this workspace took back."""
+    frame.require_store()
     undone = next((each for each in here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
     if undone is None or undone.session_id is None:
         where = "" if everywhere else " in this workspace; of all: holdfast redo --all"
