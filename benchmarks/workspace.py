@@ -258,7 +258,7 @@ def _measure(settings: Settings, projects: list[Project]) -> None:
         project.round()
         project.forget_times()
     with steady():
-        for number in range(settings.pick(6, 4)):
+        for number in range(settings.pick(4, 4)):
             for project in settings.rng.sample(projects, len(projects)):
                 if not (project.keeper.slow and number % _SLOW_EVERY):
                     project.round()

@@ -1,6 +1,7 @@
 """run: a program sees and does what it always does, and what it did is kept and can be taken back."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -74,6 +75,18 @@ def test_what_a_program_did_to_files_is_taken_back(world: World) -> None:
     assert (world.project / "a.txt").read_text() == "one\n"
     world.ok("undo", "-y")
     assert (world.project / "sub" / "c.txt").read_text() == "new\n"
+
+
+def test_a_workspace_that_it_deleted_comes_back_as_it_says(world: World) -> None:
+    project = world.project.parent / "doomed"
+    (project / "sub").mkdir(parents=True)
+    (project / "sub" / "a.txt").write_text("one\n")
+    ran = world.process("-C", str(project), "run", "--", "sh", "-c", f"rm -rf '{project}'")
+    told, _, command = ran.stderr.strip().partition(" What was in it comes back beside it with: holdfast ")
+    assert (ran.returncode, told) == (0, f"holdfast: the workspace {project} is gone.")
+    assert not project.exists()
+    world.ok(*shlex.split(command))
+    assert (project.with_name("doomed.before") / "sub" / "a.txt").read_text() == "one\n"
 
 
 def test_your_own_edits_after_it_are_kept(world: World) -> None:

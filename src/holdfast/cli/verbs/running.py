@@ -44,11 +44,11 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
         tell(f"Dry run: would run {line(shlex.join(command))} as a session in {line(place)}.")
         return 0
     fields: dict[str, Any] = {} if (parent := parent_session(frame)) is None else {"kind": "subagent", "parent": parent}
-    if (why := why_not_here(place)) is not None:
+    if (why := _not_captured(place)) is not None:
         fields["capture"] = "off"
     session, ended = frame.store.session(name, agent=agent, workspace=place, **fields), list[int]()
     if why is not None:
-        session.capture_error = f"the workspace {place!r} is not captured: {why}"
+        session.capture_error = why
     if place != frame.directory and frame.out.for_people:
         tell(f"holdfast: the workspace is {line(place)}")
     file = _file(frame)
@@ -66,6 +66,12 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
             raise
         tell(f"holdfast: not all of it was recorded: {line(str(error))}")  # the program's end is what counts
     return programs.exit_code(ended[0])
+
+
+def _not_captured(place: str) -> str | None:
+    """Say as sessions do that a workspace is not captured; None if it can be."""
+    why = why_not_here(place)
+    return None if why is None else f"the workspace {place!r} is not captured: {why}"
 
 
 def _file(frame: Frame) -> tuple[int, int] | None:
@@ -162,6 +168,10 @@ def _changes(session: Session, prompt: Message) -> dict[str, int]:
 
 
 def _words(session: Session, counts: dict[str, int], point: str) -> str:
+    place = session.workspace or ""
+    if not os.path.isdir(place) and session.capture_error == _not_captured(place):  # and it was before
+        back = shlex.join(["holdfast", "fork", point, "--into", f"{place}.before"])
+        return f"the workspace {line(place)} is gone. What was in it comes back beside it with: {line(back)}"
     if session.capture_error is not None:
         return f"files were not captured: {line(session.capture_error)} (session {point.partition(':')[0]})"
     if not any(counts.values()):
