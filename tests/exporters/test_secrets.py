@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import random
 import time
 import uuid
@@ -67,6 +68,87 @@ def test_a_private_key_is_hidden_as_it_is_written_and_in_json() -> None:
         assert "[private key hidden]" in shown
 
 
+KEYS = {name: form for name, form in SECRETS.items() if name.endswith((" key", " token")) and name != "bearer token"}
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("left", ["\n", "\t", "\r\n", "\x0b"])
+def test_a_secret_at_the_start_of_a_line_is_hidden_in_json_too(name: str, left: str) -> None:
+    form, secret = SECRETS[name]
+    (key,) = (each.rpartition("=")[2].strip("\"'{}.") for each in form.format(secret).split() if secret in each)
+    text = json.dumps({"output": f"x{left}{key}{left}y"})
+    for given in (text, json.dumps(text)):
+        assert secret[6:] not in mask(given)
+        found = Findings()
+        found.look(given)
+        assert found.counts == {name: 1}
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("right", ["/path", "=", "-", "+x", "\\n"])
+def test_whatever_stands_behind_a_key_it_is_hidden(name: str, right: str) -> None:
+    form, secret = SECRETS[name]
+    assert secret[6:] not in mask(form.format(secret) + right)
+
+
+def test_a_long_key_leaves_no_tail() -> None:
+    long = _some(5000)
+    for text in (
+        f"sk-ant-api03-{long}",
+        f"sk-proj-{long}",
+        f"sk-{long}",
+        f"ghp_{long}",
+        f"xoxb-{long}",
+        f"ya29.{long}",
+        f"eyJ{long}.eyJ{long}.{long}",
+        f"Bearer {long}",
+        f"GET /x?api_key={long}",
+        f'password="{long[:3000]}"',
+        f"postgres://u:{long}@h",
+    ):
+        assert long[-20:] not in mask(f"{text} end"), text[:20]
+        assert long[2980:3000] not in mask(f"{text} end"), text[:20]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("DB_PASSWORD=correcthorse", "correcthorse"),
+        ("DB_PASSWORD=p@$$w(0)rd;x", "w(0)rd"),
+        ("export OPENAI_API_KEY=abcdefgh", "abcdefgh"),
+        ("MY_TOKEN='abcdefgh'", "abcdefgh"),
+        ("SECRET_KEY=kq-abcdefgh", "abcdefgh"),
+        ("db_password=hunter2", "hunter2"),
+        ("password: hunter2", "hunter2"),
+        ("Password: hunter2, user: anna", "hunter2"),
+        ("api_key: a1b2c3d4e5f6a7b8c9d0e1f2", "c3d4e5f6"),
+        ("pgpassword = tr0ub4dor&3", "tr0ub4dor"),
+        ("Authorization: Basic YW5uYTpzM2NyM3Q=", "YW5uYTpz"),
+        ('{"Authorization": "Basic YW5uYTpzM2NyM3Q="}', "YW5uYTpz"),
+        ("curl -H 'authorization: basic YW5uYTpodW50ZXI'", "YW5uYTpo"),
+        ("postgres://u:p@ss@h/db", "ss@"),
+        ("postgres://u:p:x@ss@h:5432/db", "x@ss"),
+        ("https://anna@corp.example:s3cr3t@git.example/x", "s3cr3t"),
+    ],
+)
+def test_passwords_without_quotes(text: str, secret: str) -> None:
+    for given in (text, f"{text}\nnext line", json.dumps({"output": f"a\n{text}\nnext line"})):
+        shown = mask(given)
+        assert secret not in shown
+        assert "hidden]" in shown
+        assert ("next line" in shown) == ("next line" in given)
+        assert mask(shown) == shown
+        found = Findings()
+        found.look(given)
+        assert sum(found.counts.values()) == 1
+
+
+def test_a_secret_is_counted_once() -> None:
+    found = Findings()
+    found.look(f"OPENAI_API_KEY=sk-proj-{_some(60)} Authorization: Bearer ghp_{_some(36)}")
+    assert found.counts == {"OpenAI key": 1, "GitHub token": 1}
+
+
 def test_more_forms() -> None:
     for text in (
         "github_pat_" + _some(22) + "_" + _some(59),
@@ -105,6 +187,23 @@ NONE = [
     "def token(self): return self.access_token",
     "eyJhbGciOi is only the beginning",
     "npm_config_cache and hf_hub_download",
+    "def login(user: str, password: str) -> None: ...",
+    "login(user, password=None, api_key=self.api_key)",
+    "password: Optional[str] = None",
+    "password: constr(min_length=8)",
+    "password=os.environ['DB1_PASSWORD']",
+    "PASSWORD=$(pass show db1)",
+    "API_KEY=${OPENAI_API_KEY} TOKEN=$TOKEN1 PASSWORD=<secret1>",
+    "API_KEY=os.environ.get('K') SECRET_KEY=settings.secret",
+    "cursor.execute('... WHERE password=%(password1)s AND x=:password2')",
+    "password: String! @deprecated",
+    "Password: minimum 8 characters, at most 64",
+    "MAX_TOKENS=4096 and TOKEN_LIMIT=100000 and POSTGRES_PASSWORD_FILE=/run/secrets/db1",
+    "if password == other1:",
+    "password_hash=" + hashlib.sha256(b"z").hexdigest(),
+    "Authorization: Basic authentication is used here",
+    "Authorization: Basic $CREDENTIALS1",
+    "see http://example.org:8080/a and mail anna@example.org",
 ]
 
 
@@ -123,7 +222,12 @@ def test_hashes_and_base64_by_the_thousand_stay(seed: int) -> None:
     assert mask(text) == text
 
 
-@pytest.mark.parametrize("piece", ["a://", "sk-", "password:", "eyJ", "-----BEGIN PRIVATE KEY-----", "bearer ", '"\\'])
+LONG = ["PASSWORD=", "password:a", "a://a:", "authorization: basic ", "sk-proj-", "\\nsk-", "password=a.", "TOKEN=a["]
+
+
+@pytest.mark.parametrize(
+    "piece", ["a://", "sk-", "password:", "eyJ", "-----BEGIN PRIVATE KEY-----", "bearer ", '"\\', *LONG]
+)
 def test_no_text_takes_for_ever(piece: str) -> None:
     text, start = piece * (400_000 // len(piece)), time.monotonic()
     mask(text)

@@ -27,8 +27,16 @@ def _pattern(name: str, needles: str, form: str) -> Pattern:
     return Pattern(name, tuple(needles.split()), re.compile(form))
 
 
-# Neither side of a key goes on with letters of keys: a hash that happens to hold such a run is no key.
-_LEFT, _RIGHT = r"(?<![A-Za-z0-9_-])", r"(?![A-Za-z0-9_/+=-])"
+# Neither side of a key goes on with letters of keys: a hash that happens to hold such a run is no key. In JSON the end
+# of a line is written with a letter, behind which a key may begin.
+_LEFT = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
+_RIGHT = r"(?![A-Za-z0-9_])"
+# What stands behind ``password=`` without quotes: no reference, no piece of a program, nothing that is hidden already.
+_BARE = (
+    r"(?![A-Za-z_][\w.]{0,80}[(\[)]|[A-Za-z_]{1,80}(?:\.[A-Za-z_]{1,80}){1,8}(?![^\s,;\"'\\])"
+    r"|[^\s\[]{0,4}\[[A-Za-z ]{3,30} hidden\])"
+    r"[^\s\"'\\$<>{(\[=*&|%@#:?!,;/]"
+)
 PATTERNS = (
     _pattern(
         "private key",
@@ -36,12 +44,12 @@ PATTERNS = (
         r"(?P<secret>-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?!-----)[\s\S]|\\n){16,20000}(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?)",
     ),
-    _pattern("Anthropic key", "sk-ant-", rf"{_LEFT}(?P<secret>sk-ant-[a-z0-9]{{2,12}}-[A-Za-z0-9_-]{{20,200}})"),
-    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-(?:proj-|svcacct-|admin-)[A-Za-z0-9_-]{{20,200}})"),
-    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-[A-Za-z0-9]{{32,64}}){_RIGHT}"),
-    _pattern("OpenRouter key", "sk-or-", rf"{_LEFT}(?P<secret>sk-or-v1-[0-9a-f]{{32,64}}){_RIGHT}"),
+    _pattern("Anthropic key", "sk-ant-", rf"{_LEFT}(?P<secret>sk-ant-[a-z0-9]{{2,12}}-[A-Za-z0-9_-]{{20,}})"),
+    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-(?:proj-|svcacct-|admin-)[A-Za-z0-9_-]{{20,}})"),
+    _pattern("OpenAI key", "sk-", rf"{_LEFT}(?P<secret>sk-[A-Za-z0-9]{{32,}}){_RIGHT}"),
+    _pattern("OpenRouter key", "sk-or-", rf"{_LEFT}(?P<secret>sk-or-v1-[0-9a-f]{{32,}}){_RIGHT}"),
     _pattern("Google key", "aiza", rf"{_LEFT}(?P<secret>AIza[A-Za-z0-9_-]{{35}}){_RIGHT}"),
-    _pattern("Google token", "ya29.", rf"{_LEFT}(?P<secret>ya29\.[A-Za-z0-9_-]{{20,500}})"),
+    _pattern("Google token", "ya29.", rf"{_LEFT}(?P<secret>ya29\.[A-Za-z0-9_-]{{20,}})"),
     _pattern("AWS key", "akia asia", rf"{_LEFT}(?P<secret>(?:AKIA|ASIA)[A-Z2-7]{{16}}){_RIGHT}"),
     _pattern(
         "AWS secret",
@@ -49,48 +57,68 @@ PATTERNS = (
         r"(?i)aws_?secret_?access_?key[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}(?P<secret>[A-Za-z0-9/+]{40})"
         r"(?![A-Za-z0-9/+])",
     ),
-    _pattern(
-        "GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_LEFT}(?P<secret>gh[pousr]_[A-Za-z0-9]{{36,255}}){_RIGHT}"
-    ),
-    _pattern("GitHub token", "github_pat_", rf"{_LEFT}(?P<secret>github_pat_[A-Za-z0-9_]{{60,255}}){_RIGHT}"),
-    _pattern("GitLab token", "glpat-", rf"{_LEFT}(?P<secret>glpat-[A-Za-z0-9_-]{{20,64}}){_RIGHT}"),
-    _pattern("Slack token", "xox", rf"{_LEFT}(?P<secret>xox[abeoprs]-[A-Za-z0-9-]{{10,250}})"),
-    _pattern("Slack webhook", "hooks.slack", r"(?P<secret>https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,80})"),
-    _pattern("Stripe key", "k_live_", rf"{_LEFT}(?P<secret>(?:sk|rk)_live_[A-Za-z0-9]{{16,128}}){_RIGHT}"),
-    _pattern("npm token", "npm_", rf"{_LEFT}(?P<secret>npm_[A-Za-z0-9]{{36}}){_RIGHT}"),
-    _pattern("PyPI token", "pypi-", rf"{_LEFT}(?P<secret>pypi-AgE[A-Za-z0-9_-]{{50,500}})"),
-    _pattern("Hugging Face token", "hf_", rf"{_LEFT}(?P<secret>hf_[A-Za-z0-9]{{30,64}}){_RIGHT}"),
+    _pattern("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_LEFT}(?P<secret>gh[pousr]_[A-Za-z0-9]{{36,}}){_RIGHT}"),
+    _pattern("GitHub token", "github_pat_", rf"{_LEFT}(?P<secret>github_pat_[A-Za-z0-9_]{{60,}}){_RIGHT}"),
+    _pattern("GitLab token", "glpat-", rf"{_LEFT}(?P<secret>glpat-[A-Za-z0-9_-]{{20,}})"),
+    _pattern("Slack token", "xox", rf"{_LEFT}(?P<secret>xox[abeoprs]-[A-Za-z0-9-]{{10,}})"),
+    _pattern("Slack webhook", "hooks.slack", r"(?P<secret>https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,})"),
+    _pattern("Stripe key", "k_live_", rf"{_LEFT}(?P<secret>(?:sk|rk)_live_[A-Za-z0-9]{{16,}}){_RIGHT}"),
+    _pattern("npm token", "npm_", rf"{_LEFT}(?P<secret>npm_[A-Za-z0-9]{{36,}}){_RIGHT}"),
+    _pattern("PyPI token", "pypi-", rf"{_LEFT}(?P<secret>pypi-AgE[A-Za-z0-9_-]{{50,}})"),
+    _pattern("Hugging Face token", "hf_", rf"{_LEFT}(?P<secret>hf_[A-Za-z0-9]{{30,}}){_RIGHT}"),
     _pattern(
         "web token",
         "eyj",
-        rf"{_LEFT}(?P<secret>eyJ[A-Za-z0-9_-]{{10,2000}}\.eyJ[A-Za-z0-9_-]{{10,4000}}\.[A-Za-z0-9_-]{{10,2000}})",
+        rf"{_LEFT}(?P<secret>eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}})",
     ),
     _pattern(
         "bearer token",
         "bearer",
-        r"(?i)\bbearer[ \t]{1,3}(?P<secret>(?=[^\s\"']{0,80}[0-9])[A-Za-z0-9._~+/-]{20,4000}=*)",
+        r"(?i)\bbearer[ \t]{1,3}(?P<secret>(?=[^\s\"']{0,80}[0-9])[A-Za-z0-9._~+/-]{20,}=*)",
     ),
     _pattern(
         "password in a URL",
         "://",
-        r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,80}:(?P<secret>[^\s:/@\"'<>]{1,200})@",
+        r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/\"'<>]{0,80}:(?P<secret>[^\s/\"'<>]+)@",
     ),
     _pattern(
         "password",
         "passw api secret token",
         r"(?i)(?:password|passwd|api[_-]?key|client[_-]?secret|access[_-]?token)[\"'\\]{0,3}\s{0,3}[=:]\s{0,3}"
-        r"[\"'\\]{1,3}(?P<secret>[^\s\"'\\]{8,200})[\"'\\]",
+        r"[\"'\\]{1,3}(?P<secret>[^\s\"'\\]{8,4000})[\"'\\]",
     ),
     _pattern(
         "password",
         "passw api secret token",
-        r"(?i)[?&;](?:password|passwd|api[_-]?key|access[_-]?token)=(?P<secret>[^\s&;\"'<>]{6,200})",
+        r"(?i)[?&;](?:password|passwd|api[_-]?key|access[_-]?token)=(?P<secret>[^\s&;\"'<>]{6,})",
+    ),
+    _pattern(
+        "password",
+        "authorization",
+        r"(?i:authorization[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}basic[ \t]{1,3})"
+        r"(?P<secret>(?=[^\s\"']{0,200}?(?:[0-9=]|[a-z][A-Z]))[A-Za-z0-9+/_-]{8,}=*)",
+    ),
+    # A setting of an environment: whatever it is set to.
+    _pattern(
+        "password",
+        "passw key secret token",
+        r"(?:PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SECRET_?KEY|SECRET|TOKEN)=[\"'\\]{0,3}"
+        rf"(?P<secret>{_BARE}[^\s\"'\\]{{5,}})",
+    ),
+    # Anywhere else a word may be a word: only what no word has, a digit or a sign, makes it a password.
+    _pattern(
+        "password",
+        "passw api secret token",
+        r"(?i)(?:password|passwd|api[_-]?key|client[_-]?secret|secret[_-]?key|access[_-]?token|auth[_-]?token)"
+        r"[\"'\\]{0,3}[ \t]{0,3}[=:][ \t]{0,3}"
+        rf"(?P<secret>(?=[^\s\"'\\]{{0,200}}?[0-9@#$%^&*~]){_BARE}[^\s\"'\\]{{5,}})",
     ),
 )
 
 # What stands where a secret would, and is none.
 _NONE = re.compile(
-    r"\*{3,}|x{4,}|\.{3,}|<[^>]*>|\$\{?\w+\}?|\{\{?\w+\}?\}|(?i:your[-_ ].*|changeme|example.*|redacted)"
+    r"\*{3,}|x{4,}|\.{3,}|<[^>]*>|\$\{?\w+\}?|\{\{?\w+\}?\}"
+    r"|(?i:your[-_ ].*|changeme|example.*|redacted|undefined|placeholder)"
 )
 
 
@@ -102,15 +130,21 @@ def _likely(text: str) -> list[Pattern]:
 
 def mask(text: str) -> str:
     """Give a text with what is likely a secret hidden: its first letters stay, so that its owner knows which it is."""
+    return _hidden(text, Counter())
+
+
+def _hidden(text: str, counts: Counter[str]) -> str:
+    """Hide secrets and count them; what one form has hidden is none of another."""
     for pattern in _likely(text):
-        text = pattern.form.sub(lambda found: _masked(found, pattern.name), text)  # noqa: B023
+        text = pattern.form.sub(lambda found: _masked(found, pattern.name, counts), text)  # noqa: B023
     return text
 
 
-def _masked(found: re.Match[str], name: str) -> str:
+def _masked(found: re.Match[str], name: str, counts: Counter[str]) -> str:
     secret, (start, end) = found["secret"], found.span("secret")
     if _is_none(secret):
         return found[0]
+    counts[name] += 1
     shown = secret[:4] if len(secret) >= 20 and not secret.startswith("-") else ""
     begin = found.start()
     return f"{found[0][: start - begin]}{shown}[{name} hidden]{found[0][end - begin :]}"
@@ -128,10 +162,7 @@ class Findings:
 
     def look(self, text: str) -> None:
         """Count those of a text."""
-        for pattern in _likely(text):
-            found = sum(not _is_none(each["secret"]) for each in pattern.form.finditer(text))
-            if found:
-                self.counts[pattern.name] += found
+        _hidden(text, self.counts)
 
 
 def said(counts: Counter[str]) -> str:
