@@ -233,6 +233,17 @@ def test_markdown_and_html_with_secrets_hidden(work: World) -> None:
     assert work.ok("export", "oauth", "--md", "-o", "a.md", "--json").document["format"] == "markdown"
 
 
+def test_secrets_in_what_tools_were_given_and_gave_are_hidden(work: World) -> None:
+    with work.open() as store, store.session("oauth", agent="coder", workspace=work.project) as s:
+        s.user("look")
+        with s.tool("bash", {"script": f"set -e\n{KEY}\nDB_PASSWORD=correcthorse\n"}) as running:
+            running.result({"stdout": f"a\t{KEY}\nb"})
+    for form in ("--md", "--html"):
+        out = work.ok("export", "oauth", form, "--tools", "full").out
+        assert (KEY[8:] in out, "correcthorse" in out, "set -e" in out) == (False, False, True)
+    assert "(2 Anthropic keys, 1 password)" in work.ok("export", "oauth").err
+
+
 def test_a_document_up_to_a_point_or_of_a_branch(work: World) -> None:
     assert "step 2" not in work.ok("export", "oauth:1", "--md").out
     work.ok("fork", "fix-retry:1", "--name", "aside")
