@@ -249,7 +249,8 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> None:
         return
     with Mirror(frame.store, folder, workspace=place) as made:
         if follow:
-            made.follow(lambda done: _show_mirrored(frame, folder, done))
+            with contextlib.suppress(KeyboardInterrupt):  # how following is meant to end
+                made.follow(lambda done: _show_mirrored(frame, folder, done))
         else:
             _show_mirrored(frame, folder, made.update())
 
