@@ -7,7 +7,7 @@ pytestmark = pytest.mark.feature("F10")
 
 SINCE = [
     "+ user: Now make it fast",
-    "+ tool: ok",
+    "+ tool bash: ok",
     "+ assistant: Faster. Much \\x1b[31mfaster.",
 ]
 
@@ -66,3 +66,9 @@ def test_bare_names_of_branches_are_points(work: World) -> None:
     work.ok("fork", ":1", "--name", "other")
     assert work.ok("diff", "main", "other").out == work.ok("diff", "@/main", "@/other").out
     assert "broken" in work.ok("diff", "main", "other").out
+
+
+def test_diff_without_a_point_says_what_it_compares(work: World) -> None:
+    ran = work.ok("diff")
+    assert ran.err.startswith("Since the checkpoint fixed, in ")
+    assert "Since" not in work.ok("diff", ":1").err

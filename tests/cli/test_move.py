@@ -324,3 +324,17 @@ def test_a_dry_run_of_fork_and_switch_gives_no_document(work: World) -> None:
         ran = work.run(*command, "-n", "--jsonl")
         assert (ran.code, ran.out) == (0, "")
         assert ran.err.startswith("Dry run: would ")
+
+
+def test_operations_name_branches_and_show_no_long_ids(work: World) -> None:
+    work.ok("fork", ":1", "--name", "try-lock")
+    work.ok("switch", "try-lock")
+    work.ok("fork", "oauth:1", "--session")
+    out = work.ok("ops").out
+    assert "branch try-lock shown" in out
+    assert "from branch main to try-lock" in out
+    assert not any(len(word) > 20 for word in out.split())
+
+
+def test_before_the_first_turn_is_said_so(work: World) -> None:
+    assert "from turn 3 to before turn 1" in work.ok("rewind", "oauth:1^", "-n").out

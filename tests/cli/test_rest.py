@@ -46,7 +46,7 @@ def test_resume_hands_the_session_to_a_program(work: World) -> None:
     ran = work.process("-C", str(work.project), "resume", "oauth", "--exec", command, cwd="/")
     session_id = work.ok("ls", "--fields", "id,name").out.split()[2]
     assert (ran.returncode, ran.stdout.split()) == (9, [session_id, str(work.url), str(work.project)])
-    assert work.run("resume", "oauth", "--exec", "no-such-program-here").code == 4
+    assert work.run("resume", "oauth", "--exec", "no-such-program-here").code == 127
     assert work.run("resume", "oauth", "--exec", "'").code == 2
 
 
@@ -116,7 +116,7 @@ def test_tail_follows_until_ctrl_c(work: World) -> None:
         assert [json.loads(process.stdout.readline())["text"] for _ in range(2)] == ["Live one", "Live two"]
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (130, "holdfast: interrupted\n")
+    assert (process.returncode, err) == (0, "")
 
 
 # ---------------------------------------------------------------------- health

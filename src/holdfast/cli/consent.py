@@ -35,6 +35,8 @@ def agreed(settings: Settings, question: str, *, diff: Callable[[], None] | None
         elif answer in ("n", "no", "q", ""):
             tell("Nothing was changed.")
             return False
+        else:
+            tell(f"Answer one of: {choices}")
 
 
 def _answer(question: str) -> str:

@@ -87,7 +87,7 @@ class Plan:
         if not conversation:
             where = f"files only, to what they were at the end of turn {then}"
         elif now != then:
-            where = f"from turn {now} to the end of turn {then}"
+            where = f"from turn {now} to {f'the end of turn {then}' if then else 'before turn 1'}"
         else:
             where = f"within turn {now}"
         return f"{self._word} {name} {where}"

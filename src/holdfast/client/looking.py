@@ -146,7 +146,9 @@ class Looking(Capturing, Reading):
         rows = entries.read_all(tx, there.scope, segments)
         uids = {segment.bid: segment.uid for segment in segments}
         for message in make_messages(True, self._store._attachment)(uids, rows):
-            yield f"{message.role}: {message.text[:200]}".replace("\n", " ")
+            tools = [each.name or message.tool_name or "" for each in message.tool_results]
+            role = " ".join([message.role, *filter(None, tools)])
+            yield f"{role}: {message.text[:200]}".replace("\n", " ")
 
     # ------------------------------------------------------------------ what was touched
 

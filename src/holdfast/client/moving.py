@@ -208,7 +208,7 @@ class Moving(Looking):
 
         def look(tx: Tx) -> list[Operation]:
             rows = operations.of_session(tx, self._store.scope, self.id, limit=limit)
-            return [operations.as_value(row, self.id, None) for row in rows]
+            return [operations.as_value(tx, row, self.id, None) for row in rows]
 
         return self._store._read(look)
 

@@ -89,7 +89,7 @@ def on_session(
     position, rank = feed.record(tx, session, kind, branch=changed.branch, first=changed.seq, last=changed.seq)
     changed = touch(tx, changed, position, rank, now_ms, moved="head" in after)
     row = _record(tx, kind, (session.scope, session.sid, 0), before, _session_view(tx, changed, after), now_ms, undoes)
-    return changed, as_value(row, session.id, None)
+    return changed, as_value(tx, row, session.id, None)
 
 
 def note(
@@ -99,7 +99,7 @@ def note(
     position, rank = feed.record(tx, session, kind, branch=session.branch, first=session.seq, last=session.seq)
     session = touch(tx, session, position, rank, now_ms, moved=False)
     row = _record(tx, kind, (session.scope, session.sid, 0), before, after, now_ms, None)
-    return session, as_value(row, session.id, None)
+    return session, as_value(tx, row, session.id, None)
 
 
 def view_of(tx: Tx, session: SessionRow, things: View) -> View:
@@ -133,7 +133,7 @@ def on_agent(
     changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, state=state, hidden=hidden)
     feed.record_agent(tx, agent.scope, agent.aid, told)
     row = _record(tx, kind, (agent.scope, 0, agent.aid), before, after, now_ms, undoes)
-    return changed, as_value(row, None, agent.id)
+    return changed, as_value(tx, row, None, agent.id)
 
 
 def _change_sessions(tx: Tx, scope: str, trash: View, heads: View, kind: str, now_ms: int) -> None:
@@ -471,14 +471,20 @@ def named(tx: Tx, row: OperationRow) -> Operation:
     """Show an operation to callers with the ids of what it changed."""
     session_id = sessions.by_number(tx, row.session).id if row.session else None
     agent_id = agents.by_number(tx, row.agent).id if row.agent else None
-    return as_value(row, session_id, agent_id)
+    return as_value(tx, row, session_id, agent_id)
 
 
-def as_value(row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
+def as_value(tx: Tx, row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
     """Show an operation to callers."""
     before, after = codec.decode(row.before), codec.decode(row.after)
-    summary = describe.summary(before, after)
+    summary = describe.summary(before, after, lambda uid: _branch_name(tx, row.scope, uid))
     undone = row.undone_by is not None
     files = after.get("files") or {}
     place, paths = files.get("workspace") or after.get("workspace"), tuple(files.get("paths", ()))
     return Operation(row.id, row.kind, session_id, row.at_ms, summary, undone, agent_id, place, paths)
+
+
+def _branch_name(tx: Tx, scope: str, uid: str) -> str | None:
+    """Give the name of a branch that an operation knows by its id; None if a purge took it."""
+    found = tx.one(branches.BY_UID, (scope, uid))
+    return None if found is None else branches.checked(found).name

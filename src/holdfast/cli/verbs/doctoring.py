@@ -15,6 +15,7 @@ import click
 from ... import __version__, mounts
 from ...client.store import Store
 from ...errors import Error, Unsupported
+from ...model import words
 from ..failing import DAMAGED, FAILED
 from ..frame import Frame, verb
 from ..output import line
@@ -44,7 +45,7 @@ def doctor(frame: Frame, full: bool) -> int | None:
         with frame.progress("Verifying", "records") as progress:
             damage = frame.store.verify(progress=progress)
     if damage is not None:
-        said = f"{damage.checked:,} records checked, {len(damage.problems):,} problems"
+        said = f"{damage.checked:,} records checked, {words.count(len(damage.problems), 'problem')}"
         found.append(Finding("problem" if damage else "ok", "records", said, "holdfast verify" if damage else ""))
     frame.out.items(
         "findings",
@@ -69,7 +70,7 @@ def _lines(frame: Frame, found: list[Finding]) -> Iterator[str]:
         fix = f"  -> {line(each.fix)}" if each.fix else ""
         yield f"{frame.out.paint(f'{signs[each.kind]:2}', styles[each.kind])} {each.where:12} {line(each.what)}{fix}"
     problems, notes = (sum(each.kind == kind for each in found) for kind in ("problem", "note"))
-    yield f"{problems} problems, {notes} notes"
+    yield f"{words.count(problems, 'problem')}, {words.count(notes, 'note')}"
 
 
 # ---------------------------------------------------------------------- what is looked at

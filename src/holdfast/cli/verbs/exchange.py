@@ -282,7 +282,8 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
         return OK
     with Mirror(frame.store, folder, workspace=place) as made:
         if follow:
-            made.follow(lambda done: _show_mirrored(frame, folder, done))
+            with contextlib.suppress(KeyboardInterrupt):  # how following is meant to end
+                made.follow(lambda done: _show_mirrored(frame, folder, done))
             return OK
         done = made.update()
     _show_mirrored(frame, folder, done)

@@ -33,6 +33,8 @@ def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: boo
     """
     first = find_point(frame, None) if a is None else find_side(frame, a)
     second = None if b is None else _same_session(first.session, find_side(frame, b))
+    if a is None and frame.out.for_people:
+        tell(f"{_beginning(first.session)}, in {frame.short(first.session.id)}:")
     found = first.session.diff(_since(first), second)
     said = Diff(found.files, (), ()) if only_files else found
     frame.out.items(
@@ -53,6 +55,12 @@ def _since(found: Resolved[Session]) -> Point:
         return named
     made = found.session.checkpoints()
     return made[-1].id if made else 0
+
+
+def _beginning(session: Session) -> str:
+    """Say what is compared with now where nobody named a point."""
+    made = session.checkpoints()
+    return f"Since the checkpoint {line(made[-1].name)}" if made else "Since the beginning"
 
 
 def _same_session(session: Session, found: Resolved[Session]) -> Point | None:

@@ -12,6 +12,7 @@ from ...client.backing import LEFT_OUT
 from ...client.open import migrate as bring_up_to_date
 from ...client.open import open_store
 from ...errors import Unsupported
+from ...model import words
 from ...model.report import Problem, Report
 from ..consent import tell
 from ..failing import DAMAGED, FAILED, NOT_FOUND, Stop
@@ -50,7 +51,7 @@ def problem(each: Problem) -> dict[str, Any]:
 
 def _report_lines(report: Report) -> Iterator[str]:
     yield from (line(str(each)) for each in report.problems)
-    count = f"{len(report.problems):,} problems" if report.problems else "no problems"
+    count = words.count(len(report.problems), "problem") if report.problems else "no problems"
     yield f"{report.checked:,} records checked, {count}"
 
 
@@ -61,7 +62,7 @@ def repair(frame: Frame, to: str | None) -> int | None:
     store = _there(frame)
     if frame.settings.dry_run:
         report = store.verify()
-        tell(f"Dry run: would make a copy without {len(report.problems):,} problems.")
+        tell(f"Dry run: would make a copy without {words.count(len(report.problems), 'problem')}.")
         return None
     with frame.progress("Repairing", "a copy is made"):
         done = store.repair(to)

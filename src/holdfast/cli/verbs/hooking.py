@@ -215,7 +215,9 @@ def _lines(frame: Frame, path: str, before: dict[str, Any], after: dict[str, Any
         yield f"{line(path)} stays as it is"
     elif frame.settings.dry_run:
         old, new = (hook_settings.text(each).splitlines(keepends=True) for each in (before, after))
-        yield from colored(frame, "".join(unified_diff(old if before else [], new, f"a/{path}", f"b/{path}")))
+        yield from colored(
+            frame, "".join(unified_diff(old if before else [], new, f"a/{path.lstrip('/')}", f"b/{path.lstrip('/')}"))
+        )
     else:
         yield f"{line(path)} written"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import click
@@ -35,7 +36,8 @@ def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) ->
         return
     _show(frame, write, asked, said)
     if follow:
-        _follow(frame, session, write, asked, seen, cursor)
+        with contextlib.suppress(KeyboardInterrupt):  # how following is meant to end
+            _follow(frame, session, write, asked, seen, cursor)
 
 
 def _now(frame: Frame) -> str | None:
