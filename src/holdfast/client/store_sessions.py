@@ -180,7 +180,8 @@ class StoreSessions(StoreAgents):
         """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
         now_ms = self._clock.now_ms()
         held = None if by is None else by._held
-        request = [list(made[:-1]), {**codec.decode(made.detail), "run_id": None}]
+        given = [*made[:-2], *(["archived"] if made.archived else [])]  # as it was before there was that field
+        request = [given, {**codec.decode(made.detail), "run_id": None}]
 
         def write(tx: Tx) -> Whole:
             def do() -> tuple[SessionRow, int]:
