@@ -78,7 +78,11 @@ class Capturing(Handle):
 
         def known(tx: Tx, root: str) -> SessionRow | None:
             row = self._row(tx)
-            return row if snapshots.is_recorded(tx, row, root) else None
+            if not snapshots.is_recorded(tx, row, root):
+                return None
+            if held is not None:
+                held.require(tx, row)  # it is sure of the session from here on
+            return row
 
         session, root = place.record(paths, commit, known=known, who=lambda: self._at_work(who, idle, left))
         self._seen = session

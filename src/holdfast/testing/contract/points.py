@@ -218,7 +218,7 @@ class Operations(Contract):
             session.user(text)
         session.rewind(1)
         session.user("x")
-        assert "on another branch" in session.undo().summary
+        assert "from branch main-2 to main" in session.undo().summary
         assert said(session) == ["a", "b", "c"]
         session.redo()
         assert said(session) == ["a", "x"]
