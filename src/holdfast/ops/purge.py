@@ -12,7 +12,7 @@ from typing import Any
 from ..ids import new_id
 from ..model.purge import Purged
 from ..storage.base import Tx, row_check
-from . import agent_checkpoints, blobs, branches, chain, entries, feed, sessions, sweep
+from . import agent_checkpoints, branches, chain, entries, feed, sessions, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
@@ -21,7 +21,6 @@ ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.ke
 WHERE link.scope = ? AND link.key > ? AND link.key <= ? AND entry.kind = 'snapshot'"""
 PLACES = "SELECT DISTINCT place FROM seen WHERE scope = ?"
 FORGET = "DELETE FROM seen WHERE scope = ? AND place = ?"
-LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 DROP = tuple(
     f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?" for table in ("entry", "call", "link", "lost")
 )
@@ -58,8 +57,7 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
             kept += max(0, need - branch.fork_seq)
         if session.hidden < 2:
             _blank(tx, session, now_ms)
-    erased = sweep.drop_trees(tx, scope, roots)
-    erased += sum(blobs.drop(tx, scope, each) for each in sorted(hashes) if not tx.one(LINKED, (scope, each)))
+    erased = sweep.drop(tx, scope, hashes, roots)
     ids = tuple(session.id for session in doomed.values() if session.hidden < 2)
     return Purged(ids, gone, erased, kept, tuple(sorted(needed_by)))
 

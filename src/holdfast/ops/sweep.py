@@ -18,6 +18,7 @@ from ..storage.base import Tx
 from . import blobs, snapshots
 
 LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
+LINKED_ONCE = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.key
 WHERE link.scope = ? AND entry.kind = 'snapshot'"""
 STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NOT NULL"
@@ -44,10 +45,15 @@ def needed_in(tx: Tx, scope: str) -> set[str]:
     return needed
 
 
-def drop_trees(tx: Tx, scope: str, roots: Iterable[str]) -> int:
-    """Erase what snapshots that are gone led to, as far as nothing else needs it; give how many contents."""
-    candidates = {each.hex() for each in reached(tx, scope, roots)}
-    gone = candidates - needed_in(tx, scope) if candidates else set()
+def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int:
+    """Erase what entries that are gone linked, and what their snapshots led to; give how many contents.
+
+    What something else needs stays, be it a link or a file of another session's snapshot with the same content.
+    """
+    candidates = {*hashes, *(each.hex() for each in reached(tx, scope, roots))}
+    gone = {each for each in candidates if not tx.one(LINKED_ONCE, (scope, each))}
+    if gone:
+        gone -= {each.hex() for each in reached(tx, scope, [row[0] for row in tx.all(ROOTS, (scope,))])}
     if gone:
         snapshots.count_sweep(tx, scope)
     return sum(blobs.drop(tx, scope, name) for name in sorted(gone))

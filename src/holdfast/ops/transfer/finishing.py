@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...storage.base import Row, Tx, row_check
-from .. import blobs, branches, entries, feed, operations, purge, sessions
+from .. import branches, entries, feed, operations, purge, sessions, sweep
 from ..branches import BranchRow
 from . import base, moments, pages, records, staging
 from .base import Read
@@ -206,20 +206,19 @@ def erase(tx: Tx, ours: Moment, *, now_ms: int) -> None:
     if theirs is None or not theirs.staged:
         return
     kept = {part.branch.uid: part.tip for part in ours.parts}
-    hashes = set[str]()
+    hashes, roots = set[str](), set[str]()
     for part in reversed(theirs.parts):
         branch = branches.get(tx, part.branch.bid)
         read_by = [fork.fork_seq for fork in branches.forks(tx, branch.bid)]
         need = max(branch.fork_seq, kept.get(branch.uid, 0), *read_by)
         if branch.tip_seq > need:
             hashes |= purge._hashes(tx, branch, need)
+            roots |= purge._roots(tx, branch, need)
         if branch.tip_seq > need or branch.name != branch.uid:
             purge._drop(tx, branch, need)
     purge._blank(tx, theirs.session, now_ms)
     _keep_fields(tx, ours, theirs.session.sid)
-    unlinked = [each for each in sorted(hashes) if not tx.one(purge.LINKED, (theirs.session.scope, each))]
-    for each in unlinked:
-        blobs.drop(tx, theirs.session.scope, each)
+    sweep.drop(tx, theirs.session.scope, hashes, roots)
 
 
 def _keep_fields(tx: Tx, ours: Moment, sid: int) -> None:

@@ -199,3 +199,19 @@ class Sweeping(Folders):
             session.user("go")
             assert session.file_at("secret", session.checkpoint("c")).startswith(b"CANARY-7319"), "kept anew"
             assert blocking(session).capture_error is None
+
+    @pytest.mark.promise("R17")
+    def test_a_purge_spares_what_was_attached_and_is_also_a_file_of_another_session(
+        self, store: Store, work: Path
+    ) -> None:
+        content = b"attached, and in a workspace\n" * 200
+        (work / "same").write_bytes(content)
+        with store.session("s", workspace=work) as session:
+            session.user("go")
+            kept = session.checkpoint("c")
+            self.run(session, work, {"same": "changed\n"})
+        with store.session("attached") as other:
+            other.user("look at this", attachments=[content])
+        assert store.purge_session(other).blobs == 0
+        assert session.file_at("same", kept) == content
+        assert not store.verify()
