@@ -77,6 +77,10 @@ class Holdfast(Keeper):
     def undo(self, kept: Any) -> None:
         self._session.undo()
 
+    def warm(self) -> None:
+        """Look once: an agent at work has its workspace in memory."""
+        self.snapshot()
+
     def reopen(self) -> None:
         """Open the store anew, with nothing in memory."""
         self.close()
@@ -146,6 +150,7 @@ class Project:
         """Change files, keep them, go back, take that back."""
         os.sync()
         keeper = self.keeper
+        keeper.warm()
         keeper.turn()
         changed = self._change()
         self.floors.append(trees.look(self.root))

@@ -47,6 +47,9 @@ class Keeper:
     def close(self) -> None:
         """Close the store: what it keeps is in its files."""
 
+    def warm(self) -> None:
+        """Have in memory what is kept there between two snapshots, where something is."""
+
     def turn(self) -> None:
         """Let the conversation go on, where there is one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,10 @@ from _folders import look, run, shell
 
 import holdfast
 from holdfast import Capture
-from holdfast.workspace.scan import Workspace
+from holdfast.client.workspaces import Place
+from holdfast.ops import blobs, snapshots
+from holdfast.storage.base import Tx
+from holdfast.workspace.scan import Limits, Workspace
 
 pytestmark = [pytest.mark.feature("F1", "A4")]
 
@@ -185,3 +189,58 @@ def test_a_copy_of_a_store_keeps_the_files_of_its_sessions(tmp_path: Path, work:
         copied.rewind("c")
         assert (work / "a.txt").read_text() == "one\n"
         assert not store.verify()
+
+
+def test_what_is_remembered_is_not_counted_on_after_its_contents_were_swept_out(tmp_path: Path, work: Path) -> None:
+    aside = tmp_path / "aside"
+    (work / "folder").mkdir()
+    (work / "folder" / "b.txt").write_text("in a folder\n")
+    (work / "later.txt").write_text("later\n")
+    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        session.checkpoint("c")
+        assert asked_for_all(store, work) == [], "nothing was swept out: nothing is asked for"
+        (work / "folder").rename(aside)
+        session.checkpoint("d")
+        other = tmp_path / "other"
+        other.mkdir()
+        with store.session("t", workspace=other) as second:
+            (other / "x").write_text("x" * 100)
+            second.checkpoint("c")
+        store.purge_session(second)
+        assert asked_for_all(store, work) != [], "once after a sweep"
+    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        (work / "more").write_text("more")
+        session.checkpoint("e")
+        assert asked_for_all(store, work) == []
+        for name in ("a.txt", "later.txt"):  # as after damage and repair: nothing is there that was remembered
+            _lose(store, (work / name).read_bytes())
+        _lose(store, b"in a folder\n")
+        aside.rename(work / "folder")
+    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        point = session.checkpoint("f")
+        for name, content in (("a.txt", b"one\n"), ("later.txt", b"later\n"), ("folder/b.txt", b"in a folder\n")):
+            assert session.file_at(name, point) == content
+        assert not store.verify()
+
+
+def asked_for_all(store: holdfast.Store, work: Path) -> list[bytes]:
+    """Give the contents that a new handle on a workspace asks for before it counts on what is remembered."""
+    asked: list[bytes] = []
+
+    class Asking(Place):
+        def _all_there(self, workspace: Workspace) -> bool:
+            asked.extend(workspace.digests())
+            return super()._all_there(workspace)
+
+    Asking(store, str(work), Limits(), (), watch=False).glance()
+    return asked
+
+
+def _lose(store: holdfast.Store, content: bytes) -> None:
+    """Sweep out a content that is needed."""
+
+    def op(tx: Tx) -> None:
+        snapshots.count_sweep(tx, "")
+        assert blobs.drop(tx, "", hashlib.sha256(content).hexdigest())
+
+    store._write(op)

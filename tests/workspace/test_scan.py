@@ -403,6 +403,32 @@ def test_what_is_remembered_gives_the_same_tree_and_garbage_does_not_matter(root
     assert (b"src/", None) in [*workspace.taken_note()]
 
 
+def test_what_is_remembered_by_another_process_saves_listing_reading_and_decoding(
+    root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "src" / os.fsdecode(b"no text \xff")).write_text("n")
+    (root / "src" / "größe").symlink_to("b")
+    (root / "src" / "pipe").unlink(missing_ok=True)
+    os.mkfifo(root / "src" / "pipe")
+    workspace = Workspace(str(root))
+    old(root)
+    first = workspace.look(keep)
+    again = Workspace(str(root))
+    for path, doc in workspace.taken_note():
+        assert doc is not None
+        again.remember(path, doc)
+    with monkeypatch.context() as without:
+        without.setattr(os, "scandir", None)
+        without.setattr(scan.read, "content", None)
+        without.setattr(scan.memory, "_read_nodes", None)
+        assert again.look(keep) == first
+    assert {path: folder.names for path, folder in again.folders.items()} == {
+        path: folder.names for path, folder in workspace.folders.items()
+    }
+    (root / "src" / "b").write_text("another")
+    assert keep.flat(again.look(keep).root) == seen(root, keep)
+
+
 def test_a_copy_that_looks_changes_nothing_here(root: Path, keep: Memory) -> None:
     workspace = Workspace(str(root))
     before = workspace.look(keep).root

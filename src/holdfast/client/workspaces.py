@@ -185,6 +185,7 @@ class Place:
         self._made = limits, rules
         self._workspace: Workspace | None = None
         self._sweeps = 0
+        self._marked = False  # it is written down that everything was there after so many sweeps
         self.last = ""  # the root that was recorded last
         self.trees = Trees(store)
         self.name = name_of(path)
@@ -239,8 +240,7 @@ class Place:
 
     def _commit(self, kept: _Kept, commit: Callable[[Tx, Taken], T], who: str | None, calls: tuple[str, ...]) -> T:
         """Store the rest and what is recorded, in one transaction."""
-        assert self._workspace is not None
-        seen, scope, now_ms = tuple(self._workspace.taken_note()), self._store.scope, self._store._clock.now_ms()
+        seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
         taken = Taken(kept.root, self._sweeps, who, calls, self.memory, seen)
 
         def op(tx: Tx) -> T:
@@ -269,7 +269,7 @@ class Place:
         """Look at paths that were changed, and commit alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
-            seen, scope, now_ms = tuple(self._loaded().taken_note()), self._store.scope, self._store._clock.now_ms()
+            seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
 
             def op(tx: Tx) -> None:
                 if snapshots.sweeps(tx, scope) != self._sweeps:
@@ -301,12 +301,21 @@ class Place:
         sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
         if self._workspace is None or sweeps != self._sweeps:
             self._sweeps, self.last, workspace = sweeps, "", self._new()
-            for path, doc in self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory)).items():
+            notes = self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory))
+            self._marked = notes.pop(snapshots.MARK, None) == snapshots.mark(sweeps)
+            for path, doc in notes.items():
                 workspace.remember(path, doc)
-            if not self._all_there(workspace):
+            if not self._marked and not self._all_there(workspace):
                 workspace = self._new()
+                workspace.changed.update(map(os.fsdecode, notes))  # to be written down anew, or forgotten
             self._workspace = workspace
         return self._workspace
+
+    def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
+        """Give what is to be written down of the last look."""
+        assert self._workspace is not None
+        notes, marked, self._marked = tuple(self._workspace.taken_note()), self._marked, True
+        return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
 
     def _all_there(self, workspace: Workspace) -> bool:
         """Say whether everything that is thought to be kept is."""

@@ -29,6 +29,7 @@ ALL_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND pla
 PUT_SEEN = """INSERT INTO seen (scope, place, dir, doc, chk) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (scope, place, dir) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
 DROP_SEEN = "DELETE FROM seen WHERE scope = ? AND place = ? AND dir = ?"
+MARK = b"/"  # no directory's name: after how many sweeps everything that is remembered was known to be kept
 
 OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
 TURN_ANYWAY = "turn!"  # also where calls are told of
@@ -212,8 +213,13 @@ def sweeps(tx: Tx, scope: str) -> int:
 
 def count_sweep(tx: Tx, scope: str) -> None:
     """Note that contents are being swept out."""
-    row = (scope, "", b"", str(sweeps(tx, scope) + 1).encode())
+    row = (scope, "", b"", mark(sweeps(tx, scope) + 1))
     tx.run(PUT_SEEN, (*row, row_check(row)))
+
+
+def mark(count: int) -> bytes:
+    """Write down a number of sweeps."""
+    return str(count).encode()
 
 
 def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:

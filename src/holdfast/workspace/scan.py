@@ -24,18 +24,18 @@ from .. import mounts
 from ..errors import Unsupported
 from ..model import tree
 from ..model.tree import DIR, FILE, GAP, LINK, Node
-from . import gaps, ignore, memory, read
+from . import gaps, ignore, memory, read, status
 from . import paths as paths_
 from .ignore import Rules
-from .memory import Folder, Known, Stat
+from .memory import A_DIRECTORY, Folder, Known, Stat
 from .read import Keep
+from .status import Name
 
 _DEEPEST = 100
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
 _SHOWN = 50
 # File systems of which it is known that a directory's own times change whenever a name comes or goes.
 _TELLING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"})
-_Name = tuple[str, bool]  # and whether it is a directory
 _Inner = tuple[str, Known | None]  # a directory that is to be looked at, and what was known of it
 
 
@@ -123,9 +123,10 @@ class Workspace:
 
     def _missed(self) -> Iterator[tuple[bytes, str]]:
         for path, folder in self.folders.items():
-            for name in folder.gaps:
-                node = folder.names[name][1]
-                yield os.fsencode(path + name + ("/" if node.mode else "")), node.content.decode("utf-8", "replace")
+            for name, (_, node) in folder.others.items():
+                if node.kind == GAP:
+                    place = os.fsencode(path + name + ("/" if node.mode else ""))
+                    yield place, node.content.decode("utf-8", "replace")
 
     def _open(self) -> int:
         try:
@@ -157,79 +158,38 @@ class Workspace:
         if folder is None:
             folder = self.folders[path] = Folder()
             self.changed.add(path)
-        before, own = folder.names, _key(os.fstat(descriptor))
-        known = folder.listed == own
-        present, rest = (self._known_again if known else self._listed)(descriptor, before)
+        own = status.key_of(os.fstat(descriptor))
+        gone, rest = (status.asked if folder.listed == own else status.listed)(descriptor, folder)
         folder.listed = None  # until what was found is taken in
-        rules = self._rules_in(descriptor, path, above, present, rest)
-        now = before if len(present) == len(before) else {name: before[name] for name in present}
-        found = self._rest(descriptor, path, rest, before, rules, keep, depth)
+        rules = self._rules_in(descriptor, path, above, folder, rest)
+        found = self._rest(descriptor, path, rest, folder, rules, keep, depth)
         folder.rules = rules.digest
-        digest = self._settle(path, folder, {**now, **found} if found else now, keep)
+        if gone or found != folder.others or not folder.digest:
+            again = {*gone, *folder.others, *(name for name, _ in rest)}
+            now = {name: known for name, known in folder.names.items() if name not in again}
+            self._settle(path, folder, now | found, keep)
         folder.listed = self._trusted(own) if self._times_tell else None
-        return digest
+        return folder.digest
 
-    def _listed(self, descriptor: int, before: Mapping[str, Known]) -> tuple[list[str], list[_Name]]:
-        """Give the names of a directory that are as they were, and the others with whether they are directories."""
-        present, rest = list[str](), list[_Name]()
-        with os.scandir(descriptor) as entries:
-            for entry in entries:  # most names are as they were: as little as possible is done for those
-                known = before.get(entry.name)
-                if known is None or known[0] is None or known[1].kind == DIR:
-                    rest.append((entry.name, entry.is_dir(follow_symlinks=False)))
-                    continue
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue  # gone meanwhile
-                if known[0] == (
-                    status.st_size,
-                    status.st_mtime_ns,
-                    status.st_ctime_ns,
-                    status.st_ino,
-                    status.st_mode,
-                ):
-                    present.append(entry.name)
-                else:
-                    rest.append((entry.name, stat.S_ISDIR(status.st_mode)))
-        return present, rest
-
-    def _known_again(self, descriptor: int, before: Mapping[str, Known]) -> tuple[list[str], list[_Name]]:
-        """Do the same where the directory's own times say that no name came or went: nothing is listed."""
-        present, rest = list[str](), list[_Name]()
-        for name, (key, node) in before.items():
-            if node.kind == DIR:
-                rest.append((name, True))
-                continue
-            try:
-                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            except OSError:
-                continue  # gone meanwhile
-            if key == (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode):
-                present.append(name)
-            else:
-                rest.append((name, stat.S_ISDIR(status.st_mode)))
-        return present, rest
-
-    def _rules_in(self, descriptor: int, path: str, above: Rules, present: list[str], rest: list[_Name]) -> Rules:
-        names = [name for name in ignore.FILES if name in present or any(each == name for each, _ in rest)]
+    def _rules_in(self, descriptor: int, path: str, above: Rules, folder: Folder, rest: list[Name]) -> Rules:
+        names = [name for name in ignore.FILES if name in folder.leaves or any(each == name for each, _ in rest)]
         return self._rules(descriptor, path, above, names) if names else above
 
     def _rest(
         self,
         descriptor: int,
         path: str,
-        rest: list[_Name],
-        before: dict[str, Known],
+        rest: list[Name],
+        folder: Folder,
         rules: Rules,
         keep: Keep,
         depth: int,
     ) -> dict[str, Known]:
         """Look at the names of a directory that are new, changed, or directories themselves."""
-        found, same = dict[str, Known](), rules.digest == self.folders[path].rules
+        found, same = dict[str, Known](), rules.digest == folder.rules
         inner = deque[_Inner]()
         for name, is_dir in rest:
-            known = before.get(name)
+            known = folder.others.get(name) or (folder.names.get(name) if name in folder.leaves else None)
             if known is not None and known[1].kind == GAP:
                 if same and known[0] is None and bool(known[1].mode) == is_dir:
                     found[name] = known
@@ -274,7 +234,7 @@ class Workspace:
         self, descriptor: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep
     ) -> Known | None:
         try:
-            key = _key(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+            key = status.key_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
         except OSError:
             return None  # gone meanwhile
         return self._leaf(descriptor, path, name, key, known, rules, keep)
@@ -286,9 +246,7 @@ class Workspace:
             for name, (_, node) in before.items():
                 if node.kind == DIR and (name not in now or now[name][1].kind != DIR):
                     self._forget(f"{path}{name}/")
-            folder.names = now
-            folder.gaps = tuple(name for name, (_, node) in now.items() if node.kind == GAP)
-            folder.size = sum(node.size for _, node in now.values() if node.kind == FILE)
+            folder.take(now)
             self.changed.add(path)
             shown = {os.fsencode(name): node for name, (_, node) in now.items()}
             data = tree.encode(shown)
@@ -321,8 +279,8 @@ class Workspace:
         except OSError as error:
             return gaps.unless_gone(error, is_dir=True)
         try:
-            status = os.fstat(descriptor)
-            if status.st_dev != self._device:
+            own = os.fstat(descriptor)
+            if own.st_dev != self._device:
                 return gaps.gap("another file system", is_dir=True, again=True)
             digest = self._scan(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
@@ -330,7 +288,7 @@ class Workspace:
             return gaps.unless_gone(error, is_dir=True)
         finally:
             os.close(descriptor)
-        return (0, 0, 0, 0, status.st_mode), Node(DIR, stat.S_IMODE(status.st_mode) & 0o777, 0, digest)
+        return A_DIRECTORY, Node(DIR, stat.S_IMODE(own.st_mode) & 0o777, 0, digest)
 
     def _leaf(
         self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: Rules, keep: Keep
@@ -366,11 +324,11 @@ class Workspace:
         self._total += more
         descriptor = os.open(name, read.OPEN, dir_fd=above)
         try:
-            before = _key(os.fstat(descriptor))
+            before = status.key_of(os.fstat(descriptor))
             if not stat.S_ISREG(before[4]):
                 return gaps.gap(gaps.what(before[4]), again=True)
             digest, length = read.content(descriptor, before[0], keep)
-            after = _key(os.fstat(descriptor))
+            after = status.key_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         settled = before == after and length == after[0]
@@ -425,12 +383,12 @@ class Workspace:
 
     def _one(self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep) -> Known | None:
         try:
-            status = os.lstat(name) if above < 0 else os.stat(name, dir_fd=above, follow_symlinks=False)
+            found = os.stat(name, dir_fd=above, follow_symlinks=False)
         except OSError:
             return None
-        if stat.S_ISDIR(status.st_mode):
+        if stat.S_ISDIR(found.st_mode):
             return self._directory(above, path, name, known, rules, keep, path.count("/"))
-        key = _key(status)
+        key = status.key_of(found)
         if known is not None and known[0] == key:
             return known
         return self._leaf(above, path, name, key, known, rules, keep)
@@ -471,9 +429,12 @@ class Workspace:
     def remember(self, path: bytes, doc: bytes) -> None:
         """Take in a directory that an earlier process saw; what cannot be read is looked at again."""
         try:
-            self.folders[os.fsdecode(path)] = memory.load(doc)
+            folder = self.folders[os.fsdecode(path)] = memory.load(doc)
         except msgspec.MsgspecError:
             self.folders.clear()
+            return
+        if not self._times_tell:
+            folder.listed = None
 
     def digests(self) -> Iterator[bytes]:
         """Give the digests of everything that is thought to be kept: contents and trees."""
@@ -494,13 +455,8 @@ class Workspace:
             folder, _, name = os.fsdecode(path).rpartition("/")
             known = self.folders.get(f"{folder}/" if folder else "")
             if known is not None:
-                known.names = {**known.names, name: (_NEVER, node)}
+                known.take({**known.names, name: (_NEVER, node)})
                 self.changed.add(f"{folder}/" if folder else "")
 
 
 _NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there
-_IGNORE_FILES = frozenset(ignore.FILES)
-
-
-def _key(status: os.stat_result) -> Stat:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
