@@ -23,7 +23,7 @@ ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.s
 PACKAGES = {"apsw", "msgspec", "holdfast"}
 # Each of these takes as long as a tenth of all the rest, or brings in what does.
 HEAVY = """asyncio click concurrent ctypes email hashlib http importlib.metadata importlib.resources inspect ipaddress
-json logging multiprocessing pathlib psycopg random rich shutil socket sqlite3 subprocess tempfile threading traceback
+json logging multiprocessing pathlib platform psycopg random rich shutil socket sqlite3 subprocess tempfile threading traceback
 typing_extensions urllib zipfile"""
 SAID = """
 import sys
@@ -100,3 +100,17 @@ def _seconds(command: list[str], environment: dict[str, str]) -> float:
     started.returncode = os.waitstatus_to_exitcode(status)
     assert started.returncode == 0
     return used.ru_utime + used.ru_stime
+
+
+def test_what_was_left_out_while_loading_is_there_for_whoever_needs_it() -> None:
+    script = """
+from holdfast.cli.starting import _load_msgspec
+_load_msgspec()
+import msgspec, platform, sys, typing, uuid
+class Said(msgspec.Struct):
+    "Something\\n    that was said."
+assert "that was said" in msgspec.json.schema(Said)["$defs"]["Said"]["description"]
+assert platform.machine() and uuid.uuid1() and uuid.getnode()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
