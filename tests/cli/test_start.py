@@ -23,8 +23,8 @@ ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.s
 PACKAGES = {"apsw", "msgspec", "holdfast"}
 # Each of these takes as long as a tenth of all the rest, or brings in what does.
 HEAVY = """asyncio click concurrent ctypes email hashlib http importlib.metadata importlib.resources inspect ipaddress
-json logging multiprocessing pathlib platform psycopg random rich shutil socket sqlite3 subprocess tempfile threading traceback
-typing_extensions urllib zipfile"""
+json logging multiprocessing pathlib platform psycopg random rich shutil socket sqlite3 subprocess tempfile threading
+traceback typing_extensions urllib zipfile"""
 SAID = """
 import sys
 sys.argv = ["holdfast", *sys.argv[1:]]
