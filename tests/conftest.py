@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TALLY] = Counter()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: programs would ignore Ctrl-C too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
