@@ -717,6 +717,11 @@ class AsyncSession:
         return self._sync.capture_error
 
     @property
+    def recovered(self) -> str | None:
+        """As the blocking ``Session`` holds it."""
+        return self._sync.recovered
+
+    @property
     def id(self) -> str:
         """Unique everywhere, sorted by time."""
         return self._sync.id
@@ -1003,6 +1008,13 @@ class AsyncSession:
     async def render_walkthrough(self) -> str:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
         return await self._portal.run(lambda: self._sync.render_walkthrough())
+
+    async def rewind_pending(self) -> str | None:
+        """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
+
+        Asking changes nothing: whoever next runs the session where that was, or rewinds it, takes the change back.
+        """
+        return await self._portal.run(lambda: self._sync.rewind_pending())
 
     async def capture_files(self) -> None:
         """Look at the workspace now, also without the lease: a boundary that only the caller knows of.
@@ -1765,7 +1777,8 @@ class AsyncRewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``not_captured`` are paths that stay since their content is not known."""
+    ``not_captured`` are paths that stay since their content is not known. ``pending`` says that an earlier change of
+    these files was cut off: it is taken back first, and what is shown is what is done after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1829,6 +1842,11 @@ class AsyncRewind:
     def not_captured(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
+
+    @property
+    def pending(self) -> str | None:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.pending
 
     async def diff(self) -> str:
         """Give the difference that it makes to each path, as text."""

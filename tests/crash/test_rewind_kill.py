@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,14 +58,14 @@ def _rewind(place: Path, at: int) -> int:
 
 
 def _recover(place: Path, at: int, how: str) -> int:
-    """Enter the session or look at a rewind, and die at a step of that."""
+    """Enter the session or look at its files, and die at a step of that."""
     steps = Steps(killing(at))
     with open_through(CountingVFS(steps), place / "s.db") as store, steps.watching():
         if how == "enter":
             with store.session("one", workspace=place / "w"):
                 pass
         else:
-            store.get_session("one").preview_rewind("then")
+            store.get_session("one").capture_files()
     return steps.count
 
 
@@ -132,7 +134,7 @@ def test_a_rewind_killed_at_any_step_is_whole_or_never_was(
     assert in_child(_look, place) == NEW
     ends = list[str]()
     for number, at in enumerate(_spread(total, counts(100, 2000), seed)):
-        how = ("enter", "preview")[number % 2]
+        how = ("enter", "capture")[number % 2]
         with told(seed=seed, step=at, of=total, how=how):
             _rewinds.copy(template, place)
             assert _killed(_rewind, place, at) is None or at > total - 50, "the step never came"
@@ -151,7 +153,7 @@ def test_a_recovery_killed_at_any_step_goes_on(
     _rewinds.copy(template, place)
     total = in_child(_rewind, place, 0)
     for number in range(counts(20, 600)):
-        at, how = rng.randrange(total // 3, total), rng.choice(("enter", "preview"))
+        at, how = rng.randrange(total // 3, total), rng.choice(("enter", "capture"))
         with told(seed=seed, step=at, of=total, how=how):
             _rewinds.copy(template, place)
             _killed(_rewind, place, at)
@@ -180,7 +182,7 @@ def _fail(place: Path, code: int, steps_at: list[int]) -> list[str]:
                     told_.append(type(error).__name__)
                 else:
                     told_.append("done")
-            session.preview_rewind("then")  # which removes what could not be
+            session.capture_files()  # which removes what could not be
             if told_[-1] == "done":
                 assert steps.count >= at, "the call never came"
                 assert read(place / "w") == then(), at
@@ -224,7 +226,7 @@ def _fail_for_good(place: Path, at: int) -> list[str]:
         session = store.get_session("one")
         with Steps(failing(at, errno.EIO, ever_after=True)).watching(), pytest.raises(holdfast.Error):
             session.rewind("then")
-        session.preview_rewind("then")
+        session.capture_files()
         return sorted({*read(place / "w").items()} ^ {*now().items()})[:10]
 
 
@@ -243,7 +245,7 @@ def test_what_could_not_be_taken_back_is_by_the_next_process(template: Path, pla
 
     _rewinds.copy(template, place)
     assert not in_child(fail, place)
-    in_child(_recover, place, 0, "preview")
+    in_child(_recover, place, 0, "capture")
     assert in_child(_look, place) == OLD
 
 
@@ -262,6 +264,67 @@ def _half_done(template: Path, place: Path) -> None:
 def _journals(place: Path) -> int:
     with apsw.Connection(os.fspath(place / "s.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM journal").fetchone()[0])
+
+
+def test_looking_at_a_rewind_that_was_cut_off_changes_nothing_and_says_so(template: Path, place: Path) -> None:
+    """Law 9: what is pending is shown, and taken back by whoever writes next."""
+    _half_done(template, place)
+    before = read(place / "w")
+
+    def look(place: Path, read_only: bool) -> list[str]:
+        with holdfast.open(place / "s.db", read_only=read_only) as store:
+            session = store.get_session("one")
+            preview = session.preview_rewind("then")
+            pending = session.rewind_pending()
+            assert pending is not None
+            assert preview.pending == pending
+            assert pending in str(preview)
+            assert (preview.kept, session.recovered) == ((), None)
+            assert preview.diff()
+            assert session.diff("then")
+            return [f"{each.action} {each.path}" for each in preview.files]
+
+    said = in_child(look, place, True)
+    assert said == in_child(look, place, False)
+    for verb in (["status"], ["resume"], ["rewind", "one:then", "-n"]):
+        command = [sys.executable, "-m", "holdfast", *verb, "--store", place / "s.db", "-C", place / "w"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "cut off half way" in shown, verb
+    assert (read(place / "w"), in_child(_journals, place)) == (before, 1)
+
+    def whole(place: Path) -> list[str]:
+        with holdfast.open(place / "s.db") as store:
+            preview = store.get_session("one").preview_rewind("then")
+            assert preview.pending is None
+            return [f"{each.action} {each.path}" for each in preview.files]
+
+    def go_on(place: Path) -> str:
+        with holdfast.open(place / "s.db") as store:
+            session = store.get_session("one")
+            session.preview_rewind("then").apply()
+            assert session.rewind_pending() is None
+            return str(session.recovered)
+
+    assert "taken back" in in_child(go_on, place)
+    assert in_child(_look, place) == NEW
+    _rewinds.copy(template, place)
+    assert said == in_child(whole, place), "what the preview says is what happens once it is taken back"
+
+
+def test_a_path_that_is_neither_old_nor_new_is_kept_and_named(template: Path, place: Path) -> None:
+    _half_done(template, place)
+    (place / "w" / "over0").unlink(missing_ok=True)
+    (place / "w" / "over0").write_text("a person's")
+
+    def enter(place: Path) -> str:
+        with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+            return str(session.recovered)
+
+    assert "over0" in in_child(enter, place)
+    assert (place / "w" / "over0").read_text() == "a person's"
+    assert {path: thing for path, thing in read(place / "w").items() if not path.startswith("over0")} == {
+        path: thing for path, thing in now().items() if path != "over0"
+    }
 
 
 def test_a_workspace_that_is_gone_by_the_time_of_recovery_stops_nothing(template: Path, place: Path) -> None:
@@ -285,6 +348,7 @@ def test_a_new_directory_in_place_of_the_workspace_is_left_as_it_is(template: Pa
 
     def work(place: Path) -> list[str]:
         with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+            assert "another directory" in str(session.recovered)
             session.user("third")
             assert not store.verify()
             return [message.text for message in session.messages() if message.role == "user"]

@@ -16,7 +16,7 @@ import pytest
 from _folders import AUTHOR, Thing, look, run, shell
 
 import holdfast
-from holdfast import Corrupt, NotFound, Session, Store
+from holdfast import Corrupt, Session, Store
 
 pytestmark = [pytest.mark.feature("F1", "B5")]
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -450,10 +450,15 @@ def test_a_snapshot_that_is_missing_is_an_error_and_deletes_nothing(tmp_path: Pa
         content = sha256(b"one\n").hexdigest() if lost == "file" else point.tree
         store._write(lambda tx: tx.run("UPDATE blob SET hash = ? WHERE hash = ?", ("0" * 64, content)))
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
-        with pytest.raises(holdfast.Error) as told:
-            session.rewind("c")
-        assert isinstance(told.value, Corrupt | NotFound)
-        assert (look(work), len(session.messages())) == (before, 2)
+        for move in (session.rewind, lambda point: session.preview_rewind(point).apply()):
+            with pytest.raises(Corrupt):
+                move("c")
+            assert (look(work), len(session.messages())) == (before, 2)
+        with pytest.raises(Corrupt):  # it was there: NotFound would say that it was not
+            session.file_at("a.txt", "c")
+        with pytest.raises(Corrupt):
+            session.fork("c", as_session=True, into=tmp_path / "elsewhere")
+        assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_gitignore_that_goes_back_deletes_nothing(session: Session, work: Path) -> None:

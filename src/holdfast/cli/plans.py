@@ -49,6 +49,8 @@ class Plan:
         began = time.monotonic()
         with frame.progress(self._word, "files are put back"):
             done = rewind.apply(take_over=take_over)
+        if self._session.recovered is not None:
+            tell(line(self._session.recovered))
         if frame.out.for_people:
             back = "undo" if self._word != "Undo" else "redo"
             past = {"Rewind": "Rewound", "Undo": "Undone", "Redo": "Redone", "Switch": "Switched"}[self._word]
@@ -70,6 +72,9 @@ class Plan:
         yield self._headline(conversation)
         if rewind.is_empty:
             yield "  nothing would change"
+        if rewind.pending is not None:
+            mark = self._frame.out.paint("!", "yellow")
+            yield f"  pending       {mark} {line(rewind.pending)}: that is taken back first"
         if rewind.messages:
             first = "" if rewind.prompt is None else f", from {line(' '.join(rewind.prompt.split()))[:60]!r} on"
             turns = f"{words.count(rewind.turns, 'turn')} leave" + ("s" if rewind.turns == 1 else "")
@@ -134,6 +139,7 @@ class Plan:
             "turns": rewind.turns,
             "messages": rewind.messages,
             "prompt": rewind.prompt,
+            "pending": rewind.pending,
             "files": [self._file(each.path, each.action, each.by) for each in rewind.files],
             "kept": [*rewind.kept],
             "others": [*rewind.others],

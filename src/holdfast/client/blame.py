@@ -63,8 +63,9 @@ def _changes(trees: Trees, look: Look, now: bytes) -> Iterator[_Change]:
     last = look.disk or look.here
     if last is not None:
         yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open))
-    for before, after in pairs(look.changes):
-        who = look.turns.get(after.seq, 0), tuple(after.body.get("calls", ()))
+    found, turns = [each for each, _ in look.history], [turn for _, turn in look.history]
+    for (before, after), turn in zip(pairs(found), turns, strict=False):
+        who = turn, tuple(after.body.get("calls", ()))
         outside = after.body["who"] == snapshots.OUTSIDE
         yield _Change(trees.root(start_of(before, after)).tree, trees.root(after.body["root"]).tree, outside, who)
 

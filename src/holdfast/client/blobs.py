@@ -7,7 +7,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from ..clock import Clock
-from ..errors import Corrupt, Error
+from ..errors import Corrupt, Error, NotFound
 from ..model.entry import Draft
 from ..ops import blobs
 from ..storage.base import Backend, Tx
@@ -75,6 +75,16 @@ def open_stream(backend: Backend, scope: str, content_hash: str) -> Iterator[byt
         if number == chunks and digest.hexdigest() != content_hash:
             raise Corrupt(f"content {content_hash[:12]} does not match its hash", what=f"blob {content_hash}")
         yield data
+
+
+def open_linked(backend: Backend, scope: str, content_hash: str) -> Iterator[bytes]:
+    """Give content that something in the store names; here it is damage that it is missing, and not its absence."""
+    try:
+        yield from open_stream(backend, scope, content_hash)
+    except NotFound as error:
+        raise Corrupt(
+            f"content {content_hash[:12]} is linked but missing; verify() names the file", what=f"blob {content_hash}"
+        ) from error
 
 
 def size_and_chunks(backend: Backend, scope: str, content_hash: str) -> tuple[int, int]:

@@ -16,7 +16,8 @@ from os import PathLike
 from ..errors import BackendError, Busy, Error, Invalid, StorageFull, Unsupported
 from ..model.capture import Capture
 from ..model.entry import Draft
-from ..ops import calls, snapshots
+from ..ops import calls, journal, snapshots
+from ..ops.journal import JournalRow
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root, Taken
 from ..storage.base import Tx
@@ -24,7 +25,7 @@ from ..workspace.paths import relative
 from ..workspace.scan import Limits
 from . import restoring
 from .handle import Handle
-from .workspaces import Place, why_not
+from .workspaces import Place, name_of, why_not
 
 
 class Capturing(Handle):
@@ -33,6 +34,8 @@ class Capturing(Handle):
     _capture = Capture()
     capture_error: str | None = None
     """Why the workspace could not be looked at the last time; None if it could."""
+    recovered: str | None = None
+    """What became of a rewind that was cut off and that this handle found; None if there was none."""
 
     def _place(self) -> Place | None:
         """Give the workspace, or None if there is none that can be captured."""
@@ -72,7 +75,7 @@ class Capturing(Handle):
                 held.require(tx, self._row(tx))
             return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
 
-        restoring.recover(self._store, place, self.id)
+        self._recover(place)
         if paths is not None and self._store._read(lambda tx: snapshots.disk_of(tx, self._row(tx))) != place.last:
             paths = None  # files were put back since: what is remembered of the other paths is older than that
 
@@ -89,6 +92,24 @@ class Capturing(Handle):
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
+
+    def _recover(self, place: Place) -> None:
+        """Put right what a rewind left in the workspace that was cut off."""
+        self.recovered = restoring.recover(self._store, place, self.id) or self.recovered
+
+    def rewind_pending(self) -> str | None:
+        """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
+
+        Asking changes nothing: whoever next runs the session where that was, or rewinds it, takes the change back.
+        """
+        now_ms, place = self._store._clock.now_ms(), name_of(self._seen.workspace)
+
+        def look(tx: Tx) -> list[JournalRow]:
+            here = journal.find(tx, self._store.scope, place)
+            return [*([] if here is None else [here]), *journal.of_session(tx, self._row(tx))]
+
+        found = next((row for row in self._store._read(look) if row.steps), None)
+        return None if found is None else restoring.said(found, left=restoring.is_left(found, now_ms))
 
     def _at_work(self, who: str | None, idle: str | None, left: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
         if who is not None:
@@ -185,7 +206,7 @@ class Capturing(Handle):
             self._look_quietly(left=left)
         elif place is not None:
             try:
-                restoring.recover(self._store, place, self.id)
+                self._recover(place)
             except (Busy, StorageFull, BackendError) as error:
                 self.capture_error = str(error)
 

@@ -128,7 +128,9 @@ class Looking(Capturing, Reading):
         for path, old, new in tree.differences(trees.load, before.tree, now.tree):
             if DIR in (old and old.kind, new and new.kind):
                 continue
-            after = states.on_disk(self._seen.workspace, path) if on_disk else states.of_node(trees, new)
+            # What is not captured is not shown either: a rule that hides it counts for this too, and so does its size.
+            seen = on_disk and (new is None or new.kind != GAP)
+            after = states.on_disk(self._seen.workspace, path) if seen else states.of_node(trees, new)
             yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
 
     def _messages_between(self, tx: Tx, a: Point, b: Point | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -228,7 +230,7 @@ class Looking(Capturing, Reading):
     def _announced_state(self, node: list[Any]) -> FileState:
         kind, mode, _, content, _ = node
         if kind == FILE:
-            data = b"".join(blobs.open_stream(self._store._backend, self._store.scope, content))
+            data = b"".join(blobs.open_linked(self._store._backend, self._store.scope, content))
             return FileState("file", data, mode)
         if kind == LINK:
             return FileState("link", target=content)

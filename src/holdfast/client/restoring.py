@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .base import StoreBase
 
 
+_SHOWN = 20
 _under_way: set[str] = set()  # the changes that this process is making; a journal of ours that is not in it was left
 
 
@@ -135,33 +136,76 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def recover(store: StoreBase, place: Place, session_id: str) -> list[str]:
-    """Take back a change that somebody left half done in this workspace; give paths that are neither old nor new.
+def pending(store: StoreBase, place: Place, session_id: str) -> JournalRow | None:
+    """Give the change of this workspace that somebody left half done; one that is still under way is ``Busy``."""
+    row = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
+    if row is None or not row.steps:
+        return None
+    if not is_left(row, store._clock.now_ms()):
+        holder = presence.decode(row.holder)
+        raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
+    return row
+
+
+def said(row: JournalRow, *, left: bool) -> str:
+    """Say that a change of files is under way, or was left half done."""
+    holder, since = presence.decode(row.holder), presence.since(row.at_ms)
+    if left:
+        return f"a change of the files of {_root_of(row)[0]!r} that {holder} began at {since} was cut off half way"
+    return f"{holder} is changing the files of {_root_of(row)[0]!r} since {since}"
+
+
+def is_left(row: JournalRow, now_ms: int) -> bool:
+    """Say whether nobody is at work on a change any more."""
+    holder = presence.decode(row.holder)
+    left_by_us = presence.is_here(holder) and row.id not in _under_way
+    return left_by_us or presence.seems_gone(holder, row.at_ms, now_ms)
+
+
+def is_there(row: JournalRow) -> bool:
+    """Say whether the directory of a change is still the one that it was begun in."""
+    path, identity = _root_of(row)
+    return os.path.isdir(path) and (directories.identity(path) or "") == identity
+
+
+def recover(store: StoreBase, place: Place, session_id: str) -> str | None:
+    """Take back a change that somebody left half done in this workspace, and say so; None if there was none.
 
     One that is still under way is ``Busy``.
     """
-    row = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
-    if row is None:
-        return []
-    if not row.steps:
-        _clean(Change(_root_of(row)[0], (), row.id))
-        return []
-    holder, now_ms = presence.decode(row.holder), store._clock.now_ms()
-    left_by_us = presence.is_here(holder) and row.id not in _under_way
-    if not left_by_us and not presence.seems_gone(holder, row.at_ms, now_ms):
-        raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
-    mine = row._replace(holder=presence.encode(presence.here(now_ms)))
+    left = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
+    if left is None:
+        return None
+    if not left.steps:  # it counts, and only could not be tidied up
+        _clean(Change(_root_of(left)[0], (), left.id))
+        return None
+    row = pending(store, place, session_id)
+    return None if row is None else _taken_back(store, place, row)
+
+
+def _taken_back(store: StoreBase, place: Place, row: JournalRow) -> str:
+    mine = row._replace(holder=presence.encode(presence.here(store._clock.now_ms())))
     if not store._write(lambda tx: journal.take(tx, row.holder, mine)):
         raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
-    path, identity = _root_of(row)
-    left = list[bytes]()
-    if os.path.isdir(path) and (directories.identity(path) or "") == identity:
-        change = Change(path, [_step(*each) for each in journal.decode_steps(row)], row.id)
+    about = said(row, left=True)
+    if is_there(row):
+        change = Change(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
-            left = change.take_back(place.trees.content)
+            kept = change.take_back(place.trees.content)
             change.clean()
+        told = f"{about}, and was taken back{_named(kept, row.id)}"
+    else:
+        told = f"{about}; that is another directory by now, and its files stay as they are"
     store._write(lambda tx: journal.end(tx, mine))
-    return [os.fsdecode(each) for each in left]
+    return told
+
+
+def _named(kept: Sequence[bytes], id: str) -> str:
+    """Name the paths that are neither old nor new."""
+    if not kept:
+        return ""
+    names = ", ".join(os.fsdecode(each) for each in kept[:_SHOWN]) + (" and more" if len(kept) > _SHOWN else "")
+    return f"; kept, since somebody changed them meanwhile (before: NAME.holdfast-{id}): {names}"
 
 
 def _left_in(tx: Tx, scope: str, place: Place, session_id: str) -> JournalRow | None:

@@ -18,7 +18,8 @@ from ..model.entry import Numbers
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import calls, operations, rewinds
+from ..ops import calls, journal, operations, rewinds, snapshots
+from ..ops.journal import JournalRow
 from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
 from ..ops.snapshots import Root
@@ -42,7 +43,8 @@ class Rewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``not_captured`` are paths that stay since their content is not known.
+    ``not_captured`` are paths that stay since their content is not known. ``pending`` says that an earlier change of
+    these files was cut off: it is taken back first, and what is shown is what is done after that.
     """
 
     target: Point
@@ -57,6 +59,7 @@ class Rewind:
     kept: tuple[str, ...]
     others: tuple[str, ...]
     not_captured: tuple[str, ...]
+    pending: str | None
 
     def __init__(
         self,
@@ -75,10 +78,13 @@ class Rewind:
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
         self._place: Place | None = session._place() if files else None
         self._recorded: Root | None = None
+        self._left: JournalRow | None = None
         if self._place is not None and shown:
-            restoring.recover(session._store, self._place, session.id)
+            left = restoring.pending(session._store, self._place, session.id)
+            self._left = left if left is not None and restoring.is_there(left) else None
         elif self._place is not None:
             self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
+        self.pending = None if self._left is None else restoring.said(self._left, left=True)
         self._look = look = session._store._read(lambda tx: goal.look(tx, session._row(tx)))
         self._root, self._plan = self._planned()
         self._describe(look)
@@ -90,7 +96,7 @@ class Rewind:
         look, place, store = self._look, self._place, self._session._store
         if place is None or look.there is None or look.here is None:
             return None, _NOTHING
-        root = self._recorded or place.glance()
+        root = self._recorded or self._before_it(place) or place.glance()
         found = blame(store, place.trees, look, root.tree)
         self._by = found.by
         wanted = place.trees.root(look.there)
@@ -104,6 +110,12 @@ class Rewind:
             overwrite=self._overwrites,
         )
         return root, plan
+
+    def _before_it(self, place: Place) -> Root | None:
+        """Give what was on disk when a change began that was cut off: what there is once it is taken back."""
+        left, store = self._left, self._session._store
+        found = None if left is None else store._read(lambda tx: snapshots.disk_of(tx, journal.session_of(tx, left)))
+        return None if found is None else place.trees.root(found)
 
     def _overwrites(self, path: bytes) -> bool:
         return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
@@ -168,7 +180,7 @@ class Rewind:
         for step in self._plan.steps:
             if tree.DIR not in (step.old and step.old.kind, step.new and step.new.kind):
                 assert self._place is not None
-                yield difference(self._place, step.path, step.old, step.new)
+                yield difference(self._place, step.path, step.old, step.new, recorded=self._left is not None)
 
     # ------------------------------------------------------------------ doing it
 
@@ -264,8 +276,8 @@ class Rewind:
 
     def __str__(self) -> str:
         if self.is_empty:
-            return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._stays()])
-        return "\n".join([self._headline(), *self._said(), *self._changed(), *self._stays()])
+            return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._first(), *self._stays()])
+        return "\n".join([self._headline(), *self._first(), *self._said(), *self._changed(), *self._stays()])
 
     def _headline(self) -> str:
         word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
@@ -274,6 +286,10 @@ class Rewind:
         now, then = self._look.session.turns, self.stats.turns
         turns = f"from turn {now} to the end of turn {then}" if now != then else f"within turn {now}"
         return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
+
+    def _first(self) -> Iterator[str]:
+        if self.pending is not None:
+            yield f"  pending       ! {words.plain(self.pending)}: that is taken back first"
 
     def _said(self) -> Iterator[str]:
         """Say what happens beside files."""

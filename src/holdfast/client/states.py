@@ -64,7 +64,7 @@ def _state_in(directory: int, name: str) -> FileState:
         return FileState("file", file.read(), mode)
 
 
-def difference(place: Place, path: bytes, old: Node | None, new: Node | None) -> FileDiff:
-    """Show how a path changes from what is on disk to what was recorded."""
-    before = on_disk(place.path, path) if old is not None else MISSING
+def difference(place: Place, path: bytes, old: Node | None, new: Node | None, *, recorded: bool) -> FileDiff:
+    """Show how a path changes from what is on disk, or was recorded before, to what was recorded."""
+    before = of_node(place.trees, old) if recorded or old is None else on_disk(place.path, path)
     return FileDiff(os.fsdecode(path), before, of_node(place.trees, new))

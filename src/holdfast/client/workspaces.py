@@ -69,7 +69,7 @@ class Trees:
 
     def content(self, digest: bytes) -> Iterator[bytes]:
         """Give a file's content in pieces."""
-        return contents.open_stream(self._store._backend, self._store.scope, digest.hex())
+        return contents.open_linked(self._store._backend, self._store.scope, digest.hex())
 
 
 class Discard:

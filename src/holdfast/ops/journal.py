@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import Busy, Corrupt
 from ..storage.base import Row, Tx, row_check
+from . import sessions
 from .sessions import SessionRow
 
 COLUMNS = "scope, place, session, id, at_ms, holder, root, steps, chk"
@@ -53,6 +54,11 @@ def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
 def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
     """Give the changes of a session that are under way, in whatever workspace."""
     return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
+
+
+def session_of(tx: Tx, row: JournalRow) -> SessionRow:
+    """Give the session that a change is for."""
+    return sessions.by_number(tx, row.session)
 
 
 def begin(tx: Tx, row: JournalRow) -> None:

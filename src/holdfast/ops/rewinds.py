@@ -6,8 +6,10 @@ what in between; ``move`` makes the move an operation once the files are in thei
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..errors import NotFound
 from ..model.operation import Operation
 from ..storage.base import Tx
 from . import below, branches, calls, entries, leases, moves, operations, sessions, snapshots, trees, work
@@ -32,7 +34,7 @@ class Look(NamedTuple):
     there: str | None  # that of the one at the point
     disk: str | None
     changes: tuple[Found, ...]  # snapshots behind the parting, newest first, and the one in force there last
-    turns: dict[int, int]  # of these
+    history: tuple[tuple[Found, int], ...]  # the same of the way to what is on disk, each with its turn
     open: tuple[str, ...]  # calls that may be at work
     below: dict[str, list[Any]]
     elsewhere: tuple[str, ...]  # workspaces of sub-agents that are not that of the session
@@ -59,7 +61,6 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
         then = work.entry_at(tx, session, changes[0].body["first"])
     children = trees.below(tx, session)
     moved = below.wanted(tx, children, there, at_ms)
-    turns = {each.seq: entries.numbers_at(tx, session, each.seq).turns for each in changes}
     return Look(
         session,
         moves.target(tx, session, place),
@@ -70,13 +71,51 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
         None if then is None else then.body["root"],
         disk,
         tuple(changes),
-        turns,
+        tuple(_history(tx, session, Place(point.seq, origin.uid, anywhere=True), changes)),
         tuple(calls.going_on(tx, session)) if session.workspace else (),
         moved,
         tuple(sorted({each.workspace for each in children if each.id in moved} - {"", session.workspace})),
         _work_of(tx, session) != _work_of(tx, there),
         _runners(tx, [session, *children]),
     )
+
+
+def _history(tx: Tx, session: SessionRow, place: Place, changes: list[Found]) -> Iterator[tuple[Found, int]]:
+    """Give the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
+
+    Where the head moved and the files stayed, these are on the path on which the files were seen.
+    """
+    row: SessionRow | None = _where_files_are(tx, session)
+    if row == session and not any("at" in each.body for each in changes):
+        yield from _with_turns(tx, session, changes)
+        return
+    while row is not None:
+        low, path, row = moves.common_point(tx, row, place).seq, row, None
+        for each in work.history(tx, path, snapshots.KIND):
+            yield each, entries.numbers_at(tx, path, each.seq).turns
+            if each.seq <= low:
+                return
+            if "at" in each.body:
+                row = _standing(tx, session, each.body["at"])
+                break
+
+
+def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
+    """Give the session as it was when it last saw its files, if that is not where its head is."""
+    disk, at = snapshots.disk_of(tx, session), snapshots.disk_at(tx, session)
+    last = work.latest(tx, session, snapshots.KIND)
+    if disk is None or at is None or (last is not None and last.body["root"] == disk):
+        return session
+    return _standing(tx, session, at) or session
+
+
+def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
+    """Give the session as it stood at an entry of a branch; None if that was purged."""
+    try:
+        point, origin = moves.point_of(tx, session, Place(at[1], at[0], anywhere=True))
+    except NotFound:
+        return None
+    return sessions.standing_at(session, origin, point.seq, point.numbers)
 
 
 def of_files(tx: Tx, look: Look, root: str, seq: int) -> Look:
@@ -95,8 +134,11 @@ def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
 
 def _changed_since(tx: Tx, look: Look, seq: int) -> Look:
     changes = snapshots.since(tx, look.session, seq)
-    turns = {each.seq: entries.numbers_at(tx, look.session, each.seq).turns for each in changes}
-    return look._replace(changes=tuple(changes), turns=turns)
+    return look._replace(changes=tuple(changes), history=tuple(_with_turns(tx, look.session, changes)))
+
+
+def _with_turns(tx: Tx, session: SessionRow, changes: list[Found]) -> Iterator[tuple[Found, int]]:
+    return ((each, entries.numbers_at(tx, session, each.seq).turns) for each in changes)
 
 
 def _work_of(tx: Tx, session: SessionRow) -> dict[str, int]:

@@ -61,7 +61,7 @@ DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
 # What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
 # what was last seen in its workspace.
-UNDER_WAY = ("sent", "open", "disk", "told")
+UNDER_WAY = ("sent", "open", "disk", "disk_at", "told")
 NO_NUMBERS = tuple(Numbers())
 _COLD = len(COLD.split(","))  # with its check
 

@@ -5,7 +5,8 @@ captured. So the files at any point of a path are found as tasks and plan are, g
 workspace adds nothing. Each names who made the changes since the one before: calls, the turn, the session itself, or
 somebody outside. ``disk``, beside the session's row, is the root that the session last saw or made in its workspace:
 where the head moved without the files, it is not that of the snapshot at the head, and the next snapshot says so
-(``from``), since what was there already is not somebody else's change.
+(``from``), since what was there already is not somebody else's change. ``disk_at`` is the head that it had then, and
+goes with it (``at``): who made the files what they are is told by the snapshots of that path.
 """
 
 from __future__ import annotations
@@ -128,6 +129,8 @@ def put(
     body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
     body |= {"calls": list(by)} if by else {}
     body |= {"from": carried} if carried else {}
+    at = disk_at(tx, session) if carried else None
+    body |= {"at": at} if at else {}
     body["first"] = session.seq + 1 if before is None else before.body["first"]
     needs = More(blobs=_roots(body))
     draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
@@ -169,10 +172,16 @@ def disk_of(tx: Tx, session: SessionRow) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def disk_at(tx: Tx, session: SessionRow) -> list[Any] | None:
+    """Give the branch and the entry that the session was at when it last saw or made what is in its workspace."""
+    found = sessions.decoded(sessions.detail(tx, session)).get("disk_at")
+    return found if isinstance(found, list) else None
+
+
 def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> None:
     """Note what is in the workspace of a session now, and whether it ever told of the calls that changed something."""
     kept = sessions.decoded(sessions.detail(tx, session))
-    new = {**kept, "disk": root, **({"told": True} if told else {})}
+    new = {**kept, "disk": root, "disk_at": [session.uid, session.seq], **({"told": True} if told else {})}
     if new != kept:
         sessions.put_detail(tx, session.sid, codec.encode(new))
 

@@ -99,6 +99,8 @@ class Workspace:
                 self._look_everywhere(descriptor, keep)
             else:
                 self._look_at(descriptor, paths, keep)
+        except OSError as error:
+            raise _unlooked(self.path, error) from error
         finally:
             if helper is not None:
                 helper.shutdown()
@@ -132,9 +134,7 @@ class Workspace:
         try:
             return os.open(self.path, read.DIRECTORY)
         except OSError as error:
-            raise Unsupported(
-                f"the workspace {self.path!r} cannot be looked at: {error.strerror}", capability="workspace"
-            ) from error
+            raise _unlooked(self.path, error) from error
 
     def _root_rules(self, descriptor: int) -> Rules:
         inside = paths_.open_below(descriptor, ".git/info/")
@@ -457,6 +457,10 @@ class Workspace:
             if known is not None:
                 known.take({**known.names, name: (_NEVER, node)})
                 self.changed.add(f"{folder}/" if folder else "")
+
+
+def _unlooked(path: str, error: OSError) -> Unsupported:
+    return Unsupported(f"the workspace {path!r} cannot be looked at: {error.strerror}", capability="workspace")
 
 
 _NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there

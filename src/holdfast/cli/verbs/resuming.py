@@ -42,6 +42,7 @@ def _document(session: Session) -> dict[str, Any]:
         "approvals": [each.call.id for each in session.approvals() if each.approved is None],
         "inbox": len(session.inbox()),
         "open_tasks": [each.description for each in session.tasks() if each.status in ("pending", "in_progress")],
+        "rewind_pending": session.rewind_pending(),
         "last_message": documents.message(last[0]) if last else None,
     }
 
@@ -64,6 +65,8 @@ def _lines(frame: Frame, session: Session) -> Iterator[str]:
     for task in session.tasks():
         if task.status in ("pending", "in_progress"):
             yield f"  open task: {line(task.description)}"
+    if pending := session.rewind_pending():
+        yield f"  {line(pending)}; going on puts that right"
     yield f"  go on: holdfast resume {frame.short(session.id)} --exec 'your-agent'"
 
 

@@ -25,6 +25,7 @@ class _Now(NamedTuple):
     changes: tuple[FileDiff, ...]
     unknown: str | None  # why the changes are not known
     calls: list[ToolCall]
+    pending: str | None  # a rewind that is under way or was cut off
 
 
 @verb("status")
@@ -42,7 +43,7 @@ def _look(session: Session) -> _Now:
         changes, unknown = (session.diff(last).files if last is not None else ()), None
     except (Error, OSError) as error:  # a workspace that cannot be looked at must not hide the rest
         changes, unknown = (), str(error)
-    return _Now(session, last, changes, unknown, session.pending_calls())
+    return _Now(session, last, changes, unknown, session.pending_calls(), session.rewind_pending())
 
 
 def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
         "checkpoint": None if here is None or here.checkpoint is None else documents.checkpoint(here.checkpoint),
         "changes": [] if here is None else [documents.file_diff(each) for each in here.changes],
         "changes_unknown": None if here is None else here.unknown,
+        "rewind_pending": None if here is None else here.pending,
         "open_calls": [] if here is None else [documents.call(each) for each in here.calls],
     }
 
@@ -78,6 +80,9 @@ def _lines(frame: Frame, here: _Now | None) -> Iterator[str]:
     if place is not None:
         yield f"workspace   {line(place)} ({words.count(frame.count(workspace=place)[0], 'session')})"
     yield from _session(frame, here.session)
+    if here.pending is not None:
+        mark = frame.out.paint("!", "yellow")
+        yield f"pending     {mark} {line(here.pending)}; the next rewind or run puts that right"
     yield from _changes(frame, here)
     for call in here.calls[:_SHOWN]:
         yield f"open call   {line(call.name)} ({call.status}) {line(documents.compact(call.arguments))[:80]}"

@@ -385,6 +385,19 @@ class FilePoints(Folders):
             session.diff("a")
             assert store.stats() == before, "looking changes nothing"
 
+    @pytest.mark.feature("B5", "F1")
+    def test_what_is_not_captured_is_not_shown_in_a_difference(self, store: Store, work: Path) -> None:
+        (work / ".gitignore").write_text(".env\n")
+        limits = Capture(largest_file=1000)
+        with store.session("s", workspace=work, capture=limits) as session:
+            session.user("first")
+            session.checkpoint("a")
+            change(work, {".env": "KEY=secret\n", "large": "x" * 2000})
+            found = {each.path: each.after for each in session.diff("a").files}
+            assert [*found] == [".env", "large"]
+            assert all(each.kind == "unreadable" and each.data is None for each in found.values())
+            assert "secret" not in str(session.diff("a"))
+
     @pytest.mark.feature("F1", "F2")
     def test_a_fork_gets_its_files_in_a_directory_of_its_own(self, store: Store, work: Path, tmp_path: Path) -> None:
         (work / "run.sh").write_text("#!/bin/sh\n")

@@ -226,6 +226,35 @@ class Rewinds(Folders):
                     session.preview_rewind(point, overwrite=wrong)  # type: ignore[arg-type]
 
     @pytest.mark.feature("B5", "F1")
+    @pytest.mark.parametrize("talks", [False, True], ids=["at once", "after more was said"])
+    @pytest.mark.parametrize("move", ["rewind", "clear", "switch"])
+    def test_an_edit_stays_somebody_elses_when_the_head_moves_without_the_files(
+        self, store: Store, work: Path, move: str, talks: bool
+    ) -> None:
+        with store.session("s", workspace=work) as session:
+            session.user("first")
+            point = session.checkpoint("c")
+            session.fork(point, name="other")
+            self.run(session, work, {"a.txt": "two\n"})
+            change(work, {"src/b.py": "mine\n", "own": "o\n"})
+            session.user("here they are seen")
+            if move == "rewind":
+                session.rewind(point, files=False)
+            elif move == "switch":
+                session.switch("other")
+            else:
+                session.clear()
+            if talks:
+                session.user("another way")
+                self.run(session, work, {"new": "n\n"})
+            preview = session.preview_rewind(point)
+            assert {*preview.kept} == {"src/b.py", "own"}
+            assert actions(preview) == {"a.txt": "overwrite", **({"new": "delete"} if talks else {})}
+            preview.apply()
+            texts = {path: data[2] for path, data in tree_of(work).items() if data[0] == "file"}
+            assert texts == {"a.txt": b"one\n", "src/b.py": b"mine\n", "own": b"o\n"}
+
+    @pytest.mark.feature("B5", "F1")
     def test_edits_after_a_rewind_are_kept_by_its_undo(self, store: Store, work: Path) -> None:
         with store.session("s", workspace=work) as session:
             session.user("first")
