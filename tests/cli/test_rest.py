@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,27 +165,79 @@ def test_a_completion_script_for_each_shell(world: World, shell: str) -> None:
     assert "_HOLDFAST_COMPLETE" in world.ok("completion", shell).out
 
 
+TYPED = [
+    ("sho", ["show"]),
+    ("show fi", ["fix-retry"]),
+    ("say -s fi", ["fix-retry"]),
+    ("rewind fix-retry:", ["fix-retry:fixed"]),
+    ("switch fix-retry/", ["fix-retry/main"]),
+    ("show nosuch/", []),
+    ("ls --st", ["--status", "--store"]),
+    ("ls --status inter", ["interrupted"]),
+]
+
+
+@pytest.mark.parametrize(("typed", "found"), TYPED)
+def test_completion_knows_verbs_names_branches_and_checkpoints(work: World, typed: str, found: list[str]) -> None:
+    assert sorted(value for _, value in asked(work, "bash", typed)) == found
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_told_the_same(work: World, shell: str) -> None:
+    assert asked(work, shell, "rewind fix-retry:") == [("plain", "fix-retry:fixed")]
+    assert asked(work, shell, "mirror a") == [("dir", "a")]
+
+
+@pytest.mark.parametrize("typed", ["import ", "export -o ", "cat oauth:1 -- "])
+def test_files_are_completed_where_files_are_taken(work: World, typed: str) -> None:
+    assert asked(work, "bash", f"{typed}a") == [("file", "a")]
+
+
+@pytest.mark.parametrize("typed", ["mirror ", "-C ", "ls -C ", "fork --into "])
+def test_directories_are_completed_where_directories_are_taken(work: World, typed: str) -> None:
+    assert asked(work, "bash", f"{typed}a") == [("dir", "a")]
+
+
+def asked(work: World, shell: str, typed: str) -> list[tuple[str, str]]:
+    """Ask as the script of a shell does; give kinds and values."""
+    words = ["holdfast", *typed.split(" ")]
+    line = {"COMP_LINE": " ".join(words), "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    if shell == "fish":
+        line["COMP_CWORD"] = words[-1]
+    ran = work.process(env={**os.environ, "_HOLDFAST_COMPLETE": f"{shell}_complete", **line})
+    said = [each for each in ran.stdout.splitlines() if each]
+    if shell == "zsh":  # three lines for each: kind, value, help
+        return [*zip(said[::3], said[1::3], strict=False)]
+    pairs = [each.partition(",") for each in said]
+    return [(kind, value.partition("\t")[0]) for kind, _, value in pairs]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 @pytest.mark.parametrize(
-    ("typed", "found"),
+    ("typed", "inserted"),
     [
-        ("sho", ["show"]),
+        ("rewind fix-retry:", ["fixed"]),  # bash keeps what stands before the colon
+        ("rewind :fi", ["fixed"]),
         ("show fi", ["fix-retry"]),
-        ("rewind fix-retry:", ["fix-retry:fixed"]),
-        ("switch fix-retry/", ["fix-retry/main"]),
-        ("show nosuch/", []),
-        ("ls --st", ["--status", "--store"]),
+        ("switch fix-retry/tr", ["fix-retry/try\\ it"]),
+        ("ls --status=inter", ["interrupted"]),
     ],
 )
-def test_completion_knows_verbs_names_branches_and_checkpoints(work: World, typed: str, found: list[str]) -> None:
-    words = ["holdfast", *typed.split(" ")]
-    env = {
-        **os.environ,
-        "_HOLDFAST_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    ran = work.process(env=env)
-    assert sorted(line.split(",")[-1] for line in ran.stdout.split()) == found
+def test_what_bash_puts_into_the_line(work: World, typed: str, inserted: list[str]) -> None:
+    work.ok("fork", "fixed", "--name", "try it")
+    script = work.project.parent / "script"
+    script.write_text(work.ok("completion", "bash").out)
+    program = work.project.parent / "holdfast"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+    program.chmod(0o755)
+    commands = f"""
+        . {script}
+        COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:' COMP_LINE='holdfast {typed}' COMP_POINT={len(f"holdfast {typed}")}
+        _holdfast_completion {program}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "--norc", "-c", commands], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.splitlines(), done.stderr) == (inserted, "")
 
 
 # ---------------------------------------------------------------------- how busy and too new are told

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from . import failing, params, running
+from .quick import COMPLETE
 from .running import fail
 from .settings import Settings
 
@@ -74,7 +75,6 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-COMPLETE = "_HOLDFAST_COMPLETE"
 _HELP = """Durable sessions of AI agents: look at them, go back, go on.
 
 A REF is a name, a key, the beginning of an id, @ (the newest here) or @-1, then a point: REF:12 the end of turn 12,
@@ -171,9 +171,9 @@ def _invoke(arguments: list[str], chosen: Settings) -> object:
     """Run a verb; click's own ``main`` would end the process when a reader leaves."""
     app = make()
     if instruction := os.environ.get(COMPLETE):
-        from click.shell_completion import shell_complete
+        from .completing import complete
 
-        return shell_complete(app, {"obj": chosen}, "holdfast", COMPLETE, instruction)
+        return complete(app, instruction, chosen)
     with app.make_context("holdfast", arguments, obj=chosen) as context:
         return app.invoke(context)
 

@@ -87,6 +87,11 @@ def ref_argument(name: str = "ref", **more: Any) -> Callable[[Any], Any]:
     return click.argument(name, shell_complete=completed, **more)
 
 
+def ref_option(*names: str, **more: Any) -> Callable[[Any], Any]:
+    """Make an option that names a session, which a shell can complete."""
+    return click.option(*names, shell_complete=completed, **more)
+
+
 def completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Give the names, or the branches or checkpoints of a session, that begin so; whatever goes wrong gives none."""
     try:

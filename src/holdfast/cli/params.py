@@ -34,6 +34,20 @@ def _type(kind: Kind) -> Any:
     return click.STRING if kind is TEXT else _Read(kind)
 
 
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Let the shell complete names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Let the shell complete names of directories."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
 def param(option: Option) -> click.Option:
     """Make the parameter of an option."""
     return _made(option)
@@ -51,6 +65,7 @@ def _made(option: Option, **more: Any) -> click.Option:
         show_default=option.default is not None,
         metavar=option.metavar,
         help=option.help or None,
+        shell_complete=directories if option.metavar == "DIR" else None,
         **more,
     )
 

@@ -10,10 +10,11 @@ import click
 
 from ..failing import USAGE, Stop
 from ..frame import Frame, verb
+from ..params import directories
 
 
 @verb("demo")
-@click.argument("place", metavar="[DIRECTORY]", required=False)
+@click.argument("place", metavar="[DIRECTORY]", required=False, shell_complete=directories)
 def demo(frame: Frame, place: str | None) -> None:
     """See it work: an agent is killed and goes on, its damage to files is taken back, undone and redone.
 

@@ -18,6 +18,7 @@ from ..consent import tell
 from ..failing import CONFLICT, DAMAGED, NOT_FOUND, OK, USAGE, Stop, refused
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
+from ..params import directories, files
 
 if TYPE_CHECKING:
     from ...exporters.mirror import Mirrored
@@ -34,7 +35,14 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
 @ref_argument("ref", required=False)
 @click.option("--md", is_flag=True, help="A Markdown document instead: to read.")
 @click.option("--html", is_flag=True, help="One HTML file instead: to read, on any device.")
-@click.option("-o", "--output", "path", metavar="FILE", help="Into this file, whole or not at all; else to stdout.")
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    metavar="FILE",
+    shell_complete=files,
+    help="Into this file, whole or not at all; else to stdout.",
+)
 @click.option("--here", is_flag=True, help="All sessions of this workspace.")
 @click.option("-a", "--all", "everything", is_flag=True, help="All sessions of the store.")
 @click.option("--no-subagents", is_flag=True, help="Without the sub-agents of the sessions.")
@@ -194,7 +202,7 @@ def _report(frame: Frame, form: str, path: str | None, counts: dict[str, int], s
 
 
 @verb("import", changes=True, makes=True)
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", shell_complete=files)
 def import_(frame: Frame, path: str) -> None:
     """Bring in what export wrote, or a folder of a mirror; - reads stdin. Doing it twice changes nothing.
 
@@ -255,7 +263,7 @@ def _show_folder(frame: Frame, found: list[Brought]) -> None:
 
 
 @verb("mirror", changes=True, looks=lambda given: True)
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", metavar="DIR", shell_complete=directories)
 @click.option("-f", "--follow", is_flag=True, help="Keep it up to date until Ctrl-C.")
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="All sessions of the store; else those of this workspace."

@@ -16,6 +16,7 @@ from ..consent import tell
 from ..failing import USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
+from ..params import files
 from ..plans import colored
 from .moving import find_point, find_side
 from .status import change_line
@@ -87,7 +88,7 @@ def _messages(frame: Frame, found: Diff) -> Iterator[str]:
 
 @verb("cat")
 @ref_argument("ref")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=files)
 def cat(frame: Frame, ref: str, paths: tuple[str, ...]) -> None:
     """Write a file as it was at a point: holdfast cat REF:12 -- PATH. A pipe gets its very bytes."""
     found = find_point(frame, ref)

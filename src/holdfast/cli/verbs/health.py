@@ -18,6 +18,7 @@ from ..consent import tell
 from ..failing import DAMAGED, FAILED, NOT_FOUND, Stop
 from ..frame import Frame, verb
 from ..output import line
+from ..params import files
 
 
 @verb("verify")
@@ -56,7 +57,12 @@ def _report_lines(report: Report) -> Iterator[str]:
 
 
 @verb("repair", changes=True)
-@click.option("--to", metavar="FILE", help="Where the copy belongs; else beside the store, with .repaired behind it.")
+@click.option(
+    "--to",
+    metavar="FILE",
+    shell_complete=files,
+    help="Where the copy belongs; else beside the store, with .repaired behind it.",
+)
 def repair(frame: Frame, to: str | None) -> int | None:
     """Copy the store without what is damaged, verify the copy, and say what was lost; the store stays as it is."""
     store = _there(frame)
@@ -79,7 +85,7 @@ def repair(frame: Frame, to: str | None) -> int | None:
 
 
 @verb("backup", changes=True, looks=lambda given: True)
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 def backup(frame: Frame, file: str) -> int | None:
     """Copy the whole store into a new file, as of one moment, and verify the copy; the store may be in use."""
     store = _there(frame)
@@ -139,13 +145,10 @@ def _is_current(url: str) -> bool:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(frame: Frame, shell: str) -> None:
     """Write the script that completes verbs, flags, names and branches: eval "$(holdfast completion bash)"."""
-    from click.shell_completion import get_completion_class
+    from ..app import make
+    from ..completing import script
 
-    from ..app import COMPLETE, make
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    frame.out.text(kind(make(), {}, "holdfast", COMPLETE).source().splitlines())
+    frame.out.text(script(make(), shell).splitlines())
 
 
 COMMANDS = {"verify": verify, "repair": repair, "backup": backup, "migrate": migrate, "completion": completion}

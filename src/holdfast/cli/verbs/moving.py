@@ -18,8 +18,9 @@ from ...model.operation import Operation
 from .. import documents, times
 from ..consent import choose, is_terminal, tell
 from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
-from ..frame import Frame, point_of, ref_argument, verb
+from ..frame import Frame, point_of, ref_argument, ref_option, verb
 from ..output import line
+from ..params import directories, files
 from ..plans import Plan
 from .history import here
 
@@ -31,7 +32,7 @@ _POINT = re.compile(r"\d+\^?|e\d+", re.ASCII)
 
 @verb("checkpoint", changes=True)
 @click.argument("name", required=False)
-@click.option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
+@ref_option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
 @click.option("-m", "--description", help="What it is for.")
 @click.option("--no-files", is_flag=True, help="Do not look at the workspace.")
 def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str | None, no_files: bool) -> None:
@@ -63,7 +64,9 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
 @ref_argument("point", required=False)
 @click.option("--files", "only_files", is_flag=True, help="Only files; the conversation stays.")
 @click.option("--conversation", "only_conversation", is_flag=True, help="Only the conversation; files stay.")
-@click.option("--overwrite", multiple=True, metavar="PATH", help="Take your own edit of PATH back too.")
+@click.option(
+    "--overwrite", multiple=True, metavar="PATH", shell_complete=files, help="Take your own edit of PATH back too."
+)
 @click.option("--take-over", is_flag=True, help="Also if somebody is running the session: they lose it.")
 def rewind(
     frame: Frame,
@@ -244,7 +247,12 @@ def redo(frame: Frame, everywhere: bool) -> None:
 @ref_argument("point", required=False)
 @click.option("--name", help="The name of the branch or session.")
 @click.option("--session", "as_session", is_flag=True, help="A session of its own.")
-@click.option("--into", metavar="DIR", help="A session of its own with the files of that point in DIR, new or empty.")
+@click.option(
+    "--into",
+    metavar="DIR",
+    shell_complete=directories,
+    help="A session of its own with the files of that point in DIR, new or empty.",
+)
 def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, into: str | None) -> None:
     """Open a branch at a point and stay where you are; nothing is copied."""
     found = find_point(frame, point)

@@ -16,10 +16,10 @@ from ...model.work import TASK_STATES, Task
 from .. import documents, times
 from ..consent import tell
 from ..failing import NOT_FOUND, USAGE, Stop
-from ..frame import Frame, verb
+from ..frame import Frame, ref_option, verb
 from ..output import block, line
 
-_REF = click.option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
+_REF = ref_option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
 _BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
 
 
