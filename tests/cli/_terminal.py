@@ -18,11 +18,11 @@ PATIENCE = 30.0
 
 
 class Terminal:
-    """A program that runs in a terminal of 24 lines and 100 columns."""
+    """A program that runs in a terminal of 24 lines."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 100) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         given = {**os.environ, "TERM": "xterm", **(env or {})}
         for name in ("COLUMNS", "LINES"):  # the terminal's own size counts
             given.pop(name, None)

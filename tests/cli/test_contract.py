@@ -63,14 +63,23 @@ def test_nothing_at_all_shows_the_help(world: World) -> None:
 def test_flags_work_before_and_behind_the_verb(work: World) -> None:
     assert work.ok("-q", "ls").out == work.ok("ls", "-q").out
     assert work.ok("--json", "ls").out == work.ok("ls", "--json").out
+    assert work.ok("-n", "rename", "oauth", "Other").err.startswith("Dry run: ")
+    work.ok("-y", "rewind", "fix-retry:1")
     elsewhere = str(work.url.with_name("other.db"))
     assert elsewhere in work.ok("--store", str(work.url), "ls", "--store", elsewhere).err
 
 
+def test_a_dry_run_of_what_knows_none_is_usage(work: World) -> None:
+    for flag in ("-n", "-y"):
+        ran = work.run(flag, "export", "oauth", "-o", "out.jsonl")
+        assert (ran.code, f"{flag} is for verbs that change something" in ran.err) == (2, True), ran.err
+    assert not (work.project / "out.jsonl").exists()
+
+
 def test_a_damaged_store_is_exit_7(world: World) -> None:
-    world.url.write_bytes(b"SQLite format 3\0" + os.urandom(8000))
+    world.url.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 32)
     ran = world.run("ls")
-    assert ran.code in (1, 7)
+    assert ran.code == 7
     assert ran.err.startswith("holdfast: ")
 
 

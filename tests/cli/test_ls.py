@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from _world import HOUR, World
+from _terminal import Terminal
+from _world import HOUR, ID, World
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -95,6 +96,26 @@ def test_one_that_was_cut_off_is_marked_with_what_to_do(work: World) -> None:
     row = work.ok("ls").lines[1]
     assert row.startswith("⚠ ")
     assert row.endswith("interrupted at turn 1: holdfast resume #######")
+
+
+@pytest.mark.parametrize(("columns", "title"), [(80, "Fix flaky retry t..."), (130, "Fix flaky retry test i...")])
+def test_a_terminal_cuts_titles_and_never_what_to_do(world: World, columns: int, title: str) -> None:
+    with world.open() as store:
+        s = store.session(
+            "cut", agent="coder", workspace=world.project, title="Fix flaky retry test in the connection pool"
+        )
+        s.user("Begin")
+        with pytest.raises(KeyboardInterrupt), s:
+            raise KeyboardInterrupt
+        world.clock.ms -= HOUR
+        store.create_session("plain", agent="coder", workspace=world.project, title="x" * 200)
+    terminal = Terminal("ls", env={"NO_COLOR": "1"}, columns=columns)
+    assert terminal.end() == 0
+    rows = [ID.sub("#######", line) for line in terminal.seen.splitlines()]
+    cut = next(row for row in rows if row.startswith("⚠"))
+    assert cut.endswith(f"{title}  interrupted at turn 1: holdfast resume #######")
+    plain = next(row for row in rows if "xxx" in row)
+    assert (len(plain), plain[-4:]) == (columns, "x...")
 
 
 def test_one_that_runs_is_marked(work: World) -> None:

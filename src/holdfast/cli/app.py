@@ -93,8 +93,12 @@ class Verb(click.Command):
         self.params += [param for param in extra if own.isdisjoint(param.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        if (wrong := ctx.ensure_object(Settings).contradiction) is not None:
+        chosen = ctx.ensure_object(Settings)
+        if (wrong := chosen.contradiction) is not None:
             raise click.UsageError(wrong, ctx)
+        if not self.changes and (chosen.dry_run or chosen.yes):  # given before the verb: who says -n means it
+            flag = "-n" if chosen.dry_run else "-y"
+            raise click.UsageError(f"{flag} is for verbs that change something; {self.name} does not know it", ctx)
         return super().invoke(ctx)
 
 
@@ -155,7 +159,7 @@ def make() -> App:
     )
     return App(
         name="holdfast",
-        params=[*params.everywhere(), version],
+        params=[*params.for_changes(), *params.everywhere(), version],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         help=_HELP,
     )

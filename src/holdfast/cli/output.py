@@ -20,6 +20,7 @@ from .failing import USAGE, Stop
 from .settings import Settings
 
 Document = Mapping[str, Any]
+_LEAST = 20  # columns of a text that gives way
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 line = words.plain
 
@@ -139,9 +140,10 @@ class Output:
             sys.stdout.write(each + "\n")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Iterator[str]:
-        """Write a table: a column in ``<NAME`` or ``>NAME`` is aligned so; the last one is cut at the terminal's edge.
+        """Write a table: a column in ``<NAME`` or ``>NAME`` is aligned so.
 
-        A column in which every cell is empty is left out, if its name ends in ``?``.
+        A column in which every cell is empty is left out, if its name ends in ``?``. On a terminal the last column that
+        has a name is cut, so that a row and what stands behind it, which says what to do, fit into a line.
         """
         cells = [[_cell(each) for each in row] for row in rows]
         used = [at for at, name in enumerate(columns) if not name.endswith("?") or any(row[at].text for row in cells)]
@@ -149,20 +151,26 @@ class Output:
         shown = [names, *([row[at] for at in used] for row in cells)]
         widths = [max(width(row[at].text) for row in shown) for at in range(len(used))]
         right = [columns[at].startswith(">") for at in used]
-        edge = _terminal_size()[0] if self.is_terminal else None
-        for row in shown:
-            yield self._row(row, widths, right, edge)
+        gives, edge = max(at for at, name in enumerate(names) if name.text), _terminal_size()[0]
+        if self.is_terminal and not right[gives] and sum(widths) + 2 * (len(widths) - 1) > edge:
+            shown = [_fitted(row, gives, edge - sum(widths[:gives]) - 2 * gives) for row in shown]
+            widths[gives] = 0  # each row makes as much room as it needs
+        return (self._row(row, widths, right) for row in shown)
 
-    def _row(self, row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool], edge: int | None) -> str:
-        parts, used = list[str](), 0
+    def _row(self, row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> str:
+        parts = list[str]()
         for at, cell in enumerate(row):
-            last = at == len(row) - 1
-            text = cut(cell.text, edge - used) if last and edge is not None and edge > used else cell.text
-            space = " " * (widths[at] - width(text))
-            padded = self.paint(text, cell.style) if text else ""
-            parts.append(f"{space}{padded}" if right[at] else padded if last else f"{padded}{space}")
-            used += widths[at] + 2
+            space = " " * (widths[at] - width(cell.text))
+            padded = self.paint(cell.text, cell.style) if cell.text else ""
+            parts.append(f"{space}{padded}" if right[at] else padded if at == len(row) - 1 else f"{padded}{space}")
         return "  ".join(parts).rstrip()
+
+
+def _fitted(row: Sequence[Cell], gives: int, room: int) -> list[Cell]:
+    """Cut the cell that gives way, but not to nothing: rather is the row longer than the line."""
+    cell, behind = row[gives], row[gives + 1 :]
+    left = room - sum(2 + width(each.text) for each in behind if each.text)
+    return [*row[:gives], Cell(cut(cell.text, max(left, _LEAST)), cell.style), *behind]
 
 
 def _cell(given: str | Cell) -> Cell:
