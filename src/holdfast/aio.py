@@ -1777,8 +1777,9 @@ class AsyncRewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``not_captured`` are paths that stay since their content is not known. ``pending`` says that an earlier change of
-    these files was cut off: it is taken back first, and what is shown is what is done after that."""
+    ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
+    known. ``target_at`` is when the point was reached. ``pending`` says that an earlier change of these files was cut
+    off: it is taken back first, and what is shown is what is done after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1787,6 +1788,11 @@ class AsyncRewind:
     def target(self) -> Point:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.target
+
+    @property
+    def target_at(self) -> datetime:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.target_at
 
     @property
     def to_seq(self) -> int:
@@ -1837,6 +1843,11 @@ class AsyncRewind:
     def others(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.others
+
+    @property
+    def other_sessions(self) -> dict[str, str]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.other_sessions
 
     @property
     def not_captured(self) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 import pytest
 from _terminal import Terminal
-from _world import World
+from _world import World, use_tool
 
 pytestmark = pytest.mark.feature("F10")
 
 PREVIEW = [
-    'Rewind ####### "Fix the flaky retry test" from turn 2 to the end of turn 1',
-    "  conversation  1 turn leaves this path, from 'Now make it fast' on; kept on the branch",
+    'Rewind ####### "Fix the flaky retry test" from turn 2 to the end of turn 1, 23h ago',
+    "  conversation  1 turn leaves this path, from 'Now make it fast' on; kept on the branch main",
     "  work          tasks, plan, notes and state as they were there",
     "  files         D new.py +0 -1   (made by bash in turn 2)",
     "                M pool.py +1 -1   (changed by bash in turn 2)",
@@ -62,6 +62,28 @@ def test_off_a_terminal_a_yes_is_needed(work: World) -> None:
     assert (ran.code, ran.lines) == (5, PREVIEW)
     assert "no terminal to ask on; add --yes to do it, -n to only look" in ran.err
     assert files(work) == BEFORE
+
+
+def test_the_plan_names_the_session_that_also_changed_a_path_and_what_was_not_captured(work: World) -> None:
+    (work.project / ".gitignore").write_text(".env\nbuild/\n")
+    (work.project / ".env").write_text("x")
+    for name in ("build/a", "build/b", "build/deep/c"):
+        (work.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (work.project / name).touch()
+    with work.open() as store:
+        with store.session("fix-retry", agent="coder", workspace=work.project) as s:
+            s.user("Go on")
+            use_tool(s, "bash", lambda: (work.project / "api.py").write_text("mine\n"))
+        with store.session("other", agent="coder", workspace=work.project) as other:
+            other.user("Change it")
+            use_tool(other, "bash", lambda: (work.project / "api.py").write_text("theirs\n"))
+            lines = work.ok("rewind", "fix-retry:1", "-n").out.splitlines()
+            document = work.ok("rewind", "fix-retry:1", "-n", "--json").document
+    short = next(line for line in lines if line.startswith("  others")).split()[3].rstrip(",")
+    assert other.id.startswith(short)
+    assert f"  others        ! session {short}, which runs, also changed api.py: not touched" in lines
+    assert "  not captured  .env (ignored), build/ (ignored, 3 files)" in lines
+    assert (document["others"], document["other_sessions"]) == (["api.py"], {"api.py": other.id})
 
 
 def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:

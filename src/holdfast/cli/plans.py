@@ -5,6 +5,7 @@ The same drawing, document and question serve rewind, undo, redo and switch. It 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import time
@@ -15,13 +16,14 @@ from ..client.rewind import Rewind
 from ..client.session import Session
 from ..model import words
 from ..model.operation import Operation
-from . import documents
+from . import documents, times
 from .consent import agreed, tell
 from .frame import Frame
 from .output import block, line
 
 _SHOWN = 20
 _COUNTED = 200  # paths whose lines are counted: more than that nobody reads
+_WALKED = 10_000  # files of an ignored directory that are counted
 _MARKS = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
 _STYLES = {"A": "green", "D": "red", "M": "yellow"}
 _PATH = re.compile(r"^(?:--- a/|\+\+\+ b/)(.*?)\t?$")
@@ -79,7 +81,8 @@ class Plan:
             first = "" if rewind.prompt is None else f", from {line(' '.join(rewind.prompt.split()))[:60]!r} on"
             turns = f"{words.count(rewind.turns, 'turn')} leave" + ("s" if rewind.turns == 1 else "")
             gone = f"{words.count(rewind.messages, 'message')} leave" if not rewind.turns else turns
-            yield f"  conversation  {gone} this path{first}; kept on the branch"
+            branch = line(documents.head_branch(self._session))
+            yield f"  conversation  {gone} this path{first}; kept on the branch {branch}"
         yield from (each for each in str(rewind).splitlines() if each.strip().startswith(_ALSO))
         yield from self._files()
         yield from self._stays()
@@ -95,7 +98,8 @@ class Plan:
             where = f"from turn {now} to {f'the end of turn {then}' if then else 'before turn 1'}"
         else:
             where = f"within turn {now}"
-        return f"{self._word} {name} {where}"
+        when = f", {times.ago(self._rewind.target_at)}" if self._word == "Rewind" else ""
+        return f"{self._word} {name} {where}{when}"
 
     def _files(self) -> Iterator[str]:
         files = self._rewind.files
@@ -118,10 +122,12 @@ class Plan:
         if len(rewind.kept) > _SHOWN:
             yield f"  {'':13} ... and {len(rewind.kept) - _SHOWN:,} more"
         for path in rewind.others[:_SHOWN]:
-            yield f"  others        {mark} another running session also changed {line(path)}: not touched"
+            session = self._frame.short(rewind.other_sessions[path])
+            yield f"  others        {mark} session {session}, which runs, also changed {line(path)}: not touched"
         if rewind.not_captured:
             more = "" if len(rewind.not_captured) <= 5 else f" and {len(rewind.not_captured) - 5:,} more"
-            yield f"  not captured  {', '.join(map(line, rewind.not_captured[:5]))}{more}"
+            shown = (line(_with_count(self._session.workspace or "", each)) for each in rewind.not_captured[:5])
+            yield f"  not captured  {', '.join(shown)}{more}"
 
     # ------------------------------------------------------------------ for programs
 
@@ -135,6 +141,7 @@ class Plan:
             "empty": rewind.is_empty,
             "from_seq": rewind.from_seq,
             "to_seq": rewind.to_seq,
+            "to_at": times.rfc3339(rewind.target_at),
             "to_turn": rewind.stats.turns,
             "turns": rewind.turns,
             "messages": rewind.messages,
@@ -143,6 +150,7 @@ class Plan:
             "files": [self._file(each.path, each.action, each.by) for each in rewind.files],
             "kept": [*rewind.kept],
             "others": [*rewind.others],
+            "other_sessions": rewind.other_sessions,
             "not_captured": [*rewind.not_captured],
             "operation": None if done is None else documents.operation(done),
         }
@@ -154,6 +162,20 @@ class Plan:
 
 # A file that comes was deleted by somebody, one that goes was made by somebody.
 _DONE = {"A": "deleted", "D": "made", "M": "changed", "m": "changed", "L": "changed"}
+
+
+def _with_count(workspace: str, missed: str) -> str:
+    """Add to an ignored directory how many files are in it."""
+    path = missed.removesuffix(" (ignored)")
+    if path == missed or not path.endswith("/"):
+        return missed
+    files = (len(names) for _, _, names in os.walk(os.path.join(workspace, path)))
+    count = 0
+    for each in files:
+        count += each
+        if count > _WALKED:
+            return f"{path} (ignored, over {_WALKED:,} files)"
+    return f"{path} (ignored, {words.count(count, 'file')})"
 
 
 def _counted(diff: str) -> dict[str, tuple[int, int]]:

@@ -91,16 +91,17 @@ def between(trees: Trees, before: work.Found | None, after: work.Found) -> Itera
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:
-    """Give the paths that sessions which run in the same workspace changed since a point."""
+def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> dict[bytes, str]:
+    """Give the paths that sessions which run in the same workspace changed since a point, with the sessions' ids."""
 
-    def read(tx: Tx) -> list[tuple[str, list[work.Found]]]:
+    def read(tx: Tx) -> list[tuple[SessionRow, list[work.Found]]]:
         live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
-        return [(row.workspace, _recent(tx, row, look.at_ms)) for row in live]
+        return [(row, _recent(tx, row, look.at_ms)) for row in live]
 
-    found = set[bytes]()
-    for workspace, history in store._read(read):
-        found |= _as_seen_from(look.session.workspace, workspace, _own_changes(trees, [history])[0])
+    found = dict[bytes, str]()
+    for row, history in store._read(read):
+        changed = _as_seen_from(look.session.workspace, row.workspace, _own_changes(trees, [history])[0])
+        found |= dict.fromkeys(changed, row.id)
     return found
 
 

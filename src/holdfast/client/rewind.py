@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
+from ..clock import to_datetime
 from ..errors import Busy, Conflict, NotFound
 from ..model import html, tree, words
 from ..model.entry import Numbers
@@ -43,11 +45,13 @@ class Rewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``not_captured`` are paths that stay since their content is not known. ``pending`` says that an earlier change of
-    these files was cut off: it is taken back first, and what is shown is what is done after that.
+    ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
+    known. ``target_at`` is when the point was reached. ``pending`` says that an earlier change of these files was cut
+    off: it is taken back first, and what is shown is what is done after that.
     """
 
     target: Point
+    target_at: datetime
     to_seq: int
     from_seq: int
     turns: int
@@ -58,6 +62,7 @@ class Rewind:
     files: tuple[FileChange, ...]
     kept: tuple[str, ...]
     others: tuple[str, ...]
+    other_sessions: dict[str, str]
     not_captured: tuple[str, ...]
     pending: str | None
 
@@ -76,6 +81,7 @@ class Rewind:
         self._session, self.target, self._goal = session, target, goal
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
+        self._theirs: dict[bytes, str] = {}
         self._place: Place | None = session._place() if files else None
         self._recorded: Root | None = None
         self._left: JournalRow | None = None
@@ -98,7 +104,7 @@ class Rewind:
             return None, _NOTHING
         root = self._recorded or self._before_it(place) or place.glance()
         found = blame(store, place.trees, look, root.tree)
-        self._by = found.by
+        self._by, self._theirs = found.by, changed_by_others(store, place.trees, look)
         wanted = place.trees.root(look.there)
         self._require_known(place.trees, root.tree, wanted.tree)
         plan = preview.plan(
@@ -106,7 +112,7 @@ class Rewind:
             root.tree,
             wanted.tree,
             yours=found.yours,
-            others=changed_by_others(store, place.trees, look),
+            others=self._theirs,
             overwrite=self._overwrites,
         )
         return root, plan
@@ -128,7 +134,7 @@ class Rewind:
 
     def _describe(self, look: Look) -> None:
         row, there, shared = look.session, Numbers._make(look.point.numbers), Numbers._make(look.parting.numbers)
-        self.to_seq, self.from_seq = look.point.seq, row.seq
+        self.to_seq, self.from_seq, self.target_at = look.point.seq, row.seq, to_datetime(look.at_ms)
         talks = self._conversation
         self.turns = max(0, row.turns - shared.turns) if talks else 0
         self.messages = max(0, row.messages - shared.messages) if talks else 0
@@ -139,6 +145,7 @@ class Rewind:
         names = _Names(self._session if self._shown else None)
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
+        self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
         self.not_captured = self._missed()
         same = look.view == operations.head_view(row) or look.is_quiet
         self.is_empty = not self.files and (not talks or (same and not look.below))
