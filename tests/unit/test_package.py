@@ -1,7 +1,9 @@
 """The package: what is in the wheel, and that it works elsewhere."""
 
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -73,3 +75,11 @@ def test_nothing_names_a_registry_or_pickles() -> None:
         assert "://" not in path.read_text()
     for path in (ROOT / "src").rglob("*.py"):
         assert "import pickle" not in path.read_text("utf-8")
+
+
+@pytest.mark.feature("E6")
+def test_nothing_is_installed_that_is_not_used() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    names = [re.split("[^a-z]", each)[0] for each in wanted]
+    assert [name for name in names if not re.search(rf"^\s*(?:import|from) {re.escape(name)}\b", text, re.M)] == []
