@@ -95,3 +95,8 @@ def test_the_readme_names_its_two_commands_and_backs_its_claims() -> None:
     assert "pip install holdfast" in text
     for target in re.findall(r"^    make (\S+)", text, re.M):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    pinned = (ROOT / "requirements" / "bench.txt").read_text("utf-8")
+    for name, package in (("OpenAI Agents", "openai-agents"), ("LangGraph", "langgraph"), ("Google ADK", "google-adk")):
+        version = re.search(rf"{name} ([0-9.]+[0-9])", text)
+        assert version is not None
+        assert f"\n{package}=={version[1]}." in pinned, f"{name} is compared as of another version than it is measured"
