@@ -1,0 +1,71 @@
+"""What is a person's stays theirs, whenever they did it: single cases, each on real files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "w"
+    made.mkdir()
+    for name in ("a", "b"):
+        (made / name).write_text("0")
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[holdfast.Store]:
+    with holdfast.open(tmp_path / "s.db") as made:
+        yield made
+
+
+@pytest.fixture
+def session(store: holdfast.Store, root: Path) -> Iterator[holdfast.Session]:
+    with store.session("one", workspace=root) as made:
+        yield made
+
+
+def began(session: holdfast.Session) -> None:
+    session.user("first")
+    session.checkpoint("begin")
+
+
+def after(monkeypatch: pytest.MonkeyPatch, where: object, name: str, then: Callable[[], None]) -> None:
+    """Let somebody do something right after a step of a rewind."""
+    real = getattr(where, name)
+
+    def both(*args: object) -> object:
+        given = real(*args)
+        then()
+        return given
+
+    monkeypatch.setattr(where, name, both)
+
+
+@pytest.mark.parametrize("folder", ["build", "named/by/a/rule"])
+def test_what_an_agent_only_brings_out_of_an_ignored_directory_is_not_deleted(
+    session: holdfast.Session, root: Path, folder: str
+) -> None:
+    (root / ".gitignore").write_text("named\n")
+    (root / folder).mkdir(parents=True)
+    (root / folder / "mine").write_text("an afternoon")
+    began(session)
+    with session.tool("shell"):
+        (root / ".gitignore").write_text("")
+        (root / ".holdfastignore").write_text("!build/\n")
+        (root / "a").write_text("1")
+    plan = session.preview_rewind("begin")
+    assert {each.path for each in plan.files} == {".gitignore", ".holdfastignore", "a"}
+    plan.apply()
+    assert (root / folder / "mine").read_text() == "an afternoon"
+    assert (root / "a").read_text() == "0"
+    session.undo()
+    assert (root / folder / "mine").read_text() == "an afternoon"
