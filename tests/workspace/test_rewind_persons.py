@@ -69,3 +69,39 @@ def test_what_an_agent_only_brings_out_of_an_ignored_directory_is_not_deleted(
     assert (root / "a").read_text() == "0"
     session.undo()
     assert (root / folder / "mine").read_text() == "an afternoon"
+
+
+def test_an_edit_after_a_sub_agent_has_ended_is_kept(session: holdfast.Session, root: Path) -> None:
+    began(session)
+    with session.spawn("work").session as child:
+        with child.tool("shell"):
+            (root / "a").write_text("1")
+            (root / "b").write_text("1")
+        child.complete()
+    with session.tool("other"):
+        pass
+    (root / "a").write_text("mine")
+    with session.tool("other"):
+        pass
+    (root / "b").write_text("mine too")
+    plan = session.preview_rewind("begin")
+    assert plan.kept == ("a", "b")
+    plan.apply()
+    assert [(root / name).read_text() for name in ("a", "b")] == ["mine", "mine too"]
+
+
+def test_what_a_sub_agent_is_at_while_others_look_goes_back(session: holdfast.Session, root: Path) -> None:
+    began(session)
+    child = session.spawn("work").session
+    with child:
+        with child.tool("shell"):
+            (root / "a").write_text("half")
+            session.capture_files()
+            (root / "a").write_text("whole")
+        with child.tool("shell"):
+            (root / "a").write_text("more")
+            session.capture_files()
+            assert session.preview_rewind("begin").kept == ()
+    plan = session.preview_rewind("begin")
+    assert [each.path for each in plan.files] == ["a"]
+    assert plan.kept == ()
