@@ -105,3 +105,30 @@ def test_what_a_sub_agent_is_at_while_others_look_goes_back(session: holdfast.Se
     plan = session.preview_rewind("begin")
     assert [each.path for each in plan.files] == ["a"]
     assert plan.kept == ()
+
+
+@pytest.mark.parametrize("conversation", [True, False])
+def test_undo_returns_a_path_that_became_what_a_person_had_left(
+    session: holdfast.Session, root: Path, conversation: bool
+) -> None:
+    began(session)
+    (root / "a").write_text("mine")
+    (root / "b").unlink()
+    with session.tool("shell"):
+        (root / "a").write_text("mine and the agent's")
+        (root / "b").mkdir()
+        (root / "b" / "new").write_text("1")
+    for _ in range(2):
+        session.rewind("begin", conversation=conversation)
+        assert (root / "a").read_text() == "mine"
+        assert not (root / "b").exists()
+        session.undo()
+        assert (root / "a").read_text() == "mine and the agent's"
+        assert (root / "b" / "new").read_text() == "1"
+        session.redo()
+        assert (root / "a").read_text() == "mine"
+        session.undo()
+    session.redo()
+    (root / "a").write_text("later")
+    session.undo()
+    assert (root / "a").read_text() == "later"
