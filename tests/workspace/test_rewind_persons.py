@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.client import restoring
+from holdfast.workspace.apply import Change
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
@@ -132,3 +135,40 @@ def test_undo_returns_a_path_that_became_what_a_person_had_left(
     (root / "a").write_text("later")
     session.undo()
     assert (root / "a").read_text() == "later"
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen_until_the_file_is_moved_away(
+    session: holdfast.Session, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began(session)
+    with session.tool("shell"):
+        (root / "a").write_text("1")
+    seen = (root / "a").stat()
+
+    def edit() -> None:
+        (root / "a").write_text("!")
+        os.utime(root / "a", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+    after(monkeypatch, Change, "check", edit)
+    with pytest.raises(holdfast.Conflict, match="a: it changed"):
+        session.rewind("begin")
+    assert (root / "a").read_text() == "!"
+
+
+def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
+    session: holdfast.Session, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began(session)
+    with session.tool("shell"):
+        (root / "a").write_text("1")
+    with (root / "a").open("a") as editor:
+
+        def write() -> None:
+            editor.write(" mine")
+            editor.flush()
+
+        after(monkeypatch, restoring, "_carry_out", write)
+        session.rewind("begin")
+    (beside,) = root.glob("a.holdfast-*")
+    assert beside.read_text() == "1 mine"
+    assert (root / "a").read_text() == "0"
