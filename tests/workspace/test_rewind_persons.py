@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -172,3 +174,24 @@ def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
     (beside,) = root.glob("a.holdfast-*")
     assert beside.read_text() == "1 mine"
     assert (root / "a").read_text() == "0"
+
+
+def test_a_write_through_mmap_is_a_conflict_once(tmp_path: Path, root: Path) -> None:
+    (root / "a").write_bytes(b"0" * mmap.PAGESIZE)
+    with (
+        holdfast.open(tmp_path / "s.db") as store,
+        store.session("one", workspace=root) as session,
+        (root / "a").open("r+b") as file,
+        mmap.mmap(file.fileno(), 0) as memory,
+    ):
+        began(session)
+        with session.tool("shell"):
+            memory[:1] = b"1"
+        time.sleep(0.3)  # until a look trusts what it sees
+        session.capture_files()
+        memory[:1] = b"!"  # no time changes while the page waits to be written
+        try:
+            session.rewind("begin")
+        except holdfast.Conflict:
+            session.rewind("begin")
+        assert (root / "a").read_bytes()[:1] == b"!"
