@@ -70,6 +70,11 @@ class Terminal:
         self._process.wait(PATIENCE)
         os.close(self._ours)
 
+    def close(self) -> None:
+        """Close the window; return when the program has ended."""
+        os.close(self._ours)
+        self._process.wait(PATIENCE)
+
     def end(self) -> int:
         """Read to the end and give the exit code."""
         end = time.monotonic() + PATIENCE

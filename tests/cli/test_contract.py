@@ -34,6 +34,26 @@ def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        (">&-", 1, "holdfast: cannot write: Bad file descriptor. Check where it is written"),
+        (">/dev/null 2>&-", 0, ""),
+        (">&- 2>&- <&-", 1, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_told_or_missed_and_no_crash(
+    work: World, redirected: str, code: int, said: str
+) -> None:
+    command = f"'{sys.executable}' -m holdfast ls -a {redirected}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (code, [said] if said else [])
+
+
+def test_a_store_that_is_not_there_is_named_without_steering_the_terminal(world: World) -> None:
+    assert "/no\\x1b[2J.db" in world.ok("--store", f"{world.project}/no\x1b[2J.db", "ls").err
+
+
 def test_control_characters_are_shown_never_obeyed(work: World) -> None:
     with work.open() as store:
         store.create_session("bad\x1b]0;x\x07", workspace=work.project, title="evil \x1b[2J\u202etitle")

@@ -359,6 +359,16 @@ def test_ctrl_c_ends_the_program_and_not_the_record(world: World) -> None:
     assert _session(world).error == "ended by SIGINT"
 
 
+def test_a_window_that_is_closed_ends_the_program_and_not_the_record(world: World) -> None:
+    terminal = Terminal("run", "--", "sh", "-c", "echo x > made; echo began; sleep 30")
+    terminal.wait_for("began")
+    terminal.close()
+    with world.open() as store:
+        session = store.list_sessions()[0]
+        assert (session.status, session.error) == ("error", "ended by SIGHUP")
+        assert [file.path for file in session.files()] == ["made"]
+
+
 def test_stderr_that_goes_elsewhere_stays_apart(world: World) -> None:
     elsewhere = world.project.parent / "err.txt"
     program = f"exec '{sys.executable}' -m holdfast run -- sh -c 'echo out; echo err >&2' 2> '{elsewhere}'"

@@ -248,7 +248,8 @@ def _in_a_terminal(program: Program, heard: Heard) -> int:
             _converse(process, ours, heard)
             return process.wait()
         finally:
-            termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
+            with suppress(termios.error):  # somebody closed the window
+                termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
             os.close(ours)
             os.close(theirs)
             if process.stderr is not None:

@@ -7,12 +7,14 @@ are loaded finds none and takes a tenth of that; what was loaded stays until the
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import Any
 
 
 def start(arguments: list[str]) -> int:
     """Run one command and give its exit code."""
+    _open_what_is_closed()
     gc.disable()
     _load_msgspec()
     from . import quick
@@ -25,6 +27,23 @@ def start(arguments: list[str]) -> int:
     from .app import run
 
     return run(arguments)
+
+
+def _open_what_is_closed() -> None:
+    """Give the process its three streams where it was started without: a file of the store must not get their numbers.
+
+    Results that have nowhere to go fail as a full disk does; what is only told is told nobody.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _load_msgspec() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import tree
-from ..ops import rewinds, snapshots, work
+from ..ops import calls, rewinds, snapshots, work
 from ..ops import trees as trees_
 from ..ops.rewinds import Look
 from ..ops.sessions import SessionRow
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .base import StoreBase
 
 By = tuple[int, tuple[str, ...]]  # turn and calls
+_NOW = 1 << 62  # ms: later than whatever was seen
 
 
 class Blame(NamedTuple):
@@ -40,6 +41,18 @@ class _Change(NamedTuple):
     after: bytes
     outside: bool
     who: By
+    at_ms: int  # when it was seen
+
+
+class _Below(NamedTuple):
+    """What sub-agents made of a path: all its states, and when the last one was seen."""
+
+    states: set[tree.Node | None]
+    last_ms: int
+
+    def made(self, each: tree.Difference, at_ms: int) -> bool:
+        """Say whether a change is theirs: it was seen before their last one, or led to what they had made."""
+        return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
 def blame(store: StoreBase, trees: Trees, look: Look, now: bytes) -> Blame:
@@ -51,7 +64,8 @@ def blame(store: StoreBase, trees: Trees, look: Look, now: bytes) -> Blame:
             path = each.path
             if path in yours:
                 continue
-            if change.outside and path not in below:
+            theirs = path in below and below[path].made(each, change.at_ms)
+            if change.outside and not theirs:
                 yours[path] = change.after if path in by else None
             else:
                 by.setdefault(path, change.who)
@@ -62,12 +76,13 @@ def _changes(trees: Trees, look: Look, now: bytes) -> Iterator[_Change]:
     """Give what happened to the workspace, the newest first."""
     last = look.disk or look.here
     if last is not None:
-        yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open))
+        yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open), _NOW)
     found, turns = [each for each, _ in look.history], [turn for _, turn in look.history]
     for (before, after), turn in zip(pairs(found), turns, strict=False):
         who = turn, tuple(after.body.get("calls", ()))
         outside = after.body["who"] == snapshots.OUTSIDE
-        yield _Change(trees.root(start_of(before, after)).tree, trees.root(after.body["root"]).tree, outside, who)
+        start, end = trees.root(start_of(before, after)).tree, trees.root(after.body["root"]).tree
+        yield _Change(start, end, outside, who, after.at_ms)
 
 
 def pairs(newest_first: Sequence[work.Found]) -> Iterator[tuple[work.Found | None, work.Found]]:
@@ -100,7 +115,7 @@ def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> dict[bytes,
 
     found = dict[bytes, str]()
     for row, history in store._read(read):
-        changed = _as_seen_from(look.session.workspace, row.workspace, _own_changes(trees, [history])[0])
+        changed = _as_seen_from(look.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
         found |= dict.fromkeys(changed, row.id)
     return found
 
@@ -114,24 +129,37 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(store: StoreBase, trees: Trees, look: Look) -> set[bytes]:
-    """Give the paths that sub-agents changed since a point: they are the session's own, whoever saw them."""
+def _changed_below(store: StoreBase, trees: Trees, look: Look) -> dict[bytes, _Below]:
+    """Give the paths that sub-agents changed since a point: that is the session's own, whoever saw it.
 
-    def read(tx: Tx) -> list[list[work.Found]]:
+    A path that changed while one of them only looked on is left out. One that has an open call may be at it still.
+    """
+
+    def read(tx: Tx) -> tuple[list[list[work.Found]], bool]:
         below = [row for row in trees_.below(tx, look.session) if row.workspace == look.session.workspace]
-        return [_recent(tx, row, look.at_ms) for row in below]
+        return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
 
-    own, outside = _own_changes(trees, store._read(read))
-    return own - outside
+    histories, at_work = store._read(read)
+    own, outside = _own_changes(trees, histories)
+    return {
+        path: _Below(made.states, _NOW if at_work else made.last_ms)
+        for path, made in own.items()
+        if path not in outside
+    }
 
 
-def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[set[bytes], set[bytes]]:
-    """Give the paths that sessions changed, and those that changed while they looked on."""
-    own, outside = set[bytes](), set[bytes]()
+def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[dict[bytes, _Below], set[bytes]]:
+    """Give what sessions made of paths, and the paths that changed while they looked on."""
+    own, outside = dict[bytes, _Below](), set[bytes]()
     for history in histories:
         for before, after in pairs(history):
-            changed = outside if after.body["who"] == snapshots.OUTSIDE else own
-            changed.update(each.path for each in between(trees, before, after))
+            for each in between(trees, before, after):
+                if after.body["who"] == snapshots.OUTSIDE:
+                    outside.add(each.path)
+                    continue
+                made = own.get(each.path, _Below(set(), after.at_ms))
+                made.states.add(tree.shown(each.new))
+                own[each.path] = made._replace(last_ms=max(made.last_ms, after.at_ms))
     return own, outside
 
 

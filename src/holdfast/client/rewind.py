@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
 from ..clock import to_datetime
-from ..errors import Busy, Conflict, NotFound
+from ..errors import Busy, Conflict, Error, NotFound
 from ..model import html, tree, words
 from ..model.entry import Numbers
 from ..model.files import FileChange, FileDiff
@@ -215,13 +216,25 @@ class Rewind:
             move = self._finish(look, take_over, root)
             done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms))]
 
-        restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
+        try:
+            restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
+        except Conflict as error:
+            self._look_again(place, error)
+            raise
         session._seen, operation = done[0]
         if session._held is not None:
             session._held.sure = max(session._held.sure, session._seen.updated)
         if operation.summary != operations.NOTHING:
             session._store._made(operation)
         return operation
+
+    def _look_again(self, place: Place, error: Conflict) -> None:
+        """Read paths that were not as seen, whatever their size and times say: the next preview must know of it."""
+        paths = [each for each in error.found if isinstance(each, bytes)] if isinstance(error.found, tuple) else []
+        if paths:
+            with suppress(Error):
+                place.expect(dict.fromkeys(paths))
+                self._session._look_quietly()
 
     def _secured(self, place: Place) -> Look:
         """Record what is on disk, so that this can be taken back; give the session as it is after that."""

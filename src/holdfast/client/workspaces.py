@@ -11,7 +11,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -257,8 +257,8 @@ class Place:
             looked = self._loaded().copied()
             return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
 
-    def expect(self, paths: dict[bytes, tree.Node]) -> None:
-        """Let paths that were put back count as captured, whatever the rules say of them.
+    def expect(self, paths: Mapping[bytes, tree.Node | None]) -> None:
+        """Let paths that were put back count as captured, whatever the rules say of them; None: read them again.
 
         If they are not put back after all, ``forget`` it.
         """

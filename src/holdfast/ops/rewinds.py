@@ -133,8 +133,11 @@ def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
 
 
 def _changed_since(tx: Tx, look: Look, seq: int) -> Look:
+    """Count from a move on: what it kept or brought back itself, in the snapshot behind it, is no change since."""
     changes = snapshots.since(tx, look.session, seq)
-    return look._replace(changes=tuple(changes), history=tuple(_with_turns(tx, look.session, changes)))
+    own = len(changes) > 1 and changes[-2].body.get("kept") and changes[-2].seq == seq + 1
+    history = _with_turns(tx, look.session, changes[:-1] if own else changes)
+    return look._replace(changes=tuple(changes), history=tuple(history))
 
 
 def _with_turns(tx: Tx, session: SessionRow, changes: list[Found]) -> Iterator[tuple[Found, int]]:
@@ -208,7 +211,7 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
     if wish.result is not None and operation.summary != operations.NOTHING:
         snapshots.set_disk(tx, session, wish.result)
         if wish.actual not in (None, wish.result):  # what was kept is still somebody else's
-            session = _say_files(tx, session, str(wish.actual), snapshots.OUTSIDE, now_ms)
+            session = _say_files(tx, session, str(wish.actual), snapshots.OUTSIDE, now_ms, kept=True)
     return session, operation
 
 
@@ -221,11 +224,11 @@ def _take_up(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) 
     )
 
 
-def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int) -> SessionRow:
+def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int, *, kept: bool = False) -> SessionRow:
     """Note at the head what is in the workspace now."""
     if snapshots.disk_of(tx, session) == root:
         return session
-    return snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms)
+    return snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms, kept=kept)
 
 
 def _rewind_files(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> tuple[SessionRow, Operation]:

@@ -122,15 +122,24 @@ def _is_recorded(before: Found | None, disk: str | None, root: str) -> bool:
 
 
 def put(
-    tx: Tx, session: SessionRow, root: str, *, who: str, by: tuple[str, ...] = (), carried: str | None, now_ms: int
+    tx: Tx,
+    session: SessionRow,
+    root: str,
+    *,
+    who: str,
+    by: tuple[str, ...] = (),
+    carried: str | None,
+    now_ms: int,
+    kept: bool = False,
 ) -> SessionRow:
-    """Add a snapshot at the head."""
+    """Add a snapshot at the head; ``kept`` if a move adds it for what it kept or brought back of somebody else's."""
     before = work.latest(tx, session, KIND)
     body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
     body |= {"calls": list(by)} if by else {}
     body |= {"from": carried} if carried else {}
     at = disk_at(tx, session) if carried else None
     body |= {"at": at} if at else {}
+    body |= {"kept": True} if kept else {}
     body["first"] = session.seq + 1 if before is None else before.body["first"]
     needs = More(blobs=_roots(body))
     draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)

@@ -84,7 +84,7 @@ class Back:
         before = glance(place)
         move(place, staged)
         after = glance(staged)
-        if before is None or after is None or stamp(before) != stamp(after):
+        if before is None or after is None or stamp(before).lasting != stamp(after).lasting:
             put(staged, place)  # somebody replaced it this very moment: his again
 
     def _restore(self) -> None:
@@ -123,20 +123,8 @@ class Back:
                 return seen(place, old) is not None  # not if it was somebody's edit that we had moved away
             if seen(place, old) and seen(moved, old):
                 return True
-        self._put_beside(each, moved)
+        put_beside(self._inside, each, moved, self._suffix)
         return False
-
-    def _put_beside(self, each: Numbered, moved: Place) -> None:
-        """Save a version that cannot go where it was, in the nearest directory that is left of its path."""
-        path = each.step.path
-        while (place := self._inside.place(path)) is None:
-            path = path.rpartition(b"/")[0]
-        name = each.step.path.rpartition(b"/")[2][:_LONGEST] + self._suffix
-        try:
-            put(moved, Place(place.directory, name))
-        except FileExistsError:
-            put(moved, Place(place.directory, name + b"-" + each.old_name))
-        sync(place.directory)
 
     def _sync(self) -> None:
         sync_all(self._inside, self._staging, self._plan)
@@ -147,3 +135,16 @@ class Back:
             assert node is not None
             if not settle(self._inside, step, node.mode) and is_directory(step.old):
                 self._kept.add(step.path)
+
+
+def put_beside(inside: Inside, each: Numbered, moved: Place, suffix: bytes) -> None:
+    """Save a version that cannot go where it was, in the nearest directory that is left of its path."""
+    path = each.step.path
+    while (place := inside.place(path)) is None:
+        path = path.rpartition(b"/")[0]
+    name = each.step.path.rpartition(b"/")[2][:_LONGEST] + suffix
+    try:
+        put(moved, Place(place.directory, name))
+    except FileExistsError:
+        put(moved, Place(place.directory, name + b"-" + each.old_name))
+    sync(place.directory)

@@ -71,15 +71,15 @@ class Forward:
             raise conflict([step.path], _NOT_EMPTY)
 
     def _move_one(self, place: Place, each: Numbered) -> None:
-        self._unchanged(place, each.step)
+        known = self._stamps[each.step.path]
+        status = glance(place)
+        if status is None or stamp(status) != known:
+            raise conflict([each.step.path], _CHANGED)
         kept = Place(self._staging, each.old_name)
         move(place, kept)
-        self._unchanged(kept, each.step)  # again: it may have been written to until the very rename
-
-    def _unchanged(self, place: Place, step: Step) -> None:
-        status = glance(place)
-        if status is None or stamp(status) != self._stamps[step.path]:
-            raise conflict([step.path], _CHANGED)
+        status = glance(kept)  # again: it may have been written to until the very rename
+        if status is None or stamp(status).lasting != known.lasting:
+            raise conflict([each.step.path], _CHANGED)
 
     def _bring(self) -> None:
         for each in self._plan.coming():

@@ -33,17 +33,28 @@ OWNER = 0o700  # what the owner needs of a directory to change what is in it
 
 
 class Stamp(NamedTuple):
-    """By what a thing is known again without reading it; a rename leaves all of it as it is."""
+    """By what a thing is known again without reading it.
+
+    ``ctime_ns`` tells of an edit whose time was set back. It is 0 for one of several names of a file: moving another
+    one of them changes it.
+    """
 
     inode: int
     size: int
     mtime_ns: int
     mode: int
+    ctime_ns: int = 0
+
+    @property
+    def lasting(self) -> Stamp:
+        """What a rename leaves as it is."""
+        return self._replace(ctime_ns=0)
 
 
 def stamp(status: os.stat_result) -> Stamp:
     """Give the stamp of a thing."""
-    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
+    ctime_ns = status.st_ctime_ns if status.st_nlink == 1 else 0
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, ctime_ns)
 
 
 class Place(NamedTuple):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import Conflict, Unsupported
 from ..model.tree import DIR, FILE, Node, decode, encode
-from ._back import Back
+from ._back import Back, put_beside
 from ._forward import Forward
 from ._inside import (
     OWNER,
@@ -39,6 +39,7 @@ from ._inside import (
     seen,
     set_mode,
     shown,
+    stamp,
     sync,
     write,
 )
@@ -219,12 +220,26 @@ class Change:
         if self.half_done:
             return
         with Inside(self._root) as inside:
+            self._save_late_writes(inside)
             staging, scratch = Place(inside.root, self._staging), Place(inside.root, self._scratch)
             remove_all(scratch)
             if glance(staging) is not None:
                 move(staging, scratch)  # at once, so that a kill leaves no half of it to be mistaken for the whole
                 remove_all(scratch)
             sync(inside.root)
+
+    def _save_late_writes(self, inside: Inside) -> None:
+        """Put beside what somebody, who had the file open, wrote into a version that was moved away."""
+        if self._stamps is None or inside.find(self._staging) is None:
+            return
+        with directory(Place(inside.root, self._staging)) as staging:
+            for each in Plan(self._steps, {}).leaving():
+                moved = Place(staging, each.old_name)
+                status = None if is_directory(each.step.old) else glance(moved)
+                if status is None or status.st_nlink > 1:  # with another name it is not lost
+                    continue
+                if stamp(status).lasting != self._stamps[each.step.path].lasting:
+                    put_beside(inside, each, moved, self._staging)
 
 
 def _pieces(fetch: Fetch, node: Node) -> Iterable[bytes]:

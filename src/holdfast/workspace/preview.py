@@ -36,11 +36,13 @@ def plan(
 ) -> Plan:
     """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
     steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
+    gap: bytes | None = None  # the last directory that was not captured: what is in it follows it at once
     for path, old, new in tree.differences(load, now, wanted):
         old, new = _there(old), _there(new)
-        if old == new:
-            continue
+        if old == new or (gap is not None and path.startswith(gap)):
+            continue  # what comes to be captured with its directory was there before: nobody saw it being made
         if GAP in (old and old.kind, new and new.kind):
+            gap = path + b"/"
             if old is None or new is None or old.kind != new.kind:
                 missed.append(path)
         elif path in others:

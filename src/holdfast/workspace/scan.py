@@ -449,14 +449,18 @@ class Workspace:
         other.changed = set()
         return other
 
-    def expect(self, paths: Mapping[bytes, Node]) -> None:
-        """Let paths count as captured that were put there: rules leave out only what is new."""
+    def expect(self, paths: Mapping[bytes, Node | None]) -> None:
+        """Let paths count as captured that were put there: rules leave out only what is new.
+
+        Without a node they are only read again, since size and times did not tell of a change: so it is with ``mmap``.
+        """
         for path, node in paths.items():
             folder, _, name = os.fsdecode(path).rpartition("/")
             known = self.folders.get(f"{folder}/" if folder else "")
-            if known is not None:
-                known.take({**known.names, name: (_NEVER, node)})
-                self.changed.add(f"{folder}/" if folder else "")
+            if known is None or (node is None and name not in known.names):
+                continue
+            known.take({**known.names, name: (_NEVER, node or known.names[name][1])})
+            self.changed.add(f"{folder}/" if folder else "")
 
 
 def _unlooked(path: str, error: OSError) -> Unsupported:

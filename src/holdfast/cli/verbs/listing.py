@@ -132,7 +132,7 @@ def _footer(
 def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> str:
     """Say which filter hid how many, and what shows them."""
     if frame.missing is not None:
-        return f"No sessions: there is no store yet at {frame.missing}. Start one: holdfast new NAME"
+        return f"No sessions: there is no store yet at {words.plain(frame.missing)}. Start one: holdfast new NAME"
     where = {} if place is None else {"workspace": place}
     here, shown = frame.count(**where)
     in_place = "" if place is None else f" in {place}"
