@@ -19,6 +19,7 @@ import pytest
 from _folders import ENVIRONMENT
 
 from holdfast.errors import Invalid, Unsupported
+from holdfast.ids import new_id
 from holdfast.model import tree
 from holdfast.model.tree import DIR, FILE, GAP, LINK, Node
 from holdfast.workspace import ignore, paths, scan
@@ -619,3 +620,13 @@ def test_a_line_that_is_no_pattern_spoils_no_other() -> None:
     rules = ignore.given(["[", "a\\", "*.log", "!"])
     assert rules.ignores("x.log", "x.log", is_dir=False)
     assert not rules.ignores("x", "x", is_dir=False)
+
+
+def test_only_names_that_are_ours_are_left_out_without_a_word(root: Path, keep: Memory) -> None:
+    (root / ".holdfast-mine").write_text("a person's")
+    (root / ".holdfast-notes").mkdir()
+    (root / f".holdfast-{new_id(0)}").mkdir()
+    (root / f".holdfast-{new_id(0)}.tmp").write_text("on its way out")
+    (root / ".holdfast-mark-1-1").write_text("")
+    ours = {name for name in keep.flat(Workspace(str(root)).look(keep).root) if b".holdfast" in name}
+    assert ours == {b".holdfast-mine", b".holdfast-notes"}

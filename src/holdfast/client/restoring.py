@@ -232,6 +232,8 @@ def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, 
 
 def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
     """Write files into a directory that is new, or holds nothing yet; one that is made for it goes again on failure."""
+    if os.path.lexists(into) and not os.path.isdir(into):
+        raise Conflict(f"{into!r} is no directory; name a new or an empty one", found=into)
     with _in_words():
         made = not os.path.isdir(into)
         os.makedirs(into, exist_ok=True)

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from ..errors import Unsupported
-from ..workspace.ignore import STAGING
+from ..workspace.ignore import STAGING, is_ours
 
 _PATIENCE = 1.0
 _MOST = 5_000
@@ -93,7 +93,7 @@ class _Told:
                     self._lost = self._lost or each == self._root
                     continue
                 inside = each[len(prefix) :]
-                marks = inside.startswith(STAGING.encode())
+                marks = is_ours(os.fsdecode(inside.partition(b"/")[0]))
                 (self._marks if marks else self._paths).add(inside)
             self._changed.notify_all()
 

@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import ids
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".holdfastignore")
-STAGING = ".holdfast-"  # how names of our own begin while files are put back
+STAGING = ".holdfast-"  # how names of our own begin
 REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 DEFAULTS = frozenset(  # folders that hold what can be made again
     (
@@ -26,6 +28,14 @@ DEFAULTS = frozenset(  # folders that hold what can be made again
         *("dist",),
     )
 )
+
+
+def is_ours(name: str) -> bool:
+    """Say whether a name is there while files are put back, watched or backed up; others that begin alike are not."""
+    if not name.startswith(STAGING):
+        return False
+    rest = name.removeprefix(STAGING)
+    return ids.is_id(rest.removesuffix(".tmp")) or rest.startswith(("mark-", "backup-"))
 
 
 class _Part(NamedTuple):

@@ -265,7 +265,7 @@ class Workspace:
     def _directory(
         self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep, depth: int
     ) -> Known | None:
-        if name.startswith(ignore.STAGING):
+        if ignore.is_ours(name):
             return None
         place = f"{path}{name}/"
         if name in ignore.REPOSITORIES:
@@ -294,7 +294,7 @@ class Workspace:
         self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: Rules, keep: Keep
     ) -> Known | None:
         """Look at a name that is no directory and not as it was."""
-        if name.startswith(ignore.STAGING):
+        if ignore.is_ours(name):
             return None
         if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
             return gaps.gap("the store itself")

@@ -420,6 +420,9 @@ class FilePoints(Folders):
                 assert (tree_of(into), tree_of(work)) == (before, after)
             with pytest.raises(Conflict):
                 session.fork(point, as_session=True, into=into)
+            (tmp_path / "file").write_text("mine")
+            with pytest.raises(Conflict, match="no directory"):
+                session.fork(point, as_session=True, into=tmp_path / "file")
             with pytest.raises(Invalid):
                 session.fork(point, into=tmp_path / "x")  # type: ignore[call-overload]
             assert not (tmp_path / "x").exists()
