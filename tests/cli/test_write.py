@@ -77,6 +77,7 @@ def test_state(work: World) -> None:
     assert work.ok("state", "mode", '{"fast": true}').lines == ['mode = {"fast": true}']
     assert work.ok("state", "mode").out == '{"fast": true}\n'
     assert work.ok("state", "who", "me").lines == ['mode = {"fast": true}', 'who = "me"']
+    assert work.ok("state", "mode", "--json").document["value"] == {"fast": True}
     document = work.ok("state", "--json").document
     assert document["state"] == {"mode": {"fast": True}, "who": "me"}
     assert work.run("state", "who", "you", "--expect", "1").code == 5

@@ -60,6 +60,7 @@ def test_a_session_is_a_folder_that_people_can_read(store: Store, work: Session,
     assert place.joinpath("walkthrough.md").read_text() == work.render_walkthrough()
     document = json.loads(place.joinpath("session.json").read_text())
     assert (document["title"], document["plan"], document["revision"]) == ("Paint the boat", "# Plan\n\n1. sand", 7)
+    assert (document["build_attempts"], document["updated_at"] >= document["created_at"]) == (work.build_attempts, True)
     assert [each["text"] for each in document["messages"]] == ["paint it green", "Looking.", "done"]
     modes = {stat.S_IMODE(each.stat().st_mode) for each in place.iterdir()}
     assert (modes, stat.S_IMODE(place.stat().st_mode)) == ({0o600}, 0o700)

@@ -233,9 +233,9 @@ def contents(session: Session) -> dict[str, bytes]:
 def _described(session: Session, about: About) -> dict[str, Any]:
     fields = session.to_dict()
     names = ("id", "name", "title", "prompt", "model", "provider", "agent_id", "kind", "status", "label", "task")
-    more = ("workspace", "parent_id", "tags", "created_at", "last_message_at", "revision", "turn_count", "metadata")
+    more = ("workspace", "parent_id", "tags", "created_at", "updated_at", "last_message_at", "revision", "turn_count")
     return {
-        **{name: fields.get(name) for name in (*names, *more)},
+        **{name: fields.get(name) for name in (*names, *more, "build_attempts", "metadata")},
         "tasks": [{"id": each.id, "description": each.description, "status": each.status} for each in about.tasks],
         "plan": about.plan,
         "walkthrough": about.written,
