@@ -105,6 +105,8 @@ OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
         (agent_checkpoints, "CHANGED"),
         (agent_checkpoints, "CHANGED_AMONG"),
         (agent_checkpoints, "IN_FORCE"),
+        (branches, "GET"),
+        (log, "POINT"),
         (base.NEXT, "agent_checkpoint"),
         (agent_checkpoints, "INSERT"),
         (agent_checkpoints, "PUT_PIN"),

@@ -419,7 +419,7 @@ class AsyncStore:
         """Name where an agent is with all its sessions, at one instant while others write: fields, state, every head.
 
         It costs what changed since its last checkpoint, however many sessions there are; the first one notes them all.
-        Files of workspaces are not in it, and ``stats`` count nothing: each session has its own.
+        ``stats`` are the sums over its visible sessions. Files of workspaces are not in it.
         """
         return await self._portal.run(
             lambda: self._sync.checkpoint_agent(

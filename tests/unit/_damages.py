@@ -245,6 +245,7 @@ _SPILLED = "blob_id = (SELECT blob_id FROM blob ORDER BY size DESC LIMIT 1)"
 _ATTACHED = "blob_id = (SELECT blob_id FROM blob ORDER BY size LIMIT 1)"
 _ENTRY = {"entry": 1, "lost": 1}
 _PIN = "session = 1"
+_OTHER_TOTALS = "checksum = CAST(substr(checksum, 1, 83) || x'63' || substr(checksum, 85) AS BLOB)"  # 99 messages
 _ALL_OF_AGENT = {"agent_checkpoint": 3, "pin": 9}  # a state that they were taken of is lost
 _FIRST = {"agent_checkpoint": 2, "pin": 9}  # of sessions that it alone pins, the second one has the pins then
 _PASSED_ON = {"agent_checkpoint": 2, "pin": 2}  # it is gone, and the next one has its pins
@@ -434,6 +435,16 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
         _forge("agent_checkpoint", "acid = 2", "checksum = zeroblob(72)"),
         {"checkpoint"},
         _PASSED_ON,
+    ),
+    "statistics of a checkpoint of an agent changed": (
+        _flip("agent_checkpoint", "acid = 2", _OTHER_TOTALS),
+        {"checkpoint"},
+        {},
+    ),
+    "statistics of a checkpoint of an agent forged": (
+        _forge("agent_checkpoint", "acid = 2", _OTHER_TOTALS),
+        {"checkpoint"},
+        {},
     ),
     "checkpoint of an agent missing": (_drop("agent_checkpoint", "acid = 1"), {"checkpoint"}, _FIRST),
     "pin changed": (_flip("pin", f"{_PIN} AND checkpoint = 2", "seq = 3"), {"checkpoint"}, _PINNED),

@@ -42,7 +42,7 @@ class StoreCheckpoints(StoreSessions):
         """Name where an agent is with all its sessions, at one instant while others write: fields, state, every head.
 
         It costs what changed since its last checkpoint, however many sessions there are; the first one notes them all.
-        Files of workspaces are not in it, and ``stats`` count nothing: each session has its own.
+        ``stats`` are the sums over its visible sessions. Files of workspaces are not in it.
         """
         if type not in checkpoints.TYPES:
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
@@ -67,7 +67,7 @@ class StoreCheckpoints(StoreSessions):
 
             request = ["checkpoint_agent", agent_id, list(new)]
             made = once(tx, self.scope, 0, key, request, do=do, again=again)
-            return agent_checkpoints.as_value(row, made)
+            return agent_checkpoints.as_value(tx, row, made)
 
         return self._write(op, alone=True)
 
@@ -134,7 +134,7 @@ class StoreCheckpoints(StoreSessions):
         def look(tx: Tx) -> Checkpoint:
             found = agent_checkpoints.find(tx, self.scope, wanted)
             if found is not None:
-                return agent_checkpoints.as_value(agents.by_number(tx, found.agent), found)
+                return agent_checkpoints.as_value(tx, agents.by_number(tx, found.agent), found)
             row = tx.one(checkpoints.BY_ID, (self.scope, wanted))
             if row is None:
                 raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
@@ -218,4 +218,4 @@ def _find_agent(tx: Tx, scope: str, agent_id: str, number: int | None) -> AgentR
 
 
 def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
-    return [agent_checkpoints.as_value(agent, row) for row in agent_checkpoints.of_agent(tx, agent)]
+    return [agent_checkpoints.as_value(tx, agent, row) for row in agent_checkpoints.of_agent(tx, agent)]

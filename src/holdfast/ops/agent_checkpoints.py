@@ -3,7 +3,8 @@
 A checkpoint pins only the sessions that changed since the one before it; where the others were, an earlier pin says:
 the newest one at or before the checkpoint is in force. So it costs what changed, however many sessions there are.
 Its checksum is over all pins in force, as a sum that each checkpoint carries on, and over the agent; it stays the same
-when an earlier checkpoint is deleted, whose pins move to the next one. ``position`` is the place in the feed behind
+when an earlier checkpoint is deleted, whose pins move to the next one. What the sessions add up to is carried on in the
+same way (``agent_totals``). ``position`` is the place in the feed behind
 which the next checkpoint looks for changes: nothing at or before it can still arrive.
 """
 
@@ -22,7 +23,8 @@ from ..model.checkpoint import Checkpoint
 from ..model.entry import Numbers
 from ..model.session import Head, Stats
 from ..storage.base import Row, Tx, packed, row_check
-from . import agents, feed, sessions
+from . import agent_totals, agents, feed, sessions
+from .agent_totals import Changed, Totals
 from .agents import AgentRow
 from .checkpoints import CheckpointRow
 from .sessions import SessionRow
@@ -68,6 +70,7 @@ ORDER BY k.rank DESC LIMIT 256) AS m WHERE m.updated > ?) AND s.agent = ? ORDER 
 
 _LOOKS, _PAUSE = 100, 0.002
 _SUM = 1 << 256
+SIZES = (72, 72 + agent_totals.SIZE)  # of ``checksum``: without and with what the sessions add up to
 FEED_KIND = "agent_checkpoint"
 UNKNOWN = 2  # in place of a pin whose place a repair could not tell: restoring leaves that session as it is
 
@@ -87,7 +90,7 @@ class AgentCheckpointRow(NamedTuple):
     fields: bytes
     position: int
     sessions: int
-    checksum: bytes  # the hash of the agent, the sum over the pins in force, how many pins are its own
+    checksum: bytes  # hash of the agent, sum over the pins in force, how many are its own; what sessions add up to
 
     @property
     def shown(self) -> bytes:
@@ -97,12 +100,17 @@ class AgentCheckpointRow(NamedTuple):
     @property
     def own(self) -> int:
         """How many pins are its own."""
-        return int.from_bytes(self.checksum[64:], "big")
+        return int.from_bytes(self.checksum[64:72], "big")
 
     @property
     def total(self) -> int:
         """The sum over the pins in force."""
         return int.from_bytes(self.checksum[32:64], "big")
+
+    @property
+    def totals(self) -> Totals | None:
+        """What the sessions add up to; None if that is not known."""
+        return agent_totals.decode(self.checksum[72:])
 
 
 class Pin(NamedTuple):
@@ -185,7 +193,7 @@ def all_in_force(tx: Tx, row: AgentCheckpointRow) -> dict[int, Pin]:
     return {pin.session: pin for pin in pins}
 
 
-def as_value(agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
+def as_value(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
     """Show a checkpoint to callers."""
     size = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
     return Checkpoint(
@@ -200,8 +208,18 @@ def as_value(agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
         state_version=row.version,
         size_bytes=size + row.own * (len(row.scope) + 32 + 7 * 8),
         checksum=row.shown.hex(),
-        stats=Stats.from_numbers(Numbers(), started_ms=agent.created_ms),
+        stats=Stats.from_numbers(Numbers(*_totals(tx, row)), started_ms=agent.created_ms),
     )
+
+
+def _totals(tx: Tx, row: AgentCheckpointRow) -> Totals:
+    """Give what the sessions add up to; where the row does not say it, the pins in force do."""
+    found = row.totals
+    if found is None:
+        found = agent_totals.at_pins(tx, all_in_force(tx, row).values())
+    if found is None:
+        raise Corrupt(f"the statistics at checkpoint {row.name!r} cannot be read", what=f"checkpoint {row.id}")
+    return found
 
 
 # ---------------------------------------------------------------------- making
@@ -213,9 +231,10 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
     position = feed.record_agent(tx, agent.scope, agent.aid, FEED_KIND)
     if not _is_settled(tx):
         position = 0 if before is None else before.position
-    acid, pins = tx.next("agent_checkpoint"), _new_pins(tx, agent, before)
+    acid = tx.next("agent_checkpoint")
+    pins, totals = _look(tx, agent, before)
     total, count = _carried(before)
-    for pin, old in pins:
+    for pin, old, _ in pins:
         total += pin.number - (0 if old is None else old.number)
         count += (pin.hidden == 0) - (old is not None and old.hidden == 0)
     checkpoint_id = new_id(now_ms)
@@ -232,10 +251,10 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
         agent.fields,
         position,
         count,
-        checksum(_hash_now(tx, agent, before), total, len(pins)),
+        checksum(_hash_now(tx, agent, before), total, len(pins), totals),
     )
     tx.run(INSERT, (*row, row_check(row)))
-    for pin, _ in pins:
+    for pin, _, _ in pins:
         put_pin(tx, pin._replace(checkpoint=acid))
     return row
 
@@ -243,7 +262,7 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
 def create_if_changed(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpointRow | None:
     """Make a checkpoint unless nothing changed since the last one; None then."""
     before = last(tx, agent)
-    if before is not None and before.version == agent.version and not _new_pins(tx, agent, before):
+    if before is not None and before.version == agent.version and not _look(tx, agent, before)[0]:
         return None
     return create(tx, agent, new, now_ms=now_ms)
 
@@ -257,16 +276,30 @@ def create_before(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> None:
         create_if_changed(tx, agent, new, now_ms=now_ms)
 
 
-def _new_pins(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> list[tuple[Pin, Pin | None]]:
-    """Give pins for the sessions that changed since a checkpoint, each with the one that it replaces."""
-    found = list[tuple[Pin, Pin | None]]()
-    for session in changed_since(tx, agent, 0 if before is None else before.position):
+def _look(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> tuple[list[Changed], Totals | None]:
+    """Give what changed since a checkpoint and what all sessions add up to now.
+
+    Where that cannot be carried on, all sessions are looked at anew: their rows say it, and all at one instant.
+    """
+    found = _new_pins(tx, before, changed_since(tx, agent, 0 if before is None else before.position))
+    totals = agent_totals.carried_on(tx, agent_totals.NOTHING if before is None else before.totals, found)
+    if totals is None:
+        rows = changed_since(tx, agent, 0)
+        found = _new_pins(tx, before, rows)
+        totals = agent_totals.added(agent_totals.of_visible(row.hidden, row.numbers) for row in rows)
+    return found, totals
+
+
+def _new_pins(tx: Tx, before: AgentCheckpointRow | None, rows: list[SessionRow]) -> list[Changed]:
+    """Give pins for sessions that are elsewhere than at a checkpoint, with what they replace and the numbers there."""
+    found = list[Changed]()
+    for session in rows:
         old = None if before is None else in_force(tx, before, session.sid)
         pin = pin_of(session)
         if old is None and session.hidden:
             continue  # one in the trash that never was anything else goes there again without a pin
         if old is None or old._replace(checkpoint=0) != pin:
-            found.append((pin, old))
+            found.append((pin, old, session.numbers))
     return found
 
 
@@ -319,9 +352,9 @@ def _hash_now(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> byt
     return agent_hash(tx, agent, agent.fields, agent.version)
 
 
-def checksum(agent: bytes, total: int, own: int) -> bytes:
-    """Write what a checkpoint is compared by: hash of the agent, sum over the pins in force, how many are its own."""
-    return agent + (total % _SUM).to_bytes(32, "big") + own.to_bytes(8, "big")
+def checksum(agent: bytes, total: int, own: int, totals: Totals | None) -> bytes:
+    """Write what a checkpoint is compared by, how many pins are its own, and what the sessions add up to if known."""
+    return agent + (total % _SUM).to_bytes(32, "big") + own.to_bytes(8, "big") + agent_totals.encode(totals)
 
 
 def total_of(pins: Iterable[Pin]) -> int:
@@ -335,12 +368,18 @@ def _carried(before: AgentCheckpointRow | None) -> tuple[int, int]:
 
 def fault(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, pins: dict[int, Pin]) -> str:
     """Say what does not fit about a checkpoint with the pins in force at it, if anything does not."""
-    if len(row.checksum) != 72 or row.checksum[:32] != agent_hash(tx, agent, row.fields, row.version):
+    if len(row.checksum) not in SIZES or row.checksum[:32] != agent_hash(tx, agent, row.fields, row.version):
         return "the agent's fields or state are not those that it recorded"
     own = sum(pin.checkpoint == row.acid for pin in pins.values())
     if (row.total, row.own) != (total_of(pins.values()), own):
         return "where the sessions were is not what it recorded"
     return "" if row.sessions == visible(pins) else "the number of its sessions is not what it recorded"
+
+
+def totals_fault(row: AgentCheckpointRow, totals: Totals | None) -> str:
+    """Say whether a checkpoint gives other statistics than those of its sessions, as far as those are known."""
+    differ = row.totals is not None and totals is not None and row.totals != totals
+    return "its statistics are not those of its sessions" if differ else ""
 
 
 def visible(pins: dict[int, Pin]) -> int:
@@ -374,7 +413,7 @@ def delete(tx: Tx, row: AgentCheckpointRow) -> None:
 
 
 def _write_own(tx: Tx, row: AgentCheckpointRow, own: int) -> None:
-    write(tx, row._replace(checksum=checksum(row.checksum[:32], row.total, own)))
+    write(tx, row._replace(checksum=checksum(row.checksum[:32], row.total, own, row.totals)))
 
 
 def delete_of_session(tx: Tx, row: CheckpointRow) -> None:
@@ -420,19 +459,24 @@ def keep(tx: Tx, agent: AgentRow, most: int) -> list[str]:
 
 
 def forget_session(tx: Tx, scope: str, sid: int) -> None:
-    """Take a session that is being purged out of all checkpoints; what they say of the others stays as it is."""
+    """Take a session that is to be purged out of all checkpoints; what they say of the others stays as it is.
+
+    Its entries must still be there: they say what it added to the totals.
+    """
     pins = [checked_pin(row) for row in tx.all(OF_SESSION, (scope, sid))]
+    added = {pin.checkpoint: agent_totals.at_pin(tx, pin) for pin in pins}
     for aid in {by_number(tx, pin.checkpoint).agent for pin in pins}:
         current: Pin | None = None
         own = {pin.checkpoint: pin for pin in pins}
         for row in map(checked, tx.all(OF_AGENT, (scope, aid))):
             current = own.get(row.acid, current)
             if current is not None:
-                _leave_out(tx, row, current)
+                _leave_out(tx, row, current, added[current.checkpoint])
     for pin in pins:
         tx.run(DROP_PIN, (scope, sid, pin.checkpoint))
 
 
-def _leave_out(tx: Tx, row: AgentCheckpointRow, pin: Pin) -> None:
-    new = checksum(row.checksum[:32], row.total - pin.number, row.own - (pin.checkpoint == row.acid))
+def _leave_out(tx: Tx, row: AgentCheckpointRow, pin: Pin, added: Totals | None) -> None:
+    own, totals = row.own - (pin.checkpoint == row.acid), agent_totals.without(row.totals, added)
+    new = checksum(row.checksum[:32], row.total - pin.number, own, totals)
     write(tx, row._replace(checksum=new, sessions=row.sessions - (pin.hidden == 0)))

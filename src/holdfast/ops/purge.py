@@ -45,6 +45,8 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
     if include_forks:
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
+    for session in doomed.values():
+        agent_checkpoints.forget_session(tx, scope, session.sid)
     needed_by, hashes, gone, kept = set[str](), set[str](), 0, 0
     needs, roots = _needs(tx, doomed), set[str]()
     for session in doomed.values():
@@ -166,7 +168,6 @@ def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))
-    agent_checkpoints.forget_session(tx, session.scope, session.sid)
     sessions.put_detail(tx, session.sid, b"{}")
     first = branches.of_session(tx, session.scope, session.sid, session.branches)[0]
     texts = {"name": None, "label": None, "title": None, "tags": "", "workspace": "", "key": f"purged:{new_id(now_ms)}"}

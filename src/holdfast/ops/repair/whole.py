@@ -12,12 +12,12 @@ from typing import Any
 
 from ...ids import is_id, new_id
 from ...storage.base import Row
-from .. import agent_checkpoints, agents, chain, checkpoints
+from .. import agent_checkpoints, agent_totals, agents, chain, checkpoints
 from ..agent_checkpoints import UNKNOWN, AgentCheckpointRow, Pin
 from ..verify import whole
 from ..verify.base import is_sound
 from ..verify.places import is_object
-from ..verify.whole import CHECKPOINTS, JOURNAL, PINS, SEEN
+from ..verify.whole import CHECKPOINTS, JOURNAL, PINS, SEEN, InForce
 from .base import PARTLY, Repair, checked, proved
 
 BRANCHES_OF = "SELECT bid FROM branch WHERE session = ? ORDER BY bid"
@@ -74,6 +74,8 @@ def _candidates(fix: Repair, row: Row) -> Iterator[dict[int, Any]]:
         yield {9: agent.fields}
         yield from ({8: version} for version in range(agent.version, max(0, agent.version - _VERSIONS), -1))
     yield from ({11: number} for number in range(_VERSIONS))
+    if isinstance(row[12], bytes) and isinstance(row[3], int):
+        yield from ({12: _with_totals(row[12], here)} for each, here in whole.in_order(fix.tx, row[3]) if each == row)
 
 
 def _fix_agent(fix: Repair, aid: int, mended: bool) -> None:
@@ -81,15 +83,18 @@ def _fix_agent(fix: Repair, aid: int, mended: bool) -> None:
     found = fix.tx.one(agents.BY_NUMBER, (aid,))
     agent = agents.checked(found) if found is not None and is_sound(found) else None
     gone = []
-    for row, pins in whole.in_order(fix.tx, aid):
-        if not whole.checkpoint_fault(fix.tx, agent, row, pins):
+    for row, here in whole.in_order(fix.tx, aid):
+        if not whole.checkpoint_fault(fix.tx, agent, row, here):
             continue
-        new = _partly(fix, row)
-        carried = None if new is None else checked((*new[:11], *_sums(new, pins)))
-        if new is not None and not whole.checkpoint_fault(fix.tx, agent, new, pins):
+        new = _partly(fix, row, here)
+        carried = None if new is None else checked((*new[:11], *_sums(new, here)))
+        if new is not None and not whole.checkpoint_fault(fix.tx, agent, new, here):
             fix.replace(CHECKPOINTS, row[:1], new)
-            fix.lose("checkpoint", f"checkpoint {row[2]}", "its name, type or time may be others", PARTLY)
-        elif mended and carried is not None and not whole.checkpoint_fault(fix.tx, agent, carried, pins):
+            if is_sound(row):
+                fix.rebuilt += 1  # only its statistics were wrong, and the sessions say them again
+            else:
+                fix.lose("checkpoint", f"checkpoint {row[2]}", "its name, type or time may be others", PARTLY)
+        elif mended and carried is not None and not whole.checkpoint_fault(fix.tx, agent, carried, here):
             fix.replace(CHECKPOINTS, row[:1], carried)
             fix.lose("checkpoint", f"checkpoint {row[2]}", "where one of its sessions was is lost", PARTLY)
         else:
@@ -100,16 +105,23 @@ def _fix_agent(fix: Repair, aid: int, mended: bool) -> None:
         fix.delete(CHECKPOINTS, row[:1])
 
 
-def _sums(row: Row, pins: dict[int, Pin]) -> tuple[int, bytes]:
-    own = sum(pin.checkpoint == row[0] for pin in pins.values())
-    total = agent_checkpoints.total_of(pins.values())
-    return agent_checkpoints.visible(pins), agent_checkpoints.checksum(row[12][:32], total, own)
+def _sums(row: Row, here: InForce) -> tuple[int, bytes]:
+    own = sum(pin.checkpoint == row[0] for pin in here.pins.values())
+    total = agent_checkpoints.total_of(here.pins.values())
+    return agent_checkpoints.visible(here.pins), agent_checkpoints.checksum(row[12][:32], total, own, here.totals)
 
 
-def _partly(fix: Repair, row: Row) -> Row | None:
-    """Give a row as far as it can be used; its position is not to be trusted, so from then on all changes count."""
+def _with_totals(checksum: bytes, here: InForce) -> bytes:
+    return checksum[:72] + agent_totals.encode(here.totals)
+
+
+def _partly(fix: Repair, row: Row, here: InForce) -> Row | None:
+    """Give a row as far as it can be used, with what its sessions add up to.
+
+    The position of a damaged one is not to be trusted, so from then on all changes count.
+    """
     if is_sound(row):
-        return row if isinstance(row[12], bytes) and len(row[12]) == 72 else None
+        return checked((*row[:12], _with_totals(row[12], here)))
     values = row[7:9] + row[11:12]
     if not all(isinstance(each, int) for each in values) or not isinstance(row[12], bytes) or not is_object(row[9]):
         return None
@@ -118,7 +130,9 @@ def _partly(fix: Repair, row: Row) -> Row | None:
     name = row[4] if isinstance(row[4], str) and "\0" not in row[4] and row[4] else checkpoint_id
     about = row[5] if isinstance(row[5], str) else None
     kind = row[6] if row[6] in checkpoints.TYPES else "manual"
-    return checked((*row[:2], checkpoint_id, row[3], name, about, kind, *row[7:10], 0, *row[11:13]))
+    return checked(
+        (*row[:2], checkpoint_id, row[3], name, about, kind, *row[7:10], 0, row[11], _with_totals(row[12], here))
+    )
 
 
 def _pass_on(fix: Repair, acid: int, aid: int) -> None:
@@ -134,9 +148,9 @@ def _pass_on(fix: Repair, acid: int, aid: int) -> None:
 def _count_one_more(fix: Repair, acid: int) -> None:
     """Let a checkpoint that was given a pin know that it has one more."""
     row = fix.tx.one(agent_checkpoints.GET, (acid,))
-    if row is not None and is_sound(row) and len(row[12]) == 72:
+    if row is not None and is_sound(row) and len(row[12]) in agent_checkpoints.SIZES:
         found = AgentCheckpointRow._make(row[:-1])
-        more = agent_checkpoints.checksum(found.checksum[:32], found.total, found.own + 1)
+        more = agent_checkpoints.checksum(found.checksum[:32], found.total, found.own + 1, found.totals)
         agent_checkpoints.write(fix.tx, found._replace(checksum=more))
 
 
@@ -204,7 +218,7 @@ def _fitting(fix: Repair, row: Row) -> Row | None:
     try:
         pins = dict[int, Pin]()
         for each, here in whole.in_order(fix.tx, checkpoint.agent):
-            pins = dict(here) if each[0] <= checkpoint.acid else pins
+            pins = dict(here.pins) if each[0] <= checkpoint.acid else pins
         pins[row[1]] = Pin._make(row[:-1])
         return row if agent_checkpoints.total_of(pins.values()) == checkpoint.total else None
     except TypeError:

@@ -1,7 +1,7 @@
 """Checks of checkpoints of agents with their pins, of workspaces as they were seen, of changes of files under way.
 
 A checkpoint's checksum is over the agent then and over all pins in force; an agent's checkpoints are gone through in
-order, with the sum carried along, so each pin is looked at once.
+order, so each pin is looked at once. Its statistics must be those of its sessions where they were.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import msgspec
 from ... import presence
 from ...errors import Error
 from ...storage.base import Row, Tx
-from .. import agent_checkpoints, agents, branches, checkpoints, entries, sessions
+from .. import agent_checkpoints, agent_totals, agents, branches, checkpoints, entries, sessions
 from ..agent_checkpoints import UNKNOWN, AgentCheckpointRow, Pin
+from ..agent_totals import Totals
 from .base import LOWEST, Check, Found, Key, Table, advance, is_sound
 from .places import HAS_SESSION, is_object
 
@@ -47,24 +48,46 @@ def agents_page(tx: Tx, found: Found, after: Key) -> Key | None:
         return None
     row = tx.one(agents.BY_NUMBER, (aid,))
     agent = agents.checked(row) if row is not None and is_sound(row) else None
-    for row, pins in in_order(tx, aid):
+    for row, here in in_order(tx, aid):
         found.checked += 1
-        if fault := checkpoint_fault(tx, agent, row, pins):
+        if fault := checkpoint_fault(tx, agent, row, here):
             found.add("checkpoint", f"checkpoint {row[2]}", fault)
     return (aid,)
 
 
-def in_order(tx: Tx, aid: int) -> Iterator[tuple[Row, dict[int, Pin]]]:
+class InForce:
+    """The pins in force at a checkpoint, and what the sessions add up to there, kept up to date from pin to pin."""
+
+    def __init__(self) -> None:
+        self.pins: dict[int, Pin] = {}
+        self._parts: dict[int, Totals] = {}
+        self._sum: Totals | None = agent_totals.NOTHING
+
+    def put(self, tx: Tx, pin: Pin) -> None:
+        """Let a pin be in force from here on."""
+        self.pins[pin.session], part = pin, agent_totals.at_pin(tx, pin)
+        self._sum = agent_totals.without(self._sum, self._parts.pop(pin.session, agent_totals.NOTHING))
+        if part is not None:
+            self._parts[pin.session] = part
+            self._sum = agent_totals.added((self._sum, part))
+
+    @property
+    def totals(self) -> Totals | None:
+        """What the sessions add up to; None where one of their entries cannot be read."""
+        return self._sum if len(self.pins) == len(self._parts) else None
+
+
+def in_order(tx: Tx, aid: int) -> Iterator[tuple[Row, InForce]]:
     """Give an agent's checkpoints, each with the pins in force at it; damaged pins are left out."""
-    pins: dict[int, Pin] = {}
+    here = InForce()
     for row in tx.all(OF_AGENT, (aid,)):
-        for pin in tx.all(agent_checkpoints.PINS, (row[0],)):
-            if is_sound(pin):
-                pins[pin[1]] = agent_checkpoints.checked_pin(pin)
-        yield row, pins
+        for found in tx.all(agent_checkpoints.PINS, (row[0],)):
+            if is_sound(found):
+                here.put(tx, agent_checkpoints.checked_pin(found))
+        yield row, here
 
 
-def checkpoint_fault(tx: Tx, agent: agents.AgentRow | None, row: Row, pins: dict[int, Pin]) -> str:
+def checkpoint_fault(tx: Tx, agent: agents.AgentRow | None, row: Row, here: InForce) -> str:
     """Say what does not fit about a checkpoint of an agent."""
     if not is_sound(row):
         return _DAMAGED
@@ -73,7 +96,9 @@ def checkpoint_fault(tx: Tx, agent: agents.AgentRow | None, row: Row, pins: dict
     if not is_object(row[9]) or row[6] not in checkpoints.TYPES:
         return "what it says cannot be read"
     try:
-        return agent_checkpoints.fault(tx, agent, AgentCheckpointRow._make(row[:-1]), pins)
+        checkpoint = AgentCheckpointRow._make(row[:-1])
+        fault = agent_checkpoints.fault(tx, agent, checkpoint, here.pins)
+        return fault or agent_checkpoints.totals_fault(checkpoint, here.totals)
     except Error as error:
         return f"the agent's state then cannot be read: {error}"
 

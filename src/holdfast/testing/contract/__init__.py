@@ -15,6 +15,7 @@ from .agents import Agents, States
 from .announced import Announced, Sweeping
 from .base import said
 from .branches import Branches
+from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .files import Captures, FilePoints
 from .live import Leases
@@ -34,7 +35,7 @@ from .work import Attachments, Tools, Work
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
-_CHECKPOINTS = (AgentCheckpoints, AutoCheckpoints)
+_CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
 class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
