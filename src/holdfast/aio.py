@@ -494,7 +494,9 @@ class AsyncStore:
         """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
 
         What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
-        so far is ``unreferenced``; nothing is ever pruned unasked.
+        so far is ``unreferenced``; nothing is ever pruned unasked. Before anything is erased, a checkpoint of type
+        ``pre-operation`` is taken of each agent with sessions, unless the last one shows it as it is; on a full disk
+        there is none.
         """
         return await self._portal.run(lambda: self._sync.prune(policy, dry_run=dry_run, spare_seconds=spare_seconds))
 

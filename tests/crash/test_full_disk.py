@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.ops import blobs
 
 from . import _harness
 from ._harness import in_child
@@ -60,6 +62,25 @@ def test_a_full_disk_can_be_read_listed_cleaned_up_verified_and_reopened(small_d
             assert _texts(session) == said
             assert not store.verify()
             assert [each.name for each in store.list_sessions()] == ["kept"]
+
+    in_child(work, small_disk / "a.db")
+
+
+@pytest.mark.feature("E9", "F12")
+def test_pruning_a_full_disk_goes_on_without_a_checkpoint_before_it(small_disk: Path) -> None:
+    def work(path: Path) -> None:
+        with holdfast.open(path) as store:
+            session = store.create_session("kept", agent="coder")
+            data = random.Random(1).randbytes(300_000)
+            packed = blobs.Packed(blobs.hash_of(data), len(data), blobs.pack(data))
+            store._write(lambda tx: blobs.put_many(tx, "", [packed], now_ms=1))
+            said = _fill(session) + _fill(session, 1)
+            with pytest.warns(RuntimeWarning, match="no checkpoint of agent 'coder' was taken"):
+                assert store.prune(dry_run=False).blobs == 1
+            assert store.list_checkpoints("coder") == []
+            said += _fill(session)
+            assert _texts(session) == said
+            assert not store.verify()
 
     in_child(work, small_disk / "a.db")
 

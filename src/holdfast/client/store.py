@@ -83,7 +83,9 @@ class Store(StoreCheckpoints):
         """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
 
         What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
-        so far is ``unreferenced``; nothing is ever pruned unasked.
+        so far is ``unreferenced``; nothing is ever pruned unasked. Before anything is erased, a checkpoint of type
+        ``pre-operation`` is taken of each agent with sessions, unless the last one shows it as it is; on a full disk
+        there is none.
         """
         if policy != "unreferenced":
             raise Invalid(f"the policy is 'unreferenced', not {policy!r}")
@@ -91,10 +93,15 @@ class Store(StoreCheckpoints):
         before_ms = self._clock.now_ms() - round(check.seconds(spare_seconds, what="spare_seconds") * 1000)
         scope = self.scope
 
-        def op(tx: Tx) -> Pruned:
+        def op(tx: Tx, *, dry_run: bool = False) -> Pruned:
             return sweep.sweep(tx, scope, before_ms=before_ms, dry_run=dry_run)
 
-        return self._read(op) if dry_run else self._backend.write(op, frees_space=True, alone=True)
+        found = self._read(lambda tx: op(tx, dry_run=True))
+        if dry_run:
+            return found
+        if found.blobs:
+            self._keep_agents("Before pruning")
+        return self._backend.write(op, frees_space=True, alone=True)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
         """Take back the last operation made through this handle, or a named one.

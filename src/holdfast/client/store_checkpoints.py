@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable
 
 from .. import codec
-from ..errors import Invalid, NotFound
+from ..errors import Corrupt, Invalid, NotFound, StorageFull
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..ops import agent_checkpoints, agents, checkpoints, restoring, sessions
@@ -103,6 +104,30 @@ class StoreCheckpoints(StoreSessions):
         """Say whether a session is run through this store."""
         held = [each.lease for each in list(self._keeper._held) if not each.over]
         return any(each[:3] == lease[:3] and each.holder == lease.holder for each in held)
+
+    def _keep_agents(self, name: str) -> None:
+        """Take a checkpoint before an operation of each agent with sessions, unless its last one serves.
+
+        One that cannot be taken is warned of and holds nothing up; on a full disk no further one is tried.
+        """
+        for agent_id in self._read(lambda tx: agent_checkpoints.with_sessions(tx, self.scope)):
+            try:
+                self._keep_agent(agent_id, New(name, None, "pre-operation"))
+            except (StorageFull, Corrupt) as error:
+                about = f"no checkpoint of agent {agent_id!r} was taken ({name}): {error}"
+                warnings.warn(about, RuntimeWarning, stacklevel=3)
+                if isinstance(error, StorageFull):
+                    return
+
+    def _keep_agent(self, agent_id: str, new: New) -> None:
+        now_ms = self._clock.now_ms()
+
+        def op(tx: Tx) -> None:
+            row = agents.find(tx, self.scope, agent_id)
+            if row is not None:
+                agent_checkpoints.create_before(tx, row, new, now_ms=now_ms)
+
+        self._write(op, alone=True)
 
     # ------------------------------------------------------------------ of agents and sessions
 

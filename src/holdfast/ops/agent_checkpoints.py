@@ -42,6 +42,8 @@ DELETE = "DELETE FROM agent_checkpoint WHERE acid = ?"
 
 AGENT = f"SELECT {agents.COLUMNS} FROM agent WHERE scope = ? AND aid = ? AND hidden < 2"
 IN_TRASH = f"SELECT {agents.COLUMNS} FROM agent WHERE scope = ? AND id = ? AND hidden = 1 ORDER BY aid DESC LIMIT 1"
+WITH_SESSIONS = """SELECT a.id FROM agent a WHERE a.scope = ? AND a.hidden = 0 AND a.id IN
+(SELECT s.agent FROM session s WHERE s.scope = ? AND s.hidden = 0) ORDER BY a.id"""
 DELETE_OF_SESSION = "DELETE FROM checkpoint WHERE cid = ?"
 DROP_KEY = """DELETE FROM idempotency
 WHERE scope = ? AND session = ? AND branch = 0 AND seq = ? AND digest IN (?, ?)"""
@@ -179,6 +181,11 @@ def last(tx: Tx, agent: AgentRow) -> AgentCheckpointRow | None:
     """Give an agent's newest checkpoint, or None."""
     row = tx.one(LAST, (agent.scope, agent.aid))
     return None if row is None else checked(row)
+
+
+def with_sessions(tx: Tx, scope: str) -> list[str]:
+    """Give the ids of the visible agents that have a visible session."""
+    return [row[0] for row in tx.all(WITH_SESSIONS, (scope, scope))]
 
 
 def in_force(tx: Tx, row: AgentCheckpointRow, sid: int) -> Pin | None:

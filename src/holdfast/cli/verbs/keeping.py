@@ -157,7 +157,7 @@ def purge(frame: Frame, ref: str, include_forks: bool) -> None:
 def prune(frame: Frame, policy: str) -> None:
     """Erase contents that nothing needs any more: what purged sessions and popped attachments left behind.
 
-    What was stored within the last hour stays.
+    What was stored within the last hour stays. Each agent that changed gets a checkpoint first.
     """
     found = frame.store.prune(policy)
     if found.blobs:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, Busy, Conflict, Corrupt, Invalid, LeaseLost, NotFound, Session, Store
-from holdfast.ops import agent_checkpoints
+from holdfast import Agent, Busy, Conflict, Corrupt, Invalid, LeaseLost, NotFound, Session, StorageFull, Store
+from holdfast.ops import agent_checkpoints, blobs
 from holdfast.storage.base import Tx, row_check
 
 from .base import Contract, blocking, die, said
@@ -26,6 +26,12 @@ def pins(store: Store, checkpoint_id: str) -> int:
         return len(tx.all(agent_checkpoints.PINS, (row.acid,)))
 
     return int(inner._read(look))
+
+
+def leave_behind(store: Store, data: bytes) -> None:
+    """Store a content that nothing needs, long ago."""
+    packed = blobs.Packed(blobs.hash_of(data), len(data), blobs.pack(data))
+    blocking(getattr(store, "_inner", store))._write(lambda tx: blobs.put_many(tx, "", [packed], now_ms=1))
 
 
 def failed(store: Store) -> BaseException | None:
@@ -310,6 +316,53 @@ class AgentCheckpoints(Contract):
         manual = store.checkpoint_agent(again)
         store.delete_agent(again)
         assert store.list_checkpoints(again) == [manual], "one that shows the agent as it is serves"
+
+    @pytest.mark.feature("E9", "F12")
+    def test_pruning_takes_a_checkpoint_first(self, store: Store, coder: Agent) -> None:
+        store.create_agent("idle")
+        gone = store.create_session("gone", agent="gone")
+        store.delete_session(gone)
+        store.delete_agent("gone")
+        served = store.checkpoint_agent("somebody else")
+        elsewhere = store.scoped("elsewhere")
+        elsewhere.create_session("one", agent="coder").user("of another scope")
+        assert not store.prune(dry_run=False, spare_seconds=0).blobs
+        assert store.list_checkpoints(coder) == [], "nothing was erased"
+        for number in range(2):
+            leave_behind(store, b"%d" % number)
+            assert store.prune(spare_seconds=0).blobs == 1
+            assert len(store.list_checkpoints(coder)) == (number > 0), "not before a dry run"
+            assert store.prune(dry_run=False, spare_seconds=0).blobs == 1
+            (made,) = store.list_checkpoints(coder)
+            assert (made.type, made.name, made.stats.messages) == ("pre-operation", "Before pruning", 2)
+        assert store.list_checkpoints("somebody else") == [served], "one that shows the agent as it is serves"
+        assert [len(elsewhere.list_checkpoints("coder")), len(store.list_checkpoints("idle"))] == [0, 0]
+        store.get_session("one").user("later")
+        store.restore_checkpoint(made)
+        assert said(store.get_session("one")) == ["first of one"]
+
+    @pytest.mark.feature("E9", "F12", "C5")
+    def test_pruning_goes_on_where_no_checkpoint_can_be_taken(
+        self, store: Store, coder: Agent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create, failing, taken = agent_checkpoints.create_before, dict[str, Exception](), list[str]()
+
+        def create_before(tx: Tx, agent: Any, *given: Any, **options: Any) -> None:
+            create(tx, agent, *given, **options)
+            if agent.id in failing:
+                raise failing[agent.id]
+            taken.append(agent.id)
+
+        monkeypatch.setattr(agent_checkpoints, "create_before", create_before)
+        for error, others in ((Corrupt("damaged"), ["somebody else"]), (StorageFull(), [])):
+            leave_behind(store, str(error).encode())
+            failing["coder"] = error
+            with pytest.warns(RuntimeWarning, match="no checkpoint of agent 'coder' was taken"):
+                assert store.prune(dry_run=False, spare_seconds=0).blobs == 1
+            assert store.list_checkpoints(coder) == []
+            assert [taken.pop() for _ in others] == others, "a full disk has no place for the next one either"
+            assert not taken
+        assert not store.prune(spare_seconds=0).blobs
 
     @pytest.mark.feature("E4")
     def test_checkpoints_of_scopes_are_apart(self, store: Store, coder: Agent) -> None:
