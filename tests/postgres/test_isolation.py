@@ -370,6 +370,7 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "file_diff": lambda x: refused(lambda: x.forged.file_diff("a"), by=Error),
         "file_diffs": _empty("file_diffs"),
         "capture_files": foreign(lambda s: s.capture_files()),
+        "rewind_pending": foreign(lambda s: s.rewind_pending()),
         "forget_files": foreign(lambda s: s.forget_files(), lambda x: x.s.forget_files()),
         "rewind": points(lambda s, at: s.rewind(at)),
         "fork": points(lambda s, at: s.fork(at, as_session=at == "cp")),
