@@ -9,7 +9,9 @@ RUN := $(BIN)/python
 demo: .venv/.ready
 	@$(BIN)/holdfast demo
 
+# Tests start the program hundreds of times: it is compiled beforehand, also where Python may not do that by itself.
 test: .venv/.ready
+	@$(RUN) -m compileall -q src/holdfast
 	$(RUN) -m pytest -n 2 --dist loadfile
 
 test-quick: .venv/.ready

@@ -61,8 +61,25 @@ class Section:
 def summary(checks: Iterable[Check]) -> str:
     """Write all checks of a run as one table."""
     head = "| promise | measured | must reach | reached |\n| --- | --- | --- | --- |\n"
-    rows = (f"| {c.what} | {c.measured} | {c.must} | {'yes' if c.reached else '**no**'} |" for c in checks)
-    return head + "\n".join(rows)
+    return head + "\n".join(map(_row, checks))
+
+
+def _row(check: Check) -> str:
+    return f"| {check.what} | {check.measured} | {check.must} | {'yes' if check.reached else '**no**'} |"
+
+
+def renewed(page: Path, checks: Iterable[Check]) -> str:
+    """Give the summary of a page with the rows that were measured again, or for the first time."""
+    lines = _block(page.read_text("utf-8"), "summary").splitlines()
+    for check in checks:
+        row = _row(check)
+        at = next((n for n, line in enumerate(lines) if line.startswith(f"| {check.what} |")), len(lines))
+        lines[at : at + 1] = [row]
+    return "\n".join(lines)
+
+
+def _block(text: str, name: str) -> str:
+    return text.partition(f"<!-- generated: {name} -->\n")[2].partition(f"\n<!-- end: {name} -->")[0]
 
 
 def write_page(page: Path, blocks: dict[str, str]) -> None:
