@@ -12,7 +12,7 @@ demo: .venv/.ready
 # Tests start the program hundreds of times: it is compiled beforehand, also where Python may not do that by itself.
 test: .venv/.ready
 	@$(RUN) -m compileall -q src/holdfast
-	$(RUN) -m pytest -n 3 --dist loadfile
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 test-quick: .venv/.ready
 	$(RUN) -m pytest -m "not slow"

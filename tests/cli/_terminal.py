@@ -92,6 +92,7 @@ class Terminal:
         ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
         if not ready:
             self._process.kill()
+            self._process.wait(PATIENCE)
             raise AssertionError(f"nothing more came: {self.seen!r}")
         try:
             found = os.read(self._ours, 65536)

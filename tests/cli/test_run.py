@@ -304,12 +304,14 @@ def test_a_kill_in_the_middle_of_endless_output_loses_the_last_moment_only(world
 
 
 ASKING = """
-import os, shutil, signal, sys
+import os, shutil, signal, sys, time
 print("tty", sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty(), *shutil.get_terminal_size())
 signal.signal(signal.SIGWINCH, lambda *_: print("size", *os.get_terminal_size(), flush=True))
 try:
     print("hello", input("name? "))
-    input("again? ")
+    print("again? ", end="", flush=True)
+    while True:  # a signal that comes just before a read is told only when the read ends
+        time.sleep(0.05)
 except KeyboardInterrupt:
     print("\\x1b[1minterrupted\\x1b[0m")
     sys.exit(5)
