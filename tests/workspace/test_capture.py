@@ -22,14 +22,6 @@ from holdfast.workspace.scan import Limits, Workspace
 pytestmark = [pytest.mark.feature("F1", "A4")]
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    root = tmp_path / "work"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    return root
-
-
 def test_what_a_call_did_while_another_began_is_not_somebody_elses(tmp_path: Path, work: Path) -> None:
     with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,14 +22,6 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not i
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with holdfast.open(tmp_path / "store.db") as store:
-        yield store
-        report = store.verify()
-        assert not report, str(report)
-
-
-@pytest.fixture
 def work(tmp_path: Path) -> Path:
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
@@ -38,13 +29,6 @@ def work(tmp_path: Path) -> Path:
     (root / "src" / "b.py").write_text("b = 1\n")
     (root / "keep.txt").write_text("keep\n")
     return root
-
-
-@pytest.fixture
-def session(store: Store, work: Path) -> Iterator[Session]:
-    with store.session("s", workspace=work) as session:
-        session.user("first")
-        yield session
 
 
 def text(root: Path, path: str) -> str:

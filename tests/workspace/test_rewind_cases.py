@@ -15,15 +15,6 @@ pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "w"
-    made.mkdir()
-    for name in ("a", "b"):
-        (made / name).write_text("0")
-    return made
-
-
-@pytest.fixture
 def session(tmp_path: Path, root: Path) -> Iterator[holdfast.Session]:
     with holdfast.open(tmp_path / "s.db") as store, store.session("one", workspace=root) as made:
         made.user("first")

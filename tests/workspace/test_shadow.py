@@ -24,39 +24,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _folders import look, run, shell
 
-import holdfast
 from holdfast import Session, Store, Unsupported
 
 pytestmark = [pytest.mark.feature("F1", "B5")]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with holdfast.open(tmp_path / "store.db") as store:
-        yield store
-        assert not store.verify()
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    root = tmp_path / "work"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    return root
-
-
-@pytest.fixture
-def session(store: Store, work: Path) -> Iterator[Session]:
-    with store.session("s", workspace=work) as session:
-        session.user("first")
-        yield session
 
 
 def test_a_snapshot_that_failed_is_no_empty_one(session: Session, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
