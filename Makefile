@@ -7,11 +7,11 @@ RUN := $(BIN)/python
 .PHONY: demo test test-quick check format bench crash features requirements clean
 
 demo: .venv/.ready
-	@$(BIN)/holdfast demo
+	@$(BIN)/takeback demo
 
 # Tests start the program hundreds of times: it is compiled beforehand, also where Python may not do that by itself.
 test: .venv/.ready
-	@$(RUN) -m compileall -q src/holdfast
+	@$(RUN) -m compileall -q src/takeback
 	$(RUN) -m pytest -n 2 --dist loadfile
 
 test-quick: .venv/.ready
@@ -32,7 +32,7 @@ format: .venv/.ready
 crash: .venv/.ready
 	$(RUN) -m pytest tests/crash --deep --seed $(SEED) --timeout 7200 -x
 
-# Holdfast, the physical limit and the peers, interleaved in one run; writes docs/benchmarks.md.
+# Takeback, the physical limit and the peers, interleaved in one run; writes docs/benchmarks.md.
 bench: .venv-bench/.ready
 	.venv-bench/bin/python -m benchmarks
 

@@ -1,4 +1,4 @@
-"""Holdfast, the physical limit and the peers, interleaved in one run.
+"""Takeback, the physical limit and the peers, interleaved in one run.
 
 ``python -m benchmarks`` (or ``make bench``) runs every group and writes ``docs/benchmarks.md``. The idea
 of each group: a machine's absolute times mean nothing, so every arm does the same work on the same disk

@@ -1,6 +1,6 @@
 """Contexts: what it costs to make a request of a long session, next to reading it.
 
-The same conversation is stored in each provider's own form. The limit is reading it back through Holdfast, role and
+The same conversation is stored in each provider's own form. The limit is reading it back through Takeback, role and
 content of every message. A context of the provider that the conversation came from is what an agent builds before
 every call; one for another provider is what it builds after a change.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
@@ -26,15 +26,15 @@ READ = "limit: role and content of each message"
 def run(settings: Settings) -> Section:
     """Build contexts of one conversation in four forms, for all four providers."""
     size = settings.pick(SIZE, 1000)
-    with holdfast.open(settings.directory("context", size, "store") / "store.db") as store:
+    with takeback.open(settings.directory("context", size, "store") / "store.db") as store:
         sessions = _fill(store, messages.take(size, settings.seed))
         found = {form: _measure(settings, session) for form, session in sessions.items()}
     return _section(found, size)
 
 
-def _fill(store: holdfast.Store, said: list[Any]) -> dict[str, holdfast.Session]:
+def _fill(store: takeback.Store, said: list[Any]) -> dict[str, takeback.Session]:
     """Store a conversation, and then what a context of it says in each form, as if that provider had said it."""
-    source, sessions = store.create_session("source"), dict[str, holdfast.Session]()
+    source, sessions = store.create_session("source"), dict[str, takeback.Session]()
     _append(source, said)
     for form in PROVIDERS:
         sessions[form] = store.create_session(form)
@@ -43,12 +43,12 @@ def _fill(store: holdfast.Store, said: list[Any]) -> dict[str, holdfast.Session]
     return sessions
 
 
-def _append(session: holdfast.Session, said: list[Any]) -> None:
+def _append(session: takeback.Session, said: list[Any]) -> None:
     for first in range(0, len(said), _PAGE):
         session.append(*said[first : first + _PAGE])
 
 
-def _measure(settings: Settings, session: holdfast.Session) -> dict[str, float]:
+def _measure(settings: Settings, session: takeback.Session) -> dict[str, float]:
     """Give the seconds of reading, of a context for each provider, and of one within a budget."""
     ways: dict[str, Callable[[], Any]] = {READ: lambda: [(each.role, each.content) for each in session.messages()]}
     for provider in PROVIDERS:

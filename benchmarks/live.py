@@ -16,8 +16,8 @@ from multiprocessing.synchronize import Event
 from time import perf_counter, sleep, time
 from typing import Any
 
-import holdfast
-from holdfast.testing import postgres
+import takeback
+from takeback.testing import postgres
 
 from .common import Settings, median, percentile, say, show_both, show_ratio, show_time, steady
 from .report import Check, Section, Table
@@ -42,7 +42,7 @@ def run(settings: Settings) -> Section:
 
 
 def _place(settings: Settings, place: str, url: str, tables: list[Table], checks: list[Check]) -> None:
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         say(f"live: {place}")
         times = _ways(settings, store)
         slowed = _followed(settings, store, url)
@@ -93,7 +93,7 @@ def _place(settings: Settings, place: str, url: str, tables: list[Table], checks
 # ---------------------------------------------------------------------- what single calls cost
 
 
-def _ways(settings: Settings, store: holdfast.Store) -> dict[str, float]:
+def _ways(settings: Settings, store: takeback.Store) -> dict[str, float]:
     """Time each way in blocks of random order."""
     plain, held, inbox = store.create_session(), store.session("held"), store.create_session()
     numbers = count()
@@ -140,7 +140,7 @@ def _ways(settings: Settings, store: holdfast.Store) -> dict[str, float]:
 
 def follow(url: str, cursor: str, ready: Event, stop: Event, seen: Any) -> None:
     """Follow every change in many threads until told to stop; note how many each saw."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         counts = [0] * FOLLOWERS
 
         def one(number: int) -> None:
@@ -155,7 +155,7 @@ def follow(url: str, cursor: str, ready: Event, stop: Event, seen: Any) -> None:
         seen[:] = counts
 
 
-def _followed(settings: Settings, store: holdfast.Store, url: str) -> tuple[float, tuple[int, int]]:
+def _followed(settings: Settings, store: takeback.Store, url: str) -> tuple[float, tuple[int, int]]:
     """Append in blocks, with and without followers; give the ratio, and how many changes all of them saw."""
     session, ratios, all_saw, written = store.create_session(), list[float](), 0, 0
     session.user("begin")
@@ -175,7 +175,7 @@ def _followed(settings: Settings, store: holdfast.Store, url: str) -> tuple[floa
     return median(ratios), (all_saw, written)
 
 
-def _appends(session: holdfast.Session, settings: Settings) -> list[float]:
+def _appends(session: takeback.Session, settings: Settings) -> list[float]:
     times = list[float]()
     for _ in range(settings.pick(300, 20)):
         started = perf_counter()
@@ -190,7 +190,7 @@ def _appends(session: holdfast.Session, settings: Settings) -> list[float]:
 
 def receive(url: str, session_id: str, ready: Event, amount: int, late: Any) -> None:
     """Receive messages that hold the time they were sent; note how late each was."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session = store.get_session(session_id)
         ready.set()
         for number in range(amount):
@@ -198,7 +198,7 @@ def receive(url: str, session_id: str, ready: Event, amount: int, late: Any) -> 
             late[number] = time() - float(message.text)
 
 
-def _wakes(settings: Settings, store: holdfast.Store, url: str) -> list[float]:
+def _wakes(settings: Settings, store: takeback.Store, url: str) -> list[float]:
     amount = settings.pick(100, 10)
     session, ready, late = store.create_session(), _SPAWN.Event(), _SPAWN.Array("d", amount)
     child = _SPAWN.Process(target=receive, args=(url, session.id, ready, amount, late))

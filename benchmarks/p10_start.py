@@ -1,6 +1,6 @@
 """P10: how long it takes from the shell to look at what is there: to list sessions and to read one.
 
-Each arm is a process of its own, from its start to its end. The limit is a bare Python that does nothing. Holdfast is
+Each arm is a process of its own, from its start to its end. The limit is a bare Python that does nothing. Takeback is
 the program as people start it, on a store with 1,000 sessions, one of which holds 200 messages. The peers have no
 program for the shell; theirs is the shortest script that loads them, opens a new store and lists what is in it. Arms
 take turns in random order; the fastest run of each is judged, for what makes a run slower is never the program.
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import ROOT, Settings, median, say, show_ratio, show_time
@@ -71,18 +71,18 @@ def run(settings: Settings) -> Section:
 
 def _fill(directory: Path, seed: int) -> None:
     said = messages.take(MESSAGES, seed)
-    with holdfast.open(directory / "store.db", durability="relaxed") as store:
+    with takeback.open(directory / "store.db", durability="relaxed") as store:
         for number in range(SESSIONS - 1):
             store.create_session(f"session {number}", workspace=directory).append(*said[:2])
         store.create_session("long", workspace=directory).append(*said)
 
 
 def _arms() -> dict[str, list[str]]:
-    program = [sys.executable, "-m", "holdfast", "--store", "store.db"]
+    program = [sys.executable, "-m", "takeback", "--store", "store.db"]
     arms = {
         LIMIT: [sys.executable, "-c", "pass"],
-        f"Holdfast: ls, 50 of {SESSIONS:,}": [*program, "ls"],
-        f"Holdfast: show, {MESSAGES} messages": [*program, "show", "long"],
+        f"Takeback: ls, 50 of {SESSIONS:,}": [*program, "ls"],
+        f"Takeback: show, {MESSAGES} messages": [*program, "show", "long"],
     }
     known = {name: script for name, (module, script) in _PEERS.items() if _is_installed(module)}
     return arms | {name: [sys.executable, "-c", script] for name, script in known.items()}
@@ -117,7 +117,7 @@ def _section(found: dict[str, list[float]]) -> Section:
             f"{show_time(min(taken))} ({show_ratio(ratio)})",
             f"{show_time(median(taken))} ({show_ratio(middle)})",
         )
-        if not name.startswith("Holdfast"):
+        if not name.startswith("Takeback"):
             table.add(name, *cells)
             continue
         must = f"at most {MOST:g}"

@@ -78,7 +78,7 @@ class Peaks:
 def _messages(settings: Settings, base: Measured) -> tuple[Table, list[Check]]:
     count, peer_count = settings.pick(1_000_000, 100_000), settings.pick(_PEER_COUNT, _PEER_COUNT // 10)
     ours, bare, peer = (
-        _task(settings, "holdfast", count),
+        _task(settings, "takeback", count),
         _task(settings, "limit", count),
         _task(settings, "peer", peer_count),
     )
@@ -92,11 +92,11 @@ def _messages(settings: Settings, base: Measured) -> tuple[Table, list[Check]]:
         f" was asked for everything, at {peer_count:,} messages."
     )
     peaks, amount = Peaks(text, base), f"{count:,} messages"
-    peaks.row("idle: an empty Holdfast store", "-", base)
+    peaks.row("idle: an empty Takeback store", "-", base)
     peaks.row("limit: bare SQLite, every row decoded", amount, _child("iterate_limit", bare))
-    peaks.row("Holdfast, building", amount, built)
-    peaks.judge("Holdfast, the last 50", amount, _child("tail", ours))
-    peaks.judge("Holdfast, role and content of each", amount, _child("iterate", ours))
+    peaks.row("Takeback, building", amount, built)
+    peaks.judge("Takeback, the last 50", amount, _child("tail", ours))
+    peaks.judge("Takeback, role and content of each", amount, _child("iterate", ours))
     peaks.row("OpenAI Agents SQLiteSession, everything", f"{peer_count:,} messages", _child("read_peer", peer))
     return peaks.table, peaks.checks
 
@@ -112,8 +112,8 @@ def _attachment(settings: Settings, base: Measured) -> tuple[Table, list[Check]]
     )
     peaks = Peaks(text, base)
     peaks.row("limit: copied in pieces", amount, _child("copy_limit", task))
-    peaks.judge("Holdfast, attachment in", amount, _child("attach", task))
-    peaks.judge("Holdfast, attachment out", amount, _child("detach", task))
+    peaks.judge("Takeback, attachment in", amount, _child("attach", task))
+    peaks.judge("Takeback, attachment out", amount, _child("detach", task))
     return peaks.table, peaks.checks
 
 
@@ -134,21 +134,21 @@ def _mb(count: float) -> str:
 
 def idle(task: Task) -> float:
     """Open an empty store."""
-    import holdfast
+    import takeback
 
     started = perf_counter()
-    holdfast.open(task.path).close()
+    takeback.open(task.path).close()
     return perf_counter() - started
 
 
 def build(task: Task) -> float:
     """Append in batches."""
-    import holdfast
+    import takeback
 
     from . import messages
 
     started, source = perf_counter(), messages.stream(task.seed)
-    with holdfast.open(task.path) as store:
+    with takeback.open(task.path) as store:
         session = store.create_session("long")
         for _ in range(0, task.amount, _BATCH):
             session.append(*islice(source, _BATCH))
@@ -166,10 +166,10 @@ def iterate(task: Task) -> float:
 
 
 def _look(task: Task, read: Callable[[Any], Iterable[Any]], expected: int) -> float:
-    import holdfast
+    import takeback
 
     started = perf_counter()
-    with holdfast.open(task.path) as store:
+    with takeback.open(task.path) as store:
         seen = sum(bool(message.role and message.content) for message in read(store.find_session("long")))
     _expect(seen, expected)
     return perf_counter() - started
@@ -256,10 +256,10 @@ def copy_limit(task: Task) -> float:
 
 def attach(task: Task) -> float:
     """Store the file with a message."""
-    import holdfast
+    import takeback
 
     started = perf_counter()
-    with holdfast.open(task.path) as store:
+    with takeback.open(task.path) as store:
         store.create_session("large").user("Look at this", attachments=[task.attachment])
     return perf_counter() - started
 
@@ -268,10 +268,10 @@ def detach(task: Task) -> float:
     """Read the attachment, then see that it is the file."""
     import hashlib
 
-    import holdfast
+    import takeback
 
     started, digest = perf_counter(), hashlib.sha256()
-    with holdfast.open(task.path) as store:
+    with takeback.open(task.path) as store:
         session: Any = store.find_session("large")
         with session.messages()[0].attachments[0].open() as stored:
             while piece := stored.read(_PIECE):

@@ -1,10 +1,10 @@
 """P12: a store on a PostgreSQL server: one append, a batch, reading back, eight writers.
 
 The server is our own on the disk of the repository and syncs every commit; all arms share it, so they write to one log.
-The limit is one prepared INSERT that commits by itself. A plain message is one statement for Holdfast too: a call of
+The limit is one prepared INSERT that commits by itself. A plain message is one statement for Takeback too: a call of
 ``append_known`` on the server, or of ``append`` if others write to the session; what a tool gave back takes several.
-Those calls are also made without Holdfast. Through the driver's lowest layer, what a call costs above an INSERT is the
-server's work, and what Holdfast costs above the call is the client's.
+Those calls are also made without Takeback. Through the driver's lowest layer, what a call costs above an INSERT is the
+server's work, and what Takeback costs above the call is the client's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from holdfast.testing import postgres
+from takeback.testing import postgres
 
 from . import messages, p12_writers
 from .common import Settings, load, median, percentile, say, show_both, show_ratio, show_time, steady
@@ -24,14 +24,14 @@ from .messages import Message
 from .p12_stores import (
     BareComputed,
     BareKnown,
-    Holdfast,
-    HoldfastDecoded,
     Limit,
     Lowest,
     LowestKnown,
-    SocketHoldfast,
     SocketLimit,
+    SocketTakeback,
     Steps,
+    Takeback,
+    TakebackDecoded,
     plain,
 )
 from .report import Check, Section, Table
@@ -45,13 +45,13 @@ _BLOCK = 10
 _SLOW_EVERY = 4  # blocks
 _SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
 
-FIRST = "Holdfast, the first message of a session"
-AGENT = "Holdfast, calls of tools and results among them"
+FIRST = "Takeback, the first message of a session"
+AGENT = "Takeback, calls of tools and results among them"
 ROWS = (
     *(Limit.name, Lowest.name, BareKnown.name, LowestKnown.name, BareComputed.name),
-    *(Holdfast.name, FIRST, Steps.name, Steps.result, SocketLimit.name, SocketHoldfast.name),
+    *(Takeback.name, FIRST, Steps.name, Steps.result, SocketLimit.name, SocketTakeback.name),
 )
-LIMITS = {SocketLimit.name: SocketLimit.name, SocketHoldfast.name: SocketLimit.name}  # others: Limit.name
+LIMITS = {SocketLimit.name: SocketLimit.name, SocketTakeback.name: SocketLimit.name}  # others: Limit.name
 
 Blocks: TypeAlias = dict[str, dict[int, list[float]]]  # of a row: the times of each block
 Found: TypeAlias = dict[int, Blocks]
@@ -66,20 +66,20 @@ class Bench:
         self.settings, self.size, name = settings, size, f"size_{size}"
         url = server.create_database(name)
         socket = server.socket_dsn(name)
-        self.limit, self.holdfast, self.decoded = Limit(url), Holdfast(url), HoldfastDecoded(url)
+        self.limit, self.takeback, self.decoded = Limit(url), Takeback(url), TakebackDecoded(url)
         self.peer, self.steps = LangGraphPostgres(url), Steps(url)
         bare, other = (
             [BareKnown(url), LowestKnown(url), BareComputed(url)],
-            [SocketLimit(socket), SocketHoldfast(socket)],
+            [SocketLimit(socket), SocketTakeback(socket)],
         )
-        self.singles: list[Arm] = [self.limit, Lowest(url), *bare, self.holdfast, self.steps, *other, self.peer]
-        self.readers: list[Arm] = [self.limit, self.holdfast, self.decoded, self.peer]
+        self.singles: list[Arm] = [self.limit, Lowest(url), *bare, self.takeback, self.steps, *other, self.peer]
+        self.readers: list[Arm] = [self.limit, self.takeback, self.decoded, self.peer]
         self.plain = cycle(plain(settings.seed))
         self.stream = messages.stream(settings.seed + 1)
         for arm in self.all:
             arm.open()
         filling = messages.take(size, settings.seed)
-        for arm in (self.limit, self.holdfast, self.peer) if size else ():
+        for arm in (self.limit, self.takeback, self.peer) if size else ():
             arm.use("session")
             arm.fill(arm.prepare(filling))
         for arm in self.all:
@@ -122,7 +122,7 @@ class Bench:
             return {arm.name: arm.append(arm.prepare(self._texts(1)))}
         if arm is not self.steps:
             times = arm.append(arm.prepare(self._texts(_BLOCK)))
-            return {arm.name: times, FIRST: times[:1]} if arm is self.holdfast and not self.size else {arm.name: times}
+            return {arm.name: times, FIRST: times[:1]} if arm is self.takeback and not self.size else {arm.name: times}
         steps = [message for message in self._turns(3 * _BLOCK) if message["role"] == "tool" or _is_call(message)]
         times = arm.append(steps[:_BLOCK])  # a call, its result, the next call
         return {Steps.name: times[::2], Steps.result: times[1::2]}
@@ -131,8 +131,8 @@ class Bench:
         """Append a hundred messages in one call; times are per message."""
         rows: dict[str, tuple[Arm, Callable[[], list[Message]]]] = {
             Limit.name: (self.limit, lambda: self._texts(BATCH)),
-            Holdfast.name: (self.holdfast, lambda: self._texts(BATCH)),
-            AGENT: (self.holdfast, lambda: self._turns(BATCH)),
+            Takeback.name: (self.takeback, lambda: self._texts(BATCH)),
+            AGENT: (self.takeback, lambda: self._turns(BATCH)),
         }
         found: Blocks = {name: {} for name in rows}
         with steady():
@@ -248,23 +248,23 @@ def _append_table(found: Found, described: str) -> tuple[Table, list[Check]]:
         "**What does one durable append of 500 B cost on a server, and does it grow with the session?** Each cell is"
         " the median time and, in brackets, its ratio to the limit over the same kind of connection; beside it the"
         " quartiles of that ratio over blocks of ten. Appended is a user's message, unless the row says otherwise. What"
-        " Holdfast sends for it was also sent without Holdfast, with arguments made beforehand: through the driver's"
-        " lowest layer, which Holdfast uses too, the step from an INSERT to append_known is the server's work and the"
-        " step from there to Holdfast is the client's. LangGraph writes the whole history with every append; its cells"
+        " Takeback sends for it was also sent without Takeback, with arguments made beforehand: through the driver's"
+        " lowest layer, which Takeback uses too, the step from an INSERT to append_known is the server's work and the"
+        " step from there to Takeback is the client's. LangGraph writes the whole history with every append; its cells"
         f" are medians of few samples. {described}"
     )
     head = [part for size in found for part in (f"{size:,} messages", "quartiles")]
     table, checks = Table(text, ("store, over TCP on one machine", *head)), []
     for name in dict.fromkeys((*ROWS, *chain.from_iterable(found.values()))):
         cells = [cell for blocks in found.values() for cell in _cells(blocks, name)]
-        if name not in (Holdfast.name, SocketHoldfast.name):
+        if name not in (Takeback.name, SocketTakeback.name):
             table.add(name, *cells)
             continue
         ratios = {size: _ratio(blocks, name) for size, blocks in found.items()}
         missed = ", ".join(f"{size:,}" for size, ratio in ratios.items() if ratio > MOST)
         table.add(name, *cells, must=f"at most {MOST} at every size", reached=not missed, why=missed)
         worst = max(ratios.values())
-        what = "append, PostgreSQL" + (", Unix socket" if name == SocketHoldfast.name else "")
+        what = "append, PostgreSQL" + (", Unix socket" if name == SocketTakeback.name else "")
         measured = f"{show_ratio(worst)} at the worst size"
         checks.append(Check(what, measured, f"at most {MOST} at every size", worst <= MOST))
     return table, checks
@@ -284,7 +284,7 @@ def _batch_table(found: Blocks) -> Table:
 def _read_table(tail: Blocks, whole: Blocks) -> Table:
     text = (
         f"**What does reading back cost?** A session of {_FULL:,} messages. The limit gets bare rows in binary form and"
-        " decodes them with orjson; Holdfast verifies every row's checksum."
+        " decodes them with orjson; Takeback verifies every row's checksum."
     )
     table = Table(text, ("store", f"last {LAST}", "quartiles", f"all {_FULL:,}", "quartiles"))
     for name in tail:

@@ -1,4 +1,4 @@
-"""The arms of P12: one INSERT, the statements that Holdfast sends made by bare psycopg, and Holdfast itself."""
+"""The arms of P12: one INSERT, the statements that Takeback sends made by bare psycopg, and Takeback itself."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.types.numeric import Int8BinaryDumper
 
-import holdfast
-from holdfast.model.message import draft
-from holdfast.ops import quick
-from holdfast.storage.appends import KnownAppend, KnownAppended
-from holdfast.storage.base import packed
-from holdfast.storage.postgres.calls import array, known_values
+import takeback
+from takeback.model.message import draft
+from takeback.ops import quick
+from takeback.storage.appends import KnownAppend, KnownAppended
+from takeback.storage.base import packed
+from takeback.storage.postgres.calls import array, known_values
 
 from . import messages, stores
 from .messages import Message
@@ -39,7 +39,7 @@ _SELECT = "SELECT body FROM message WHERE session = $1 ORDER BY seq"
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """Connect for bare statements: each commits by itself and is prepared, numbers are sent as Holdfast does."""
+    """Connect for bare statements: each commits by itself and is prepared, numbers are sent as Takeback does."""
     factory = psycopg.RawCursor
     return psycopg.connect(url, autocommit=True, prepare_threshold=0, context=_ADAPTERS, cursor_factory=factory)
 
@@ -128,25 +128,25 @@ class Limit(Arm):
         return perf_counter() - started, len(found)
 
 
-class Holdfast(stores.Holdfast):
+class Takeback(stores.Takeback):
     """This library, through its public names."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def open(self) -> None:
-        self._store = holdfast.open(self.url)
+        self._store = takeback.open(self.url)
 
     def fill(self, prepared: Sequence[Any]) -> None:
         self._session.append(*prepared)
 
 
-class HoldfastDecoded(Holdfast, stores.HoldfastDecoded):
+class TakebackDecoded(Takeback, stores.TakebackDecoded):
     """The same, with every message looked at."""
 
 
-class Bare(Holdfast):
-    """A statement that Holdfast sends for a plain message, sent by bare psycopg; Holdfast makes the sessions."""
+class Bare(Takeback):
+    """A statement that Takeback sends for a plain message, sent by bare psycopg; Takeback makes the sessions."""
 
     calls: type[Calls]
 
@@ -179,16 +179,16 @@ class Bare(Holdfast):
 
 
 class Calls(ABC):
-    """The calls that Holdfast sends for plain messages, with arguments made beforehand as far as they can be."""
+    """The calls that Takeback sends for plain messages, with arguments made beforehand as far as they can be."""
 
     sql: str
 
-    def __init__(self, store: holdfast.Store, session: holdfast.Session, messages: Sequence[Message]) -> None:
+    def __init__(self, store: takeback.Store, session: takeback.Session, messages: Sequence[Message]) -> None:
         self.now = int(time() * 1000)
         self.made = self.prepared(store, session, map(draft, messages))
 
     @abstractmethod
-    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+    def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         """Prepare what is to be appended."""
 
     @abstractmethod
@@ -204,9 +204,9 @@ class Calls(ABC):
 class Known(Calls):
     """The entry is computed from the session's row as it was seen; what the last answer tells is put in late."""
 
-    sql = f"SELECT holdfast.append_known({', '.join(f'${number}' for number in range(1, 16))})"
+    sql = f"SELECT takeback.append_known({', '.join(f'${number}' for number in range(1, 16))})"
 
-    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+    def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
         for each in drafts:
             made.append(quick._known(row, each, self.now, None))
@@ -235,9 +235,9 @@ class Known(Calls):
 class Computed(Calls):
     """The server computes the entry, behind whoever was faster."""
 
-    sql = f"SELECT * FROM holdfast.append({', '.join(f'${number}' for number in range(1, 16))})"
+    sql = f"SELECT * FROM takeback.append({', '.join(f'${number}' for number in range(1, 16))})"
 
-    def prepared(self, store: holdfast.Store, session: holdfast.Session, drafts: Iterable[Any]) -> Iterator[Any]:
+    def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         given = (store.scope, session.id, self.now, None, None, True, None, "30000")
         return cycle([(*given, *self._listed(quick._new_entry(each))) for each in drafts])
 
@@ -252,14 +252,14 @@ class Computed(Calls):
 
 
 class BareKnown(Bare):
-    """What Holdfast sends while nobody else writes to the session."""
+    """What Takeback sends while nobody else writes to the session."""
 
     name = "psycopg: append_known(...)"
     calls = Known
 
 
 class LowestKnown(BareKnown):
-    """The same call through the driver's lowest layer, as Holdfast sends it."""
+    """The same call through the driver's lowest layer, as Takeback sends it."""
 
     name = "lowest layer: append_known(...)"
 
@@ -268,7 +268,7 @@ class LowestKnown(BareKnown):
 
 
 class BareComputed(Bare):
-    """What Holdfast sends when others do."""
+    """What Takeback sends when others do."""
 
     name = "psycopg: append(...)"
     calls = Computed
@@ -299,14 +299,14 @@ class SocketLimit(Limit):
     name = "limit: one INSERT, Unix socket"
 
 
-class SocketHoldfast(Holdfast):
-    """Holdfast, without TCP."""
+class SocketTakeback(Takeback):
+    """Takeback, without TCP."""
 
-    name = "Holdfast, Unix socket"
+    name = "Takeback, Unix socket"
 
 
-class Steps(Holdfast):
-    """Holdfast with what an agent does: a message that calls a tool, then what the tool gave back."""
+class Steps(Takeback):
+    """Takeback with what an agent does: a message that calls a tool, then what the tool gave back."""
 
-    name = "Holdfast, a message that calls a tool"
-    result = "Holdfast, what the tool gave back"
+    name = "Takeback, a message that calls a tool"
+    result = "Takeback, what the tool gave back"

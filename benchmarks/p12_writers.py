@@ -1,4 +1,4 @@
-"""P12, eight writers at once on one server: Holdfast beside bare psycopg that sends what Holdfast sends.
+"""P12, eight writers at once on one server: Takeback beside bare psycopg that sends what Takeback sends.
 
 Threads share one open store, processes open it themselves; each has a session of its own, or all have the same one.
 """
@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import orjson
 import psycopg
 
-import holdfast
-from holdfast.testing import postgres
+import takeback
+from takeback.testing import postgres
 
 from .common import Settings, median, percentile, say, show_ratio, show_time
 from .p2_concurrent import WRITERS, Tally
@@ -29,9 +29,9 @@ from .p12_stores import (
     BareKnown,
     Calls,
     Computed,
-    Holdfast,
     Known,
     LowestKnown,
+    Takeback,
     connect,
     plain,
     through_cursor,
@@ -89,14 +89,14 @@ class Inserts(Writers):
 
 
 class Statements(Inserts):
-    """A connection per writer, a statement of Holdfast's with arguments made beforehand as far as they can be."""
+    """A connection per writer, a statement of Takeback's with arguments made beforehand as far as they can be."""
 
     calls: type[Calls]
     through = staticmethod(through_cursor)
 
     def writer(self, number: int, session: str) -> Callable[[], object]:
         run = self.through(self.connect(), self.calls.sql)
-        with holdfast.open(self.url) as store:
+        with takeback.open(self.url) as store:
             source = islice(cycle(plain(self.seed + number)), self.prepared)
             calls = self.calls(store, store.session(session), list(source))
         return lambda: calls.answered(run(calls.next()))
@@ -120,7 +120,7 @@ class KnownStatements(Statements):
 
 
 class LowestStatements(KnownStatements):
-    """The same through the driver's lowest layer, as Holdfast sends it."""
+    """The same through the driver's lowest layer, as Takeback sends it."""
 
     name = LowestKnown.name
     through = staticmethod(through_lowest)
@@ -136,11 +136,11 @@ class ComputedStatements(Statements):
 class Stores(Writers):
     """One open store for all threads of a process."""
 
-    name = Holdfast.name
+    name = Takeback.name
 
     def __init__(self, url: str, seed: int, seconds: float) -> None:
         super().__init__(url, seed, seconds)
-        self._store = holdfast.open(url)
+        self._store = takeback.open(url)
 
     def writer(self, number: int, session: str) -> Callable[[], object]:
         append, source = self._store.session(session).append, cycle(plain(self.seed + number))
@@ -155,7 +155,7 @@ WAYS = {way.name: way for way in _KINDS}
 
 
 def _make_sessions(url: str) -> None:
-    with connect(url) as connection, holdfast.open(url) as store:
+    with connect(url) as connection, takeback.open(url) as store:
         connection.execute(TABLE)
         for number in range(WRITERS):
             store.create_session(_session(number)).user("the first message gives a session its title")
@@ -275,12 +275,12 @@ def measure(settings: Settings, server: postgres.Server) -> dict[str, dict[str, 
 
 
 def table_of(mode: str, found: dict[str, list[Tally]]) -> tuple[Table, Check]:
-    """Write a table; Holdfast is judged by its rate next to the statement that it sends."""
+    """Write a table; Takeback is judged by its rate next to the statement that it sends."""
     kind, where = mode.split(", ")
     sessions = "each to a session of its own" if where == "own sessions" else "all to one session"
     note = {
-        "threads, own sessions": " Holdfast is compared with psycopg that has a connection per writer and sends the"
-        " statement that Holdfast sends, its arguments made beforehand; the other rows are for information. Rates and"
+        "threads, own sessions": " Takeback is compared with psycopg that has a connection per writer and sends the"
+        " statement that Takeback sends, its arguments made beforehand; the other rows are for information. Rates and"
         " times are medians over rounds, lowest and highest rate in brackets; the longest wait is the worst of all.",
         "threads, one session": " They take turns: an append holds the session's row until it is synced. An INSERT"
         " needs no turns.",

@@ -2,7 +2,7 @@
 
 A sync costs more while the log file grows than when its length stands, so both states are measured. *Fresh*: every
 arm was just reopened and its log is new. *Warm*: every arm's log was folded into the file and begun again at least
-once. Holdfast brings its log to full length with zeros in its fifth commit; to keep the comparison honest, a second
+once. Takeback brings its log to full length with zeros in its fifth commit; to keep the comparison honest, a second
 limit does the same.
 """
 
@@ -20,16 +20,16 @@ from .peers.json_files import WholeJson
 from .peers.langgraph import LangGraph
 from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
-from .stores import Arm, ExtendedLimit, Holdfast, Limit
+from .stores import Arm, ExtendedLimit, Limit, Takeback
 
 FRESH, WARM = 1.3, 1.6
-_LEAD_IN = 6  # commits after opening that are not measured: the log is made, and Holdfast extends its own
+_LEAD_IN = 6  # commits after opening that are not measured: the log is made, and Takeback extends its own
 _BLOCK = 10
 _WARM_MOST = 50
 _SLOW_MOST = 10_000
 _SLOW_EVERY = 3  # blocks
 
-_KINDS: tuple[type[Arm], ...] = (Limit, ExtendedLimit, Holdfast, OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph)
+_KINDS: tuple[type[Arm], ...] = (Limit, ExtendedLimit, Takeback, OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph)
 Source: TypeAlias = Iterator[messages.Message]
 Samples: TypeAlias = dict[str, list[float]]
 Found: TypeAlias = dict[int, Samples]
@@ -132,7 +132,7 @@ def _section(fresh: Found, warm: Found) -> Section:
         _table(
             "**What does one durable append of 500 B cost just after opening, and does it grow with the session?**"
             " Each cell is the median time and, in brackets, its ratio to the limit; every log file was just made."
-            " Holdfast brings its own to full length in its fifth commit, which makes later syncs cheaper: the second"
+            " Takeback brings its own to full length in its fifth commit, which makes later syncs cheaper: the second"
             " limit does that too, and the last row compares with it (to the disk, such a log is a warm one).",
             fresh,
         ),
@@ -145,10 +145,10 @@ def _section(fresh: Found, warm: Found) -> Section:
         ),
     ]
     checks = [_judge(tables[0], "fresh", fresh, Limit.name, FRESH)]
-    extended = {size: _ratio(fresh, size, Holdfast.name, ExtendedLimit.name) for size in fresh}
+    extended = {size: _ratio(fresh, size, Takeback.name, ExtendedLimit.name) for size in fresh}
     missed = _missed(extended, WARM)
     cells = (show_ratio(ratio) for ratio in extended.values())
-    tables[0].add("Holdfast over the extended limit", *cells, must=_at_most(WARM), reached=not missed, why=missed)
+    tables[0].add("Takeback over the extended limit", *cells, must=_at_most(WARM), reached=not missed, why=missed)
     checks.append(_check("append, fresh, both logs extended", extended, WARM))
     checks.append(_judge(tables[1], "warm", warm, Limit.name, WARM))
     return Section("One durable append", tables, checks, _plot(warm))
@@ -159,16 +159,16 @@ def _table(text: str, found: Found) -> Table:
 
 
 def _judge(table: Table, state: str, found: Found, limit: str, most: float) -> Check:
-    """Write a row per arm; only Holdfast's is judged."""
+    """Write a row per arm; only Takeback's is judged."""
     for name in next(iter(found.values())):
         ratios = {size: _ratio(found, size, name, limit) for size in found if name in found[size]}
         cells = [show_both(median(found[size][name]), ratios[size]) if size in ratios else "not run" for size in found]
         missed = _missed(ratios, most)
-        if name == Holdfast.name:
+        if name == Takeback.name:
             table.add(name, *cells, must=_at_most(most), reached=not missed, why=missed)
         else:
             table.add(name, *cells)
-    ratios = {size: _ratio(found, size, Holdfast.name, limit) for size in found}
+    ratios = {size: _ratio(found, size, Takeback.name, limit) for size in found}
     return _check(f"append, {state}", ratios, most)
 
 

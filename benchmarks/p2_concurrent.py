@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import Settings, median, percentile, say, show_ratio, show_time
@@ -117,14 +117,14 @@ class Baseline(Writers):
             connection.close()
 
 
-class Holdfast(Writers):
+class Takeback(Writers):
     """One open store, shared by the threads of a process."""
 
-    name = "Holdfast"
+    name = "Takeback"
 
     def __init__(self, path: Path, seed: int) -> None:
         super().__init__(path, seed)
-        self._store = holdfast.open(path)
+        self._store = takeback.open(path)
 
     def writer(self, number: int) -> Append:
         session = self._store.create_session(f"writer {number}")
@@ -152,7 +152,7 @@ class OpenAIAgents(Writers):
         return SQLiteSession(f"writer {number}", self.path)
 
 
-KINDS: dict[str, type[Writers]] = {kind.name: kind for kind in (Baseline, Holdfast, OpenAIAgents)}
+KINDS: dict[str, type[Writers]] = {kind.name: kind for kind in (Baseline, Takeback, OpenAIAgents)}
 
 
 # ---------------------------------------------------------------------- writing for some seconds
@@ -321,7 +321,7 @@ def _table(text: str, mode: str, found: dict[str, list[Tally]], least: float) ->
         errors = [error for tally in tallies for error in tally.errors]
         cells = (name, f"{rates[name]:,.0f}", show_ratio(ratio), show_time(p50), show_time(p99), show_time(longest))
         shown = f"{len(errors)} {_kinds(errors)}".strip()
-        if name != Holdfast.name:
+        if name != Takeback.name:
             table.add(*cells, shown)
             continue
         missed = {"rate": ratio < least, "p99": p99 >= P99, "longest wait": longest >= LONGEST, "errors": bool(errors)}

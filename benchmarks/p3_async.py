@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import Settings, median, say, show_ratio, show_time, steady
@@ -114,14 +114,14 @@ class Limit(Way):
             found.done += len(share)
 
 
-class Holdfast(Way):
+class Takeback(Way):
     """This library, every task in a session of its own."""
 
-    name = "Holdfast"
+    name = "Takeback"
 
     async def open(self) -> None:
         self._stack = AsyncExitStack()
-        store = await self._stack.enter_async_context(holdfast.aopen(self.path))
+        store = await self._stack.enter_async_context(takeback.aopen(self.path))
         self._sessions = await self._make(store)
 
     async def _make(self, store: Any) -> list[Any]:
@@ -134,10 +134,10 @@ class Holdfast(Way):
         await self._sessions[number].user(given)
 
 
-class HoldfastShared(Holdfast):
+class TakebackShared(Takeback):
     """The same, all tasks in one session."""
 
-    name = "Holdfast, one session for all"
+    name = "Takeback, one session for all"
 
     async def _make(self, store: Any) -> list[Any]:
         return [await store.create_session("shared")] * TASKS
@@ -249,8 +249,8 @@ def _parts(texts: Sequence[str]) -> list[messages.Message]:
     return [{"role": "user", "content": [{"type": "text", "text": text}]} for text in texts]
 
 
-WAYS: tuple[type[Way], ...] = (Limit, Holdfast, HoldfastShared, Aiosqlite, OpenAIAgents, Agno, GoogleADK)
-_JUDGED = (Holdfast.name, HoldfastShared.name)
+WAYS: tuple[type[Way], ...] = (Limit, Takeback, TakebackShared, Aiosqlite, OpenAIAgents, Agno, GoogleADK)
+_JUDGED = (Takeback.name, TakebackShared.name)
 
 
 def run(settings: Settings) -> Section:

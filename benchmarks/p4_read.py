@@ -1,6 +1,6 @@
 """P4: what it costs to read a conversation back, every row's checksum verified.
 
-The limit fetches bare rows and decodes their JSON with orjson; it checks nothing. Holdfast hands out messages that
+The limit fetches bare rows and decodes their JSON with orjson; it checks nothing. Takeback hands out messages that
 decode when they are first looked at, so two rows tell its whole story: the messages as they come, and with the role
 and content of each one read.
 """
@@ -17,21 +17,21 @@ from .peers.json_files import WholeJson
 from .peers.langgraph import LangGraph
 from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
-from .stores import Arm, Holdfast, HoldfastDecoded, Limit
+from .stores import Arm, Limit, Takeback, TakebackDecoded
 
 MOST = 1.2
 LAST = 50
 _ALL_OF = 10_000
 _SLOW_MOST = 10_000
 _SLOW_EVERY = 4  # rounds
-_JUDGED = (Holdfast.name, HoldfastDecoded.name)
+_JUDGED = (Takeback.name, TakebackDecoded.name)
 Found: TypeAlias = dict[str, dict[int, list[float]]]
 
 
 def run(settings: Settings) -> Section:
     """Read the tail at every size, and everything at one."""
     sizes = (100, 1000, 10_000) if settings.quick else (100, 1000, 10_000, 100_000)
-    kinds = (Limit, Holdfast, HoldfastDecoded, OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph)
+    kinds = (Limit, Takeback, TakebackDecoded, OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph)
     tails: Found = {kind.name: {} for kind in kinds}
     whole: Found = {kind.name: {} for kind in kinds}
     for size in sizes:
@@ -90,7 +90,7 @@ def _read(arm: Arm, size: int, last: int | None) -> float:
 def _section(tails: Found, whole: Found, sizes: tuple[int, ...]) -> Section:
     text = (
         "**What does it cost to show the last 50 messages, and does that grow with the session?** Each cell is the"
-        " median time and its ratio to the limit: bare rows, decoded by orjson, unchecked. Holdfast verifies every"
+        " median time and its ratio to the limit: bare rows, decoded by orjson, unchecked. Takeback verifies every"
         " row's checksum and decodes a message when it is first looked at; its second row looks at all of them."
         f" LangGraph and whole JSON always load the whole history; what is slow was stopped at {_SLOW_MOST:,} messages."
     )

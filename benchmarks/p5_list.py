@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
@@ -133,21 +133,21 @@ class Limit(Shelf):
         self._connection.close()
 
 
-class Holdfast(Shelf):
+class Takeback(Shelf):
     """This library; it is filled without a sync per commit and opened again for the measurement."""
 
-    name = "Holdfast"
+    name = "Takeback"
 
     def build(self) -> None:
         path = self.directory / "store.db"
         session: Any
-        with holdfast.open(path, durability="relaxed") as store:
+        with takeback.open(path, durability="relaxed") as store:
             for step in self.plan.steps():
                 is_new = step.rank == step.number
                 session = store.create_session(step.name) if is_new else store.find_session(step.name)
                 if step.new:
                     session.append(*step.new)
-        self._store = holdfast.open(path)
+        self._store = takeback.open(path)
 
     def newest(self) -> list[Line]:
         page = self._store.list_sessions(limit=LIMIT)
@@ -282,7 +282,7 @@ def _numbered(steps: list[Step]) -> Iterator[tuple[str, int, messages.Message]]:
             yield step.name, index, said
 
 
-KINDS: tuple[type[Shelf], ...] = (Limit, Holdfast, AgnoRows, AgnoRuns, LangGraphList, GoogleADKList, JsonFiles)
+KINDS: tuple[type[Shelf], ...] = (Limit, Takeback, AgnoRows, AgnoRuns, LangGraphList, GoogleADKList, JsonFiles)
 
 
 def run(settings: Settings) -> Section:
@@ -352,7 +352,7 @@ def _section(found: Found, sizes: tuple[int, ...]) -> Section:
         growth = median(times[large]) / median(times[small]) if large in times else None
         cells = [show_both(median(times[size]), ratios[size]) if size in times else "not run" for size in sizes]
         shown = "-" if growth is None else show_ratio(growth)
-        if name != Holdfast.name or growth is None:
+        if name != Takeback.name or growth is None:
             table.add(name, *cells, shown)
             continue
         worst = max(ratios.values())

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import holdfast
+import takeback
 
 from . import messages
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
@@ -28,11 +28,11 @@ class Agent:
     def __init__(self, directory: Path, count: int, said: Sequence[messages.Message]) -> None:
         self.times: dict[str, list[float]] = {}
         path = directory / "store.db"
-        with holdfast.open(path, durability="relaxed") as store:
+        with takeback.open(path, durability="relaxed") as store:
             store.create_agent(AGENT)
             for number in range(count):
                 store.create_session(f"s{number}", agent=AGENT).append(*said)
-        self._store: Any = holdfast.open(path)
+        self._store: Any = takeback.open(path)
         self._count = count
         self._time(_FIRST, self._store.checkpoint_agent, AGENT, "first")
 
@@ -58,7 +58,7 @@ class Agent:
 
 def measure(settings: Settings, most: float, flat: float) -> tuple[list[Table], list[Check]]:
     """Let agents with few and many sessions take turns; nothing where the library cannot do it yet."""
-    if not hasattr(holdfast.Store, "checkpoint_agent"):
+    if not hasattr(takeback.Store, "checkpoint_agent"):
         say("p7: this library has no checkpoints of agents: left out")
         return [], []
     sizes, started, source = (10, settings.pick(10_000, 1000)), perf_counter(), messages.stream(settings.seed + 2)
@@ -92,11 +92,11 @@ def _tables(found: dict[int, Agent], most: float, flat: float) -> tuple[list[Tab
         cells = [show_both(times[size], times[size] / units[size]) for size in found]
         say(f"p7: {what}: {', '.join(cells)}")
         if what != _CHECKPOINT:
-            table.add(f"Holdfast: {what}", *cells, show_ratio(growth) if what != _APPEND else NONE)
+            table.add(f"Takeback: {what}", *cells, show_ratio(growth) if what != _APPEND else NONE)
             continue
         missed = [word for word, bad in (("appends", max(ratios) > most), ("not flat", growth > flat)) if bad]
         must = f"at most {most:g} appends, growth at most {flat:g}"
-        table.add(f"Holdfast: {what}", *cells, show_ratio(growth), must=must, reached=not missed, why=", ".join(missed))
+        table.add(f"Takeback: {what}", *cells, show_ratio(growth), must=must, reached=not missed, why=", ".join(missed))
         measured = f"{show_ratio(max(ratios))} appends at the worst size, growth {show_ratio(growth)}"
         checks.append(Check("points: checkpoint of an agent", measured, must, not missed))
     return [table], checks

@@ -1,6 +1,6 @@
 """P7: what a point in time costs: setting a checkpoint, going back to one, forking there.
 
-Counted in appends: the unit is Holdfast's own append to the same session in the same round, whatever the disk does just
+Counted in appends: the unit is Takeback's own append to the same session in the same round, whatever the disk does just
 then. Sessions differ in length, and one of them was popped 3,000 times, which opens a branch each time: neither may
 show. Every round goes back and appends, so paths grow branches while they are measured, as they do in use.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
 
-import holdfast
+import takeback
 
 from . import messages, p7_agents, stores
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
@@ -84,21 +84,21 @@ class Limit(Traveller):
         self._arm.close()
 
 
-class Holdfast(Traveller):
+class Takeback(Traveller):
     """This library; long sessions are filled without a sync per commit and opened again for the measurement."""
 
-    name = "Holdfast"
+    name = "Takeback"
 
     def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
         path = directory / "store.db"
-        with holdfast.open(path, durability="relaxed") as store:
+        with takeback.open(path, durability="relaxed") as store:
             session = store.create_session("session")
             for start in range(0, len(filling), _BATCH):
                 session.append(*filling[start : start + _BATCH])
             for number in range(POPPED if popped else 0):
                 session.pop()
                 session.user(f"another try, number {number}")
-        self._store = holdfast.open(path)
+        self._store = takeback.open(path)
         self._session: Any = self._store.find_session("session")
 
     def round(self, number: int, said: Sequence[messages.Message]) -> None:
@@ -169,7 +169,7 @@ def _copy(source: Path, target: Path) -> None:
     json_files.replace(target, source.read_bytes())
 
 
-KINDS: tuple[type[Traveller], ...] = (Limit, Holdfast, LangGraph, WholeJson)
+KINDS: tuple[type[Traveller], ...] = (Limit, Takeback, LangGraph, WholeJson)
 
 
 def run(settings: Settings) -> Section:
@@ -212,7 +212,7 @@ def _label(size: int | None) -> str:
 def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> Section:
     text = (
         "**What does it cost to set a checkpoint of a conversation, and to go back?** Each cell is the median time and,"
-        " in brackets, how many of Holdfast's own durable appends to a session of that kind it takes; a dear append"
+        " in brackets, how many of Takeback's own durable appends to a session of that kind it takes; a dear append"
         " would flatter, so a bare one stands in the first row. All sessions take turns; the last was popped"
         f" {POPPED:,} times, with a new message after each. LangGraph's checkpoint holds"
         " the whole state and going back copies it to the front; whole JSON copies its file and copies it back. No"
@@ -220,7 +220,7 @@ def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> 
         f" no session dearer than {FLAT:g} times the shortest one."
     )
     table, checks = Table(text, ("work", *labels)), []
-    units = {label: median(ours.times[APPEND]) for label, ours in travellers[Holdfast.name].items()}
+    units = {label: median(ours.times[APPEND]) for label, ours in travellers[Takeback.name].items()}
     for name, sized in travellers.items():
         done = next(iter(sized.values())).times
         for what in (what for what in _ORDER if what in done):
@@ -228,7 +228,7 @@ def _section(travellers: dict[str, dict[str, Traveller]], labels: list[str]) -> 
             cells = [_cell(found.get(label), units[label]) for label in labels]
             row = f"{name}: {what}"
             say(f"p7: {row}: {', '.join(cells)}")
-            if name != Holdfast.name or what not in _JUDGED:
+            if name != Takeback.name or what not in _JUDGED:
                 table.add(row, *cells)
                 continue
             ratios = {label: seconds / units[label] for label, seconds in found.items()}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-import holdfast
+import takeback
 
 from . import messages, trees
 from .common import Settings, say, show_bytes, show_ratio, show_time
@@ -27,7 +27,7 @@ from .peers.json_files import WholeJson
 from .peers.langgraph import LangGraph
 from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
-from .stores import Arm, Holdfast, Limit
+from .stores import Arm, Limit, Takeback
 
 MOST = 1.6
 CHECKPOINT_BYTES = 1000
@@ -55,7 +55,7 @@ class Filled(NamedTuple):
         return self.total / (self.content + CHECKPOINT_BYTES * self.checkpoints)
 
 
-class HoldfastPoints(Holdfast):
+class TakebackPoints(Takeback):
     """This library with a checkpoint after each message."""
 
     def append(self, prepared: Sequence[Any]) -> list[float]:
@@ -97,18 +97,18 @@ def _points(settings: Settings, count: int, copied: int) -> tuple[Table, list[Ch
     text = (
         f"**How much disk does a conversation take when every message gets a checkpoint?** {count:,} messages of 500 B"
         " are appended one by one, each followed by a checkpoint with a name of its own; then the store is closed and"
-        f" all its files are counted against the JSON itself plus {CHECKPOINT_BYTES:,} B for each checkpoint. Holdfast"
+        f" all its files are counted against the JSON itself plus {CHECKPOINT_BYTES:,} B for each checkpoint. Takeback"
         " sets 1 MB aside once per store, so that a full disk can still be cleaned up: it counts in the first row."
         " LangGraph keeps the whole history with every step, whole JSON with every copy; both grow with the square of"
         f" the length and were stopped after {copied} checkpoints. No workspace is attached."
     )
     table, ours = (
         Table(text, (*_HEAD, "times content and checkpoints")),
-        _fill(settings, HoldfastPoints, count, points=count),
+        _fill(settings, TakebackPoints, count, points=count),
     )
     checks = [
-        _judge(table, f"{Holdfast.name}, a checkpoint each", ours),
-        _judge(table, f"{Holdfast.name}, a checkpoint each, without the reserve", _without_reserve(ours)),
+        _judge(table, f"{Takeback.name}, a checkpoint each", ours),
+        _judge(table, f"{Takeback.name}, a checkpoint each, without the reserve", _without_reserve(ours)),
     ]
     turns = _fill(settings, LangGraphTurns, copied * _TURN, points=copied)
     _row(table, f"{LangGraph.name}, {copied} turns of 2 kB", turns)
@@ -125,12 +125,12 @@ def _plain(settings: Settings, count: int, fewer: int) -> tuple[Table, list[Chec
     table = Table(text, (*_HEAD, "times the content"))
     _row(table, Limit.name, _fill(settings, Limit, count))
     _row(table, f"{Limit.name}, {_TURNS} sessions in turns", _fill(settings, Limit, count, sessions=_TURNS))
-    ours = _fill(settings, Holdfast, count)
-    turns = _fill(settings, Holdfast, count, sessions=_TURNS)
+    ours = _fill(settings, Takeback, count)
+    turns = _fill(settings, Takeback, count, sessions=_TURNS)
     checks = [
-        _judge(table, Holdfast.name, ours),
-        _judge(table, f"{Holdfast.name}, without the reserve", _without_reserve(ours)),
-        _judge(table, f"{Holdfast.name}, {_TURNS} sessions in turns, without the reserve", _without_reserve(turns)),
+        _judge(table, Takeback.name, ours),
+        _judge(table, f"{Takeback.name}, without the reserve", _without_reserve(ours)),
+        _judge(table, f"{Takeback.name}, {_TURNS} sessions in turns, without the reserve", _without_reserve(turns)),
     ]
     for kind in (OpenAIAgents, Agno, GoogleADK, WholeJson):
         _row(table, kind.name, _fill(settings, kind, fewer))
@@ -169,7 +169,7 @@ def _idle(settings: Settings, workspace: Path | None) -> dict[str, int]:
 
     def work(turns: int, points: int) -> int:
         before = size()
-        with holdfast.open(directory / "store.db") as store:
+        with takeback.open(directory / "store.db") as store:
             session = store.session("session", workspace=workspace)
             for _ in range(points):
                 session.checkpoint()

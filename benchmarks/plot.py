@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams.update({"svg.hashsalt": "holdfast", "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False})
+matplotlib.rcParams.update({"svg.hashsalt": "takeback", "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False})
 matplotlib.rcParams["axes.spines.right"] = False
 
 from matplotlib import pyplot  # noqa: E402
@@ -20,7 +20,7 @@ from .common import show_time  # noqa: E402
 _COLOURS = {
     "limit": "#8a8f98",
     "baseline": "#8a8f98",
-    "Holdfast": "#0b6e4f",
+    "Takeback": "#0b6e4f",
     "OpenAI": "#c1666b",
     "LangGraph": "#d4a017",
     "Google ADK": "#3b6ea8",

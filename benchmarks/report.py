@@ -99,7 +99,7 @@ def write_page(page: Path, blocks: dict[str, str]) -> None:
 
 TEMPLATE = """# How fast, how large, and next to what
 
-The numbers here come from `make bench`. In one run Holdfast, the physical limit and stores that agents use today
+The numbers here come from `make bench`. In one run Takeback, the physical limit and stores that agents use today
 do the same work on the same disk in the same minutes, in small blocks of random order.
 
 **Read the ratios, and the load beside them.** Absolute times mean nothing: another disk or a busier machine changes

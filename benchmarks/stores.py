@@ -18,11 +18,11 @@ from typing import Any
 import apsw
 import orjson
 
-import holdfast
+import takeback
 
 from .messages import Message
 
-LOG_BYTES = 32 + 1024 * (4096 + 24)  # the length that Holdfast gives its log
+LOG_BYTES = 32 + 1024 * (4096 + 24)  # the length that Takeback gives its log
 _BATCH = 1000
 _INSERT = "INSERT INTO message (key, body) VALUES (?, ?)"
 _SELECT = "SELECT body FROM message WHERE key BETWEEN ? AND ? ORDER BY key"
@@ -128,12 +128,12 @@ class Limit(Arm):
 
 
 class ExtendedLimit(Limit):
-    """The same with its log brought to full length by zeros, as Holdfast does with its own."""
+    """The same with its log brought to full length by zeros, as Takeback does with its own."""
 
     name = "limit, log extended"
 
     def extend_log(self) -> None:
-        """Make the log as long as Holdfast's."""
+        """Make the log as long as Takeback's."""
         descriptor = os.open(f"{self.path}-wal", os.O_WRONLY)
         try:
             while (end := os.fstat(descriptor).st_size) < LOG_BYTES:
@@ -142,13 +142,13 @@ class ExtendedLimit(Limit):
             os.close(descriptor)
 
 
-class Holdfast(Arm):
+class Takeback(Arm):
     """This library, through its public names."""
 
-    name = "Holdfast"
+    name = "Takeback"
 
     def open(self) -> None:
-        self._store = holdfast.open(self.path)
+        self._store = takeback.open(self.path)
 
     def close(self) -> None:
         self._store.close()
@@ -174,10 +174,10 @@ class Holdfast(Arm):
         return perf_counter() - started, len(found)
 
 
-class HoldfastDecoded(Holdfast):
-    """The same, with every message looked at: Holdfast decodes a message when it is first touched."""
+class TakebackDecoded(Takeback):
+    """The same, with every message looked at: Takeback decodes a message when it is first touched."""
 
-    name = "Holdfast, role and content of each"
+    name = "Takeback, role and content of each"
 
     def read(self, last: int | None) -> tuple[float, int]:
         started = perf_counter()
@@ -186,7 +186,7 @@ class HoldfastDecoded(Holdfast):
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Open the limit's database as durable as Holdfast's: write-ahead log, full sync."""
+    """Open the limit's database as durable as Takeback's: write-ahead log, full sync."""
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(30_000)
     connection.pragma("journal_mode", "wal")

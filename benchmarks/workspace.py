@@ -1,8 +1,8 @@
 """P8: what it costs to keep the files of a project beside the conversation, and to bring them back.
 
-The floor is to ask for the status of every file, in Python as Holdfast does it, and to do nothing with it: without a
+The floor is to ask for the status of every file, in Python as Takeback does it, and to do nothing with it: without a
 watcher nobody can know less. Every way to keep files has a tree of its own with the same files, and the same ten of
-them change. Nothing is timed before those changes are older than the time within which git and Holdfast would not trust
+them change. Nothing is timed before those changes are older than the time within which git and Takeback would not trust
 a file's times, and other ways' writes are on disk before a turn. Every restore is checked byte for byte.
 """
 
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from time import perf_counter, sleep
 from typing import Any
 
-import holdfast
+import takeback
 
 from . import trees
 from .common import Settings, median, say, show_both, show_bytes, show_ratio, show_time, steady
@@ -47,16 +47,16 @@ _SLOW_EVERY = 4  # rounds
 _MB = 1 << 20
 
 
-class Holdfast(Keeper):
+class Takeback(Keeper):
     """This library: a session with a workspace, held all the time."""
 
-    name = "Holdfast"
+    name = "Takeback"
     _session: Any
     _store: Any = None
     _points = 0
 
     def open(self, capture: Any = "manual") -> None:
-        self._store = holdfast.open(self.store / "store.db")
+        self._store = takeback.open(self.store / "store.db")
         self._session = self._store.session("session", workspace=self.root, capture=capture)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Holdfast(Keeper):
     def watch(self) -> None:
         """Open the store anew, with the workspace watched by the system, and look once."""
         self.close()
-        self.open(capture=holdfast.Capture("manual", watch=True))
+        self.open(capture=takeback.Capture("manual", watch=True))
         self.snapshot()
 
     def tool(self, change: trees.Change, *, known: bool) -> None:
@@ -133,7 +133,7 @@ class Project:
         self.size = self._on_disk()
 
     def _on_disk(self) -> int:
-        closed = isinstance(self.keeper, Holdfast)
+        closed = isinstance(self.keeper, Takeback)
         self.keeper.close()
         os.sync()
         found = trees.on_disk(self.keeper.store)
@@ -162,10 +162,10 @@ class Project:
         self._check(changed)
         self._back()
         keeper.forget(kept)
-        if isinstance(keeper, Holdfast):
+        if isinstance(keeper, Takeback):
             self._more(keeper)
 
-    def _more(self, keeper: Holdfast) -> None:
+    def _more(self, keeper: Takeback) -> None:
         """Do what only this library can be asked for."""
         if WATCHES:
             keeper.watch()
@@ -179,7 +179,7 @@ class Project:
         keeper.time(COLD, keeper.snapshot)
         self._there_and_back(changed)
         keeper.close()
-        keeper.open(capture=holdfast.Capture("calls"))
+        keeper.open(capture=takeback.Capture("calls"))
         for known in (True, False):
             keeper.turn()
             keeper.tool(trees.change(self.root, self._files, self._rng), known=known)
@@ -241,7 +241,7 @@ def run(settings: Settings) -> Section:
     large = (_MB, 2 * _MB) if settings.quick else (5 * _MB, 10 * _MB, 20 * _MB, 50 * _MB)
     found, checks = list[Table](), list[Check]()
     for size in sizes:
-        started, projects = perf_counter(), [Project(settings, kind, size, large) for kind in (Holdfast, *kinds)]
+        started, projects = perf_counter(), [Project(settings, kind, size, large) for kind in (Takeback, *kinds)]
         say(f"p8: {len(projects)} trees of {size:,} files are ready after {show_time(perf_counter() - started)}")
         total = trees.content(projects[0].root)
         _measure(settings, projects)
@@ -283,9 +283,9 @@ def _table(projects: list[Project], size: int, total: int, missing: list[str]) -
         f"**{size:,} files, {total / 1e6:,.0f} MB: what does it cost to keep them, and to bring them back?** A few"
         f" large files are among them; {trees.CHANGED} small ones change between two snapshots. Each cell is the median"
         f" time and its ratio to the floor, {show_time(floor)}: the status of every file, nothing done with it. First:"
-        " everything, into an empty store. Holdfast's snapshot is a checkpoint of the conversation as well and durable"
+        " everything, into an empty store. Takeback's snapshot is a checkpoint of the conversation as well and durable"
         " when it returns; the tuned git and the copies sync nothing, and the other git syncs only part of what it"
-        " writes. Holdfast's rewind looks at what is on disk, plans, keeps a safety snapshot, changes files through a"
+        " writes. Takeback's rewind looks at what is on disk, plans, keeps a safety snapshot, changes files through a"
         " journal and moves the conversation; the others only bring files back, and their undo is to bring back the"
         f" snapshot before.{absent}"
     )
@@ -294,7 +294,7 @@ def _table(projects: list[Project], size: int, total: int, missing: list[str]) -
         times = {what: median(project.keeper.times[what]) for what in _COMMON}
         cells = [show_both(times[what], times[what] / floor) for what in _COMMON]
         right, must = f"{project.right:,} of {project.checked:,}", {}
-        if isinstance(project.keeper, Holdfast):
+        if isinstance(project.keeper, Takeback):
             must = {"must": "every byte", "reached": project.right == project.checked}
         table.add(
             project.keeper.name, *cells, show_bytes(project.size), f"{project.growth / 1000:,.0f} kB", right, **must
@@ -306,16 +306,16 @@ def _table(projects: list[Project], size: int, total: int, missing: list[str]) -
 def _beside(projects: list[Project], size: int, *, judged: bool) -> tuple[Table, list[Check]]:
     """Compare with git, and say what was promised."""
     by_kind = {type(project.keeper): project.keeper.times for project in projects}
-    ours, plain, tuned = by_kind[Holdfast], by_kind.get(Git, {}), by_kind.get(TunedGit, {})
+    ours, plain, tuned = by_kind[Takeback], by_kind.get(Git, {}), by_kind.get(TunedGit, {})
     floor, checks = _floor(projects), list[Check]()
     text = (
-        f"**{size:,} files: and next to git?** The last columns are Holdfast's time over that of each git for the same"
+        f"**{size:,} files: and next to git?** The last columns are Takeback's time over that of each git for the same"
         " work; git has no memory between two commands, and no other way when the changed paths are known: said by a"
         " tool, or by the system where the workspace is watched. A tool run looks at the files before and after it, and"
         " stores its start and its result durably."
     )
     text += "" if judged else " The promise is about the larger project; here nothing is judged."
-    table = Table(text, ("Holdfast", "time (times the floor)", "over shadow git", "over tuned git"))
+    table = Table(text, ("Takeback", "time (times the floor)", "over shadow git", "over tuned git"))
     for what in (what for what in _OURS if what in ours):
         seconds = median(ours[what])
         ratios = [_over(seconds, git, what) for git in (plain, tuned)]
@@ -328,7 +328,7 @@ def _beside(projects: list[Project], size: int, *, judged: bool) -> tuple[Table,
                 measured = f"{cells[2]} of tuned git" if what == FIRST else f"{cells[1]} of shadow git"
             checks.append(Check(f"files: {what}, {size:,} files", measured, must, reached))
     if judged:
-        project = next(each for each in projects if isinstance(each.keeper, Holdfast))
+        project = next(each for each in projects if isinstance(each.keeper, Takeback))
         exact = f"{project.right:,} of {project.checked:,} restores"
         checks.append(Check("files: byte for byte", exact, "all", project.right == project.checked))
     return table, checks

@@ -8,7 +8,7 @@ import tempfile
 
 from _scripted import anthropic_client
 
-import holdfast
+import takeback
 
 MODEL = "claude-sonnet-5-5"
 FILES = {"pool.py": "def take(): return free.pop()", "retry.py": "def retry(): ..."}
@@ -31,7 +31,7 @@ def run(name: str, path: str = "", text: str = "") -> str:
 
 
 def agent(path: str, dies_before: str | None = None) -> None:
-    with anthropic_client(SCRIPT) as client, holdfast.open(path) as store, store.session("fix-retry") as s:
+    with anthropic_client(SCRIPT) as client, takeback.open(path) as store, store.session("fix-retry") as s:
         if s.message_count == 0:
             s.user("Fix the flaky test")
         while True:
@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"  {error}")
     print("second process:")
     agent(f"{folder}/work.db")
-    with holdfast.open(f"{folder}/work.db") as store:
+    with takeback.open(f"{folder}/work.db") as store:
         s = store.get_session("fix-retry")
         print(*(f"{call.name:10} {call.status:9} {call.result}" for call in s.tool_calls()), sep="\n")
         print(s.stats())

@@ -8,12 +8,12 @@ import asyncio
 import random
 import tempfile
 
-import holdfast
+import takeback
 
 AGENTS, STEPS = 50, 20
 
 
-async def agent(store: holdfast.AsyncStore, number: int, acknowledged: list[int], half: asyncio.Event) -> None:
+async def agent(store: takeback.AsyncStore, number: int, acknowledged: list[int], half: asyncio.Event) -> None:
     session = await store.create_session(f"agent-{number}", agent="crowd")
     await session.user(f"Count to {STEPS}")
     for step in range(1, STEPS + 1):
@@ -25,7 +25,7 @@ async def agent(store: holdfast.AsyncStore, number: int, acknowledged: list[int]
 
 async def main(path: str) -> None:
     acknowledged, half = [0] * AGENTS, asyncio.Event()
-    async with holdfast.aopen(path) as store:
+    async with takeback.aopen(path) as store:
         tasks = [asyncio.create_task(agent(store, number, acknowledged, half)) for number in range(AGENTS)]
         victims = random.Random(3).sample(range(AGENTS), 10)
         await half.wait()
@@ -35,7 +35,7 @@ async def main(path: str) -> None:
         cancelled = [n for n, result in enumerate(results) if isinstance(result, asyncio.CancelledError)]
         assert sorted(victims) == cancelled, results
 
-    async with holdfast.aopen(path) as store:
+    async with takeback.aopen(path) as store:
         lost = extra = finished = 0
         async for session in store.iter_sessions():
             number = int(session.name.removeprefix("agent-"))

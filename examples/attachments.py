@@ -8,7 +8,7 @@ import io
 import tempfile
 from pathlib import Path
 
-import holdfast
+import takeback
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 
@@ -17,7 +17,7 @@ with tempfile.TemporaryDirectory() as folder:
     with table.open("w") as lines:
         lines.writelines(f"2025-01-{day:02},{sale}\n" for day in range(1, 32) for sale in range(2000))
 
-    with holdfast.open(f"{folder}/chats.db") as store:
+    with takeback.open(f"{folder}/chats.db") as store:
         s = store.session("chat", agent="analyst")
         s.user("What happened in January?", attachments=[table])  # a path: read a piece at a time
         chart = {"data": PICTURE, "name": "chart.png"}  # bytes with a name
@@ -28,7 +28,7 @@ with tempfile.TemporaryDirectory() as folder:
         s.assistant("Here is a report.", attachments=[{"file": report, "name": "report.md"}])
     table.unlink()
 
-    with holdfast.open(f"{folder}/chats.db") as store:  # another day; the files are gone from the disk
+    with takeback.open(f"{folder}/chats.db") as store:  # another day; the files are gone from the disk
         s = store.get_session("chat")
         for message in s.messages():
             print(f"{message.role:9} {message.text}")

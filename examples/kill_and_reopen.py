@@ -15,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import holdfast
+import takeback
 
 AGENT = """
-import os, sys, holdfast
-store = holdfast.open(sys.argv[1])
+import os, sys, takeback
+store = takeback.open(sys.argv[1])
 session = store.find_session("fix-retry") or store.create_session("fix-retry", agent="main")
 acknowledged = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
@@ -50,7 +50,7 @@ def main() -> int:
             print(f"$ python agent.py work.db      # killed with -9 in the middle, round {round_number}")
             run_and_kill(path, acknowledged, random.uniform(0.2, 0.5))
             told = acknowledged.read_text().splitlines()
-            with holdfast.open(path) as store:
+            with takeback.open(path) as store:
                 session = store.find_session("fix-retry")
                 assert session is not None
                 found = [message.text for message in session.iter_messages()]
@@ -64,7 +64,7 @@ def main() -> int:
                 print("  this must not happen: please report it", file=sys.stderr)
                 return 1
         print("\nTaking something back:")
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.find_session("fix-retry")
             assert session is not None
             print(f"  >>> session.rewind(3)\n  {session.rewind(3)}")

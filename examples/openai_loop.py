@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _scripted import openai_client
 
-import holdfast
+import takeback
 
 MODEL = "gpt-6.1-terra"
 SCRIPT = [
@@ -26,7 +26,7 @@ NAMES = ("find_order", "find_customer", "refund", "send_mail", "leave_notice")
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in NAMES]
 
 
-def run(call: holdfast.ToolCall, bank: Path, dies: bool) -> dict:
+def run(call: takeback.ToolCall, bank: Path, dies: bool) -> dict:
     if call.name == "send_mail":
         raise LookupError("Anna has no mail address")
     if call.name == "refund":
@@ -40,7 +40,7 @@ def run(call: holdfast.ToolCall, bank: Path, dies: bool) -> dict:
 def agent(folder: str, dies: bool) -> None:
     with (
         openai_client(SCRIPT) as client,
-        holdfast.open(f"{folder}/support.db") as store,
+        takeback.open(f"{folder}/support.db") as store,
         store.session("ticket-4711", agent="support") as s,
     ):
         if s.message_count == 0:

@@ -8,13 +8,13 @@ import multiprocessing
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 
-import holdfast
+import takeback
 
 WORKERS, REPORTS = 4, 25
 
 
 def work(path: str, number: int) -> int:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         own = store.session(f"worker-{number}", agent="worker")
         common = store.session("reports", agent="boss", hold=False)  # many add to it
         agent = store.get_agent("boss")
@@ -26,7 +26,7 @@ def work(path: str, number: int) -> int:
                 try:
                     agent.state.set("done", done + 1, expected_version=version)
                     break
-                except holdfast.Conflict:
+                except takeback.Conflict:
                     continue
     return number
 
@@ -34,7 +34,7 @@ def work(path: str, number: int) -> int:
 def main(path: str) -> None:
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(work, [path] * WORKERS, range(WORKERS)))
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         reports = [message.text for message in store.get_session("reports").iter_messages()]
         print(f"{len(reports)} reports, {len(set(reports))} different")
         for number in range(WORKERS):

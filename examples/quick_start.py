@@ -7,7 +7,7 @@ import tempfile
 
 from _scripted import anthropic_client
 
-import holdfast
+import takeback
 
 MODEL = "claude-sonnet-5-5"
 SCRIPT = [
@@ -22,7 +22,7 @@ def run(name: str, arguments: dict) -> str:
 
 with tempfile.TemporaryDirectory() as folder, anthropic_client(SCRIPT) as client:
     with (
-        holdfast.open(f"{folder}/work.db") as store,
+        takeback.open(f"{folder}/work.db") as store,
         store.session("fix-retry", agent="coder", workspace=folder) as s,
     ):
         s.user("Fix the flaky test")
@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as folder, anthropic_client(SCRIPT) as client
         s.undo()
         print("undone, now:", s.messages(limit=1)[0])
 
-    with holdfast.open(f"{folder}/work.db") as store:  # another day, another process
+    with takeback.open(f"{folder}/work.db") as store:  # another day, another process
         s = store.session("fix-retry", agent="coder", workspace=folder)
         print(s)
         for message in s.messages():

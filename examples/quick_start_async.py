@@ -8,7 +8,7 @@ import tempfile
 
 from _scripted import async_anthropic_client
 
-import holdfast
+import takeback
 
 MODEL = "claude-sonnet-5-5"
 SCRIPT = [
@@ -25,7 +25,7 @@ async def run(name: str, arguments: dict) -> str:
 async def main(path: str) -> None:
     async with (
         async_anthropic_client(SCRIPT) as client,
-        holdfast.aopen(path) as store,
+        takeback.aopen(path) as store,
         store.session("fix-retry", agent="coder") as s,
     ):
         await s.user("Fix the flaky test")
@@ -46,7 +46,7 @@ async def main(path: str) -> None:
         await s.undo()
         print("undone, now:", (await s.messages(limit=1))[0])
 
-    async with holdfast.aopen(path) as store:  # another day, another process
+    async with takeback.aopen(path) as store:  # another day, another process
         s = await store.session("fix-retry", agent="coder")
         print(s)
         async for message in s.iter_messages():

@@ -1,6 +1,6 @@
 """My agent's shell broke five files, and my own edit lies among them: how do I take back what it did, and only that?
 
-A scripted agent runs a shell that Holdfast knows nothing of; meanwhile you edit a sixth file. The rewind is shown,
+A scripted agent runs a shell that Takeback knows nothing of; meanwhile you edit a sixth file. The rewind is shown,
 applied, taken back, and made again by a new process. No git is needed.
 """
 
@@ -9,7 +9,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-import holdfast
+import takeback
 
 BREAK = """
 sed -i 's/retry(3)/retry(0)/' pool.py
@@ -29,7 +29,7 @@ def hashes(folder: Path) -> dict[str, str]:
     }
 
 
-def shell(session: holdfast.Session, command: str, folder: Path) -> None:
+def shell(session: takeback.Session, command: str, folder: Path) -> None:
     """Run a command as a tool of the agent: any tool will do, nothing has to be announced."""
     with session.tool("bash", {"command": command}) as running:
         done = subprocess.run(command, shell=True, cwd=folder, check=True, capture_output=True, text=True)
@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as scratch:
         (folder / name).write_text(f"# {name}\n" + "retry(3)\n" * (name == "pool.py"))
     before = hashes(folder)
 
-    with holdfast.open(path) as store, store.session("fix", agent="coder", workspace=folder) as s:
+    with takeback.open(path) as store, store.session("fix", agent="coder", workspace=folder) as s:
         s.user("Fix the flaky test")
         s.assistant("It needs more retries.")
         s.checkpoint("before the cleanup")
@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as scratch:
         assert hashes(folder) == broken
         print("undone: everything is broken again, last message:", s.messages(limit=1)[0].text)
 
-    with holdfast.open(path) as store, store.session("fix", agent="coder", workspace=folder) as s:  # tomorrow
+    with takeback.open(path) as store, store.session("fix", agent="coder", workspace=folder) as s:  # tomorrow
         s.redo()
         assert hashes(folder) == now
         print("redone after reopening, last message:", s.messages(limit=1)[0].text)

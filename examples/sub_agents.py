@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-import holdfast
+import takeback
 
 PARTS = {"tests": "Run the tests twenty times", "notes": "Write the release notes"}
 ANSWER = {  # what the boss's model says
@@ -21,7 +21,7 @@ ANSWER = {  # what the boss's model says
 
 
 def work(path: str, key: str) -> None:
-    with holdfast.open(path) as store, store.get_session(key) as s:
+    with takeback.open(path) as store, store.get_session(key) as s:
         s.user(s.task or "")
         for hint in s.receive(wait=10):  # until the boss has said more
             s.assistant(f"{s.task}, {hint.text}: done", usage={"input_tokens": 500, "output_tokens": 20})
@@ -29,7 +29,7 @@ def work(path: str, key: str) -> None:
 
 
 def main(path: str) -> None:
-    with holdfast.open(path) as store, store.session("release", agent="boss") as boss:
+    with takeback.open(path) as store, store.session("release", agent="boss") as boss:
         boss.user("Make version 7 ready")
         boss.append(ANSWER)
         workers = []

@@ -11,13 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import holdfast
+import takeback
 
 CALL = {"type": "tool_use", "id": "call_1", "name": "build", "input": {"version": 7}}
 
 
 def agent(folder: str, dies: bool) -> None:
-    with holdfast.open(f"{folder}/work.db") as store, store.session("release", agent="builder") as s:
+    with takeback.open(f"{folder}/work.db") as store, store.session("release", agent="builder") as s:
         if s.stopped_at is not None:
             print(f"  the last run was cut off in turn {s.stopped_at}, {s.crashes} in a row")
         for message in s.messages():

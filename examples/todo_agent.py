@@ -6,10 +6,10 @@ them all back.
 
 import tempfile
 
-import holdfast
+import takeback
 
 
-def show(s: holdfast.Session, when: str) -> None:
+def show(s: takeback.Session, when: str) -> None:
     print(f"{when}: {s.completed_count} of {s.task_count} done; plan: {s.get_plan()}")
     for task in s.tasks():
         notes = [note.text for note in s.notes() if note.task == task.id]
@@ -17,7 +17,7 @@ def show(s: holdfast.Session, when: str) -> None:
     print("  files:", ", ".join(f"{file.path} ({file.action})" for file in s.files()))
 
 
-with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/work.db") as store:
+with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db") as store:
     s = store.session("login", agent="coder")
     s.user("Add a login with a device code")
     s.set_plan("Endpoint first, then the page")

@@ -5,11 +5,11 @@ Everything but a purge can be taken back, now or next week: the operations log k
 
 import tempfile
 
-import holdfast
+import takeback
 
 with tempfile.TemporaryDirectory() as folder:
     path = f"{folder}/work.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         s = store.session("fix-retry", agent="coder")
         first = s.user("Fix the flaky test")
         s.assistant("It races on the pool.")
@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as folder:
         print("listed:      ", list(store.list_sessions()))
         print("in the trash:", list(store.list_sessions(trash=True)))
 
-    with holdfast.open(path) as store:  # next week, another process
+    with takeback.open(path) as store:  # next week, another process
         print("\nWhat was done, newest first:")
         for operation in store.operations():
             print(f"  {operation.kind:8} {operation.summary}")
@@ -41,6 +41,6 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"\nFor good: {store.purge_session(s)}")
         try:
             store.undo(renamed)
-        except holdfast.NotFound as error:
+        except takeback.NotFound as error:
             print(f"  undo: {error}")
         print("  left:", list(store.list_sessions()), list(store.list_sessions(trash=True)), list(store.operations()))

@@ -6,20 +6,20 @@ every branch.
 
 import tempfile
 
-import holdfast
-from holdfast import Usage
+import takeback
+from takeback import Usage
 
 PRICES = {"small-model": (0.25e-6, 2e-6), "large-model": (5e-6, 25e-6)}  # dollars per token, in and out
 
 
-def answer(s: holdfast.Session, text: str, model: str, given: int, made: int) -> None:
+def answer(s: takeback.Session, text: str, model: str, given: int, made: int) -> None:
     """Store an answer with what it cost; the price list is yours."""
     price_in, price_out = PRICES[model]
     usage = Usage(input_tokens=given, output_tokens=made, cost=given * price_in + made * price_out)
     s.assistant(text, model=model, usage=usage, duration=made / 80)
 
 
-def work(store: holdfast.Store) -> None:
+def work(store: takeback.Store) -> None:
     fix = store.session("fix-retry", agent="coder")
     fix.user("Fix the flaky test")
     answer(fix, "It races on the pool.", "large-model", 21_000, 900)
@@ -36,7 +36,7 @@ def work(store: holdfast.Store) -> None:
         answer(ticket, "On its way.", "small-model", 3_000 + number, 60)
 
 
-with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/work.db") as store:
+with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db") as store:
     work(store)
     print(f"{'':21} {'tokens in':>10} {'out':>8} {'cost':>8}  {'thrown away':>11}  time")
     total = Usage()

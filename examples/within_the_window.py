@@ -6,7 +6,7 @@ what must not be forgotten. Tomorrow's agent starts from a summary.
 
 import tempfile
 
-import holdfast
+import takeback
 
 WINDOW = 4_000
 
@@ -16,7 +16,7 @@ def shared(one: list, other: list) -> int:
     return next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
-with tempfile.TemporaryDirectory() as folder, holdfast.open(f"{folder}/work.db") as store:
+with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db") as store:
     session = store.session("long work", agent="coder", title="Port the parser")
     session.user("Never touch the generated files.", metadata={"pinned": True})
     session.assistant("Understood.")

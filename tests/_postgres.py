@@ -2,7 +2,7 @@
 
 Every store gets a schema of its own, named after the test's directory. Three roles are made: an owner that may make
 tables, a run-time role that may not, and neither is a superuser, since those see through row security. Where no
-server can start, tests that need one fail under ``HOLDFAST_REQUIRE_POSTGRES`` (as CI sets it) and are skipped
+server can start, tests that need one fail under ``TAKEBACK_REQUIRE_POSTGRES`` (as CI sets it) and are skipped
 elsewhere, with a line at the end of the run that says so.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import takeback
 
-OWNER, APP = "holdfast_owner", "holdfast_app"
-DATABASE = "holdfast_tests"
+OWNER, APP = "takeback_owner", "takeback_app"
+DATABASE = "takeback_tests"
 
 
 @cache
 def _started() -> Any:
     """Give the server with its database and roles, or the reason why there is none."""
-    from holdfast.testing import postgres
+    from takeback.testing import postgres
 
     try:
         server = postgres.find_server(max_connections=200)
@@ -52,7 +52,7 @@ def server() -> Any:
     found = _started()
     if isinstance(found, str):
         message = f"no PostgreSQL server could be started: {found}"
-        if os.environ.get("HOLDFAST_REQUIRE_POSTGRES"):
+        if os.environ.get("TAKEBACK_REQUIRE_POSTGRES"):
             pytest.fail(message, pytrace=False)
         pytest.skip(f"{NOT_PROVEN}: {message}")
     return found
@@ -75,7 +75,7 @@ def url(place: Path | str, *, user: str = OWNER, **options: Any) -> str:
 @cache
 def app_url(place: Path | str) -> str:
     """Give the URL of the store of a directory for the run-time role; the owner makes the tables first."""
-    holdfast.migrate(url(place), grant_to=APP)
+    takeback.migrate(url(place), grant_to=APP)
     return url(place, user=APP)
 
 

@@ -15,7 +15,7 @@ _TALLY = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("holdfast")
+    group = parser.getgroup("takeback")
     group.addoption("--deep", action="store_true", help="prove the promises with their long counts (make crash)")
     group.addoption("--seed", type=int, default=1, metavar="N", help="where all randomness starts (default 1)")
 

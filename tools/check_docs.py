@@ -2,7 +2,7 @@
 
 All Python and console blocks of a page are one program: they share a namespace, a shell and a fresh directory, in the
 order of the page. A page that defines tests is given to pytest. Where a line says what it prints (``print(x)  # 42``),
-it must print that; what stands below a command (``$ holdfast ls``), the command must write. A block that cannot run
+it must print that; what stands below a command (``$ takeback ls``), the command must write. A block that cannot run
 says so behind its language: ``not-run``.
 """
 
@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import holdfast
-from holdfast.testing import postgres
+import takeback
+from takeback.testing import postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
@@ -65,13 +65,13 @@ def undocumented() -> list[str]:
     """Find public names, members and fields that the reference leaves out or that have no docstring."""
     reference = (ROOT / "docs" / "reference.md").read_text("utf-8")
     everywhere, found = _words(reference), []
-    for name in holdfast.__all__:
-        thing = getattr(holdfast, name)
+    for name in takeback.__all__:
+        thing = getattr(takeback, name)
         if name not in everywhere:
             found.append(f"docs/reference.md does not mention {name}")
         if not inspect.isclass(thing) or issubclass(thing, BaseException):
             continue
-        found += [f"holdfast.{name}.{member} has no docstring" for member in _bare(thing)]
+        found += [f"takeback.{name}.{member} has no docstring" for member in _bare(thing)]
         if name.startswith("Async"):
             continue
         described = _words(_section(reference, name) if name in HANDLES else _row(reference, name))
@@ -82,7 +82,7 @@ def undocumented() -> list[str]:
 
 def members(cls: type) -> list[str]:
     """Give the public names of a class: methods, properties, fields and declared attributes; not those of builtins."""
-    bases = [base for base in cls.__mro__ if base.__module__.startswith("holdfast")]
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("takeback")]
     declared = {name for base in bases for name in vars(base).get("__annotations__", {})}
     own = {name for base in bases for name in vars(base)} | declared
     return sorted(name for name in own if not name.startswith("_"))
@@ -118,7 +118,7 @@ def missing_twins() -> list[str]:
     """Find members of a handle that its awaitable twin has not, or the other way round."""
     found = []
     for name in HANDLES:
-        blocking, awaitable = set(members(getattr(holdfast, name))), set(members(getattr(holdfast, f"Async{name}")))
+        blocking, awaitable = set(members(getattr(takeback, name))), set(members(getattr(takeback, f"Async{name}")))
         found += [f"Async{name} has no {member}" for member in sorted(blocking - awaitable)]
         found += [f"{name} has no {member}" for member in sorted(awaitable - blocking)]
     return found
@@ -129,7 +129,7 @@ def missing_twins() -> list[str]:
 
 def stale() -> list[str]:
     """Find generated files that are not what the code says."""
-    made = {"gen_spec.py": "docs/SPEC.md", "gen_aio.py": "src/holdfast/aio.py"}
+    made = {"gen_spec.py": "docs/SPEC.md", "gen_aio.py": "src/takeback/aio.py"}
     return [f"{target} is stale: run python tools/{tool}" for tool, target in made.items() if _fails(tool)]
 
 
@@ -203,7 +203,7 @@ def database(page: str) -> str:
     """Give the URL of a new database for a page's examples, for a role that is no superuser."""
     import psycopg
 
-    name, role = f"docs_{page.lower()}_{os.getpid()}", "holdfast_docs"
+    name, role = f"docs_{page.lower()}_{os.getpid()}", "takeback_docs"
     with psycopg.connect(_server().dsn(), autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
             connection.execute(f"CREATE ROLE {role} LOGIN")

@@ -27,7 +27,7 @@ def rows(kind: str) -> dict[str, str]:
 def proofs(kind: str) -> Proofs:
     """Find the tests that carry each id."""
     found: Proofs = {}
-    for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "src" / "holdfast" / "testing").rglob("*.py")]):
+    for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "src" / "takeback" / "testing").rglob("*.py")]):
         for name, row in _marked(ast.parse(path.read_text("utf-8")), kind):
             found.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}".removesuffix("::"))
     return found

@@ -1,4 +1,4 @@
-"""Write src/holdfast/aio.py, the awaitable API, from the blocking classes. ``--check`` only compares.
+"""Write src/takeback/aio.py, the awaitable API, from the blocking classes. ``--check`` only compares.
 
 Every public method and attribute of a handle gets a twin of the same name, chosen by its annotation: handles
 become their Async twin, also inside pages, lists and optionals; iterators become asynchronous ones; what can be
@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from holdfast.client import agent, attachments, rewind, session, state, store, streaming, tools
-from holdfast.client.handle import writing
+from takeback.client import agent, attachments, rewind, session, state, store, streaming, tools
+from takeback.client.handle import writing
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "src" / "holdfast" / "aio.py"
+TARGET = ROOT / "src" / "takeback" / "aio.py"
 
 HANDLES: dict[str, type] = {
     "Store": store.Store,
@@ -109,7 +109,7 @@ def aopen(
     read_only: bool = False,
     clock: Clock | None = None,
 ) -> Opening[AsyncStore]:
-    """Open a store for tasks: ``async with holdfast.aopen(url) as store``; takes what ``holdfast.open`` takes."""
+    """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
 
     async def opening() -> AsyncStore:
         portal = Portal()
@@ -369,7 +369,7 @@ def imports(seen: set[str]) -> str:
     lines = [f"from {NAMES[name]} import {name}" for name in sorted(seen)]
     lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
     lines += ["from asyncio import CancelledError"]
-    lines += [f"from .{cls.__module__.removeprefix('holdfast.')} import {name}" for name, cls in HANDLES.items()]
+    lines += [f"from .{cls.__module__.removeprefix('takeback.')} import {name}" for name, cls in HANDLES.items()]
     lines += ["from .client.open import open_store"]
     lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]
     return "\n".join(lines)
@@ -390,7 +390,7 @@ def main() -> int:
     if "--check" in sys.argv:
         stale = not TARGET.exists() or TARGET.read_text("utf-8") != new
         if stale:
-            print("src/holdfast/aio.py is not what the code says: run python tools/gen_aio.py", file=sys.stderr)
+            print("src/takeback/aio.py is not what the code says: run python tools/gen_aio.py", file=sys.stderr)
         return int(stale)
     TARGET.write_text(new, "utf-8")
     return 0

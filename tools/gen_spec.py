@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from holdfast.model.entry import Numbers
-from holdfast.ops import (
+from takeback.model.entry import Numbers
+from takeback.ops import (
     agent_checkpoints,
     agents,
     blobs,
@@ -33,11 +33,11 @@ from holdfast.ops import (
     streams,
     sweep,
 )
-from holdfast.storage import base
+from takeback.storage import base
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "SPEC.md"
-SCHEMA = ROOT / "src" / "holdfast" / "storage" / "schema"
+SCHEMA = ROOT / "src" / "takeback" / "storage" / "schema"
 
 OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
     "create an agent, and every next version of it": [

@@ -2,7 +2,7 @@
 
 A block holds commands behind ``$ `` and, below each, lines that it must write, in this order; others may stand between
 them, and ids may differ. All blocks of a page share one shell, which starts in the directory of the page's program and
-finds ``holdfast`` there as a person would.
+finds ``takeback`` there as a person would.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import tempfile
 from functools import cache
 
-from holdfast.cli.demo.shell import Shell, write_program
+from takeback.cli.demo.shell import Shell, write_program
 
 ID = re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b")
 
@@ -43,8 +43,8 @@ def _plain(line: str) -> str:
 @cache
 def _shell() -> Shell:
     programs = tempfile.TemporaryDirectory()
-    write_program(os.path.join(programs.name, "holdfast"), "-m", "holdfast")
-    hidden = ("HOLDFAST_", "NO_COLOR")
+    write_program(os.path.join(programs.name, "takeback"), "-m", "takeback")
+    hidden = ("TAKEBACK_", "NO_COLOR")
     env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     path = f"{programs.name}{os.pathsep}{env.get('PATH', os.defpath)}"
     shell = Shell(folder=os.getcwd(), env={**env, "PATH": path, "TZ": "UTC"}, show=lambda text: None)

@@ -1,4 +1,4 @@
-"""Record ``holdfast demo`` in a terminal as docs/demo.svg, or compare the recording with what the demo prints today.
+"""Record ``takeback demo`` in a terminal as docs/demo.svg, or compare the recording with what the demo prints today.
 
     python tools/record_demo.py             # writes docs/demo.svg
     python tools/record_demo.py --check     # fails if the text differs; ids, times and directories may
@@ -34,7 +34,7 @@ _COLOR = re.compile(r"\x1b\[([0-9;]*)m")
 _CLASSES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "36": "c"}
 # What is different each time.
 _VARIES = (
-    (re.compile(r"/\S*holdfast-demo-\w+"), "DIRECTORY"),
+    (re.compile(r"/\S*takeback-demo-\w+"), "DIRECTORY"),
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \([^)]*\)"), "TIME"),
     (re.compile(r", (?:now|\d+[smh] ago)$"), ", AGO"),
@@ -62,7 +62,7 @@ def record(temporary: str = "/tmp") -> list[str]:
     hidden = ("NO_COLOR", "COLUMNS", "LINES")
     env = {name: value for name, value in os.environ.items() if name not in hidden}
     given = {**env, "TERM": "xterm", "TMPDIR": temporary, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-    command = [sys.executable, "-m", "holdfast", "demo"]
+    command = [sys.executable, "-m", "takeback", "demo"]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=given) as demo:
         os.close(theirs)
         text = b"".join(_chunks(ours)).decode("utf-8")
@@ -92,7 +92,7 @@ def drawn(lines: Sequence[str]) -> str:
     texts = "\n".join(f'<text y="{LINE * (at + 1) - 5}">{_spans(line)}</text>' for at, line in enumerate(lines))
     still = next(at for at, line in enumerate(lines) if "yours, kept" in line) + 8
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
-<title>holdfast demo, recorded in a terminal</title>
+<title>takeback demo, recorded in a terminal</title>
 <style>{STYLE}{_scrolling(steps(lines))}</style>
 <rect width="{width}" height="{height}" rx="8" fill="#0d1117" stroke="#30363d"/>
 <svg x="{EDGE}" y="{EDGE}" width="{width - 2 * EDGE}" height="{ROWS * LINE}">

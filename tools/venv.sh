@@ -5,11 +5,11 @@ set -eu
 python=$1 directory=$2 requirements=$3
 
 if ! command -v "$python" >/dev/null 2>&1; then
-  echo "holdfast needs Python 3.11 or newer, and '$python' is not here. On Debian: apt-get install python3 python3-venv" >&2
+  echo "takeback needs Python 3.11 or newer, and '$python' is not here. On Debian: apt-get install python3 python3-venv" >&2
   exit 1
 fi
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-  echo "holdfast needs Python 3.11 or newer; '$python' is $("$python" -V 2>&1). Try: make PYTHON=python3.12 ..." >&2
+  echo "takeback needs Python 3.11 or newer; '$python' is $("$python" -V 2>&1). Try: make PYTHON=python3.12 ..." >&2
   exit 1
 fi
 if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then

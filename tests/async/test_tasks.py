@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.client.handle import Write
+import takeback
+from takeback.client.handle import Write
 
 pytestmark = pytest.mark.feature("D9", "C3")
 
@@ -27,7 +27,7 @@ def test_64_tasks_with_some_cancelled_store_every_acknowledged_message_once_in_o
     told: dict[str, int] = {}
     tried: set[str] = set()
 
-    async def speak(session: holdfast.AsyncSession, task: int) -> None:
+    async def speak(session: takeback.AsyncSession, task: int) -> None:
         for n in range(20):
             text = f"{task}:{n}"
             tried.add(text)
@@ -35,7 +35,7 @@ def test_64_tasks_with_some_cancelled_store_every_acknowledged_message_once_in_o
 
     async def go() -> list[str]:
         url = tmp_path / "s.db" if place == "file" else ":memory:"
-        async with holdfast.aopen(url) as store:
+        async with takeback.aopen(url) as store:
             session = await store.create_session("shared")
             tasks = [asyncio.create_task(speak(session, n)) for n in range(64)]
             for task in rng.sample(tasks, 24):
@@ -59,7 +59,7 @@ def test_64_tasks_with_some_cancelled_store_every_acknowledged_message_once_in_o
 
 def test_one_task_that_fails_does_not_harm_the_others(tmp_path: Path) -> None:
     async def go() -> None:
-        async with holdfast.aopen(tmp_path / "s.db") as store:
+        async with takeback.aopen(tmp_path / "s.db") as store:
             session = await store.create_session()
 
             async def speak(n: int) -> bool:
@@ -67,7 +67,7 @@ def test_one_task_that_fails_does_not_harm_the_others(tmp_path: Path) -> None:
                     await session.append(
                         {"role": "user", "content": str(n)}, expected_revision=None if n % 3 else 10**6
                     )
-                except holdfast.Conflict:
+                except takeback.Conflict:
                     return False
                 return True
 
@@ -80,7 +80,7 @@ def test_one_task_that_fails_does_not_harm_the_others(tmp_path: Path) -> None:
 
 def test_a_cancelled_call_finishes_and_the_store_goes_on(tmp_path: Path) -> None:
     async def go() -> None:
-        async with holdfast.aopen(tmp_path / "s.db") as store:
+        async with takeback.aopen(tmp_path / "s.db") as store:
             session = await store.create_session("s")
             for call in (
                 lambda: session.user("x", attachments=[b"y" * 3_000_000]),
@@ -121,17 +121,17 @@ def test_one_store_serves_several_event_loops_at_once(tmp_path: Path) -> None:
     store_loop.close()
 
 
-async def _open(path: Path) -> holdfast.AsyncStore:
-    return await holdfast.aopen(path)
+async def _open(path: Path) -> takeback.AsyncStore:
+    return await takeback.aopen(path)
 
 
-async def _create(store: holdfast.AsyncStore) -> holdfast.AsyncSession:
+async def _create(store: takeback.AsyncStore) -> takeback.AsyncSession:
     return await store.create_session()
 
 
 def test_a_closed_store_says_so_and_an_iterator_may_be_left_early(tmp_path: Path) -> None:
     async def go() -> None:
-        store = await holdfast.aopen(tmp_path / "s.db")
+        store = await takeback.aopen(tmp_path / "s.db")
         session = await store.create_session()
         await session.append(*({"role": "user", "content": str(n)} for n in range(600)))
         stream = session.iter_messages()
@@ -142,7 +142,7 @@ def test_a_closed_store_says_so_and_an_iterator_may_be_left_early(tmp_path: Path
         await store.close()
         await store.close()
         for call in (session.user, session.set_plan):
-            with pytest.raises(holdfast.Closed):
+            with pytest.raises(takeback.Closed):
                 await call("x")
 
     asyncio.run(go())
@@ -152,7 +152,7 @@ def test_a_task_group_with_an_error_leaves_what_was_acknowledged(tmp_path: Path)
     told = []
 
     async def go() -> None:
-        async with holdfast.aopen(tmp_path / "s.db") as store:
+        async with takeback.aopen(tmp_path / "s.db") as store:
             session = await store.create_session("s")
 
             async def speak(n: int) -> None:
@@ -169,14 +169,14 @@ def test_a_task_group_with_an_error_leaves_what_was_acknowledged(tmp_path: Path)
                 await all_of_them()
 
     asyncio.run(go())
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         assert set(told) <= {m.seq for m in store.get_session("s").messages()}
 
 
 _ASK = """
-import sys, os, asyncio, holdfast
+import sys, os, asyncio, takeback
 async def go():
-    async with holdfast.aopen(sys.argv[1]) as store:
+    async with takeback.aopen(sys.argv[1]) as store:
         sys.stdin.readline()
         found = await asyncio.gather(
             store.session("shared", hold=False), store.main_session("x"), store.cron_session("x", "j"),
@@ -207,14 +207,14 @@ def test_eight_processes_ask_at_once_and_one_session_of_each_is_made(tmp_path: P
         ids = answers.pop().split()
         assert len(ids) == 5
         assert len(set(ids)) == 4
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             assert len(store.list_sessions()) == 4
             assert not store.verify()
 
 
 _RACE = """
-import sys, holdfast
-with holdfast.open(sys.argv[1]) as store:
+import sys, takeback
+with takeback.open(sys.argv[1]) as store:
     state, session = store.get_agent("a").state, store.get_session("s")
     sys.stdin.readline()
     for n in range(int(sys.argv[3])):
@@ -223,14 +223,14 @@ with holdfast.open(sys.argv[1]) as store:
             try:
                 state.set("n", state.at(version)["n"] + 1, expected_version=version)
                 break
-            except holdfast.Conflict:
+            except takeback.Conflict:
                 print("conflict")
         while True:
             session.refresh()
             try:
                 session.append({"role": "user", "content": f"{sys.argv[2]}:{n}"}, expected_revision=session.revision)
                 break
-            except holdfast.Conflict:
+            except takeback.Conflict:
                 print("conflict")
 """
 
@@ -240,7 +240,7 @@ with holdfast.open(sys.argv[1]) as store:
 @pytest.mark.feature("E1")
 def test_two_processes_racing_500_rounds_lose_nothing_and_every_lost_race_is_told(tmp_path: Path) -> None:
     path, rounds = tmp_path / "s.db", 250
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         store.create_agent("a").state.set("n", 0)
         store.create_session("s")
         racing = [
@@ -275,7 +275,7 @@ def test_a_batch_of_tasks_that_fails_does_not_harm_threads_of_the_same_commit(tm
         raise KeyError("planted")
 
     async def go() -> None:
-        async with holdfast.aopen(tmp_path / "s.db") as store:
+        async with takeback.aopen(tmp_path / "s.db") as store:
             session = await store.create_session("s")
             sync, told = session._sync, list[str]()
 
@@ -306,11 +306,11 @@ def test_a_store_that_does_not_open_leaves_no_threads(tmp_path: Path) -> None:
 
     async def go() -> None:
         for _ in range(5):
-            with pytest.raises(holdfast.Error):
-                await holdfast.aopen(tmp_path / "s.db")
+            with pytest.raises(takeback.Error):
+                await takeback.aopen(tmp_path / "s.db")
 
     asyncio.run(go())
     for thread in threading.enumerate():
-        if thread.name.startswith("holdfast"):
+        if thread.name.startswith("takeback"):
             thread.join(5)
             assert not thread.is_alive()

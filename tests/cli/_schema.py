@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import holdfast.cli
+import takeback.cli
 
-FOLDER = Path(holdfast.cli.__file__).parent / "schemas"
+FOLDER = Path(takeback.cli.__file__).parent / "schemas"
 _TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
@@ -25,7 +25,7 @@ _KNOWN = {"$schema", "$id", "type", "required", "additionalProperties", "propert
 def check_document(text: str) -> Any:
     """Read a document and compare it with the schema that it names."""
     document = json.loads(text)
-    name, _, version = document["schema"].removeprefix("holdfast.").partition("/")
+    name, _, version = document["schema"].removeprefix("takeback.").partition("/")
     assert version == "1"
     check(document, json.loads((FOLDER / f"{name}.json").read_text("utf-8")), name)
     return document

@@ -27,7 +27,7 @@ class Terminal:
         for name in ("COLUMNS", "LINES"):  # the terminal's own size counts
             given.pop(name, None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments],
+            [sys.executable, "-m", "takeback", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

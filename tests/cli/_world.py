@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import _schema
 import pytest
 
-import holdfast
-from holdfast.cli import main
+import takeback
+from takeback.cli import main
 
 HOUR = 3_600_000
 ID = re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b")
@@ -58,9 +58,9 @@ class World:
         self.project.mkdir()
         self._capsys = capsys
 
-    def open(self) -> holdfast.Store:
+    def open(self) -> takeback.Store:
         """Open the store with the clock that is moved by hand."""
-        return holdfast.open(self.url, clock=self.clock)
+        return takeback.open(self.url, clock=self.clock)
 
     def run(self, *arguments: str) -> Ran:
         """Run the program in this process."""
@@ -80,11 +80,11 @@ class World:
 
     def process(self, *arguments: str, **given: Any) -> subprocess.CompletedProcess[Any]:
         """Run the program as a process of its own."""
-        command = [sys.executable, "-m", "holdfast", *arguments]
+        command = [sys.executable, "-m", "takeback", *arguments]
         return subprocess.run(command, capture_output=True, timeout=60, check=False, **{"text": True, **given})
 
 
-def use_tool(s: holdfast.Session, name: str, step: Callable[[], object], result: str = "ok") -> None:
+def use_tool(s: takeback.Session, name: str, step: Callable[[], object], result: str = "ok") -> None:
     """Let the agent run a tool that does something."""
     with s.tool(name, {"command": "make"}) as running:
         step()

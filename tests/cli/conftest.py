@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from _world import HOUR, World, use_tool
 
-from holdfast import Usage
+from takeback import Usage
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def world(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     """A store that is not there yet, and an empty project as the current directory."""
     made = World(tmp_path, capsys)
     monkeypatch.chdir(made.project)
-    monkeypatch.setenv("HOLDFAST_STORE", str(made.url))
+    monkeypatch.setenv("TAKEBACK_STORE", str(made.url))
     monkeypatch.setenv("TZ", "UTC")
-    for name in ("NO_COLOR", "HOLDFAST_SESSION", "PAGER"):
+    for name in ("NO_COLOR", "TAKEBACK_SESSION", "PAGER"):
         monkeypatch.delenv(name, raising=False)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from _world import World, use_tool
 
-from holdfast import Usage
+from takeback import Usage
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_comparison_for_programs_and_with_a_point(ways: World) -> None:
 @pytest.mark.feature("F11")
 def test_two_sessions_are_not_compared(ways: World) -> None:
     ran = ways.run("compare", "fix-retry", "oauth")
-    assert (ran.code, "holdfast stats REF" in ran.err) == (2, True)
+    assert (ran.code, "takeback stats REF" in ran.err) == (2, True)
     assert ways.run("compare", "nosuch", "queue").code == 4
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from _world import World
 
-import holdfast.cli
-from holdfast.cli.app import VERBS
+import takeback.cli
+from takeback.cli.app import VERBS
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -28,7 +28,7 @@ def test_a_pipe_gets_no_colour_unless_it_is_asked_for(work: World) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
-    command = f"'{sys.executable}' -m holdfast ls --json | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"'{sys.executable}' -m takeback ls --json | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines() == ["{", "0"]
     assert done.stderr == ""
@@ -37,7 +37,7 @@ def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
 @pytest.mark.parametrize(
     ("redirected", "code", "said"),
     [
-        (">&-", 1, "holdfast: cannot write: Bad file descriptor. Check where it is written"),
+        (">&-", 1, "takeback: cannot write: Bad file descriptor. Check where it is written"),
         (">/dev/null 2>&-", 0, ""),
         (">&- 2>&- <&-", 1, ""),
     ],
@@ -45,7 +45,7 @@ def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
 def test_a_stream_that_is_closed_is_told_or_missed_and_no_crash(
     work: World, redirected: str, code: int, said: str
 ) -> None:
-    command = f"'{sys.executable}' -m holdfast ls -a {redirected}"
+    command = f"'{sys.executable}' -m takeback ls -a {redirected}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (code, [said] if said else [])
 
@@ -65,13 +65,13 @@ def test_control_characters_are_shown_never_obeyed(work: World) -> None:
 
 def test_a_verb_that_is_not_there(work: World) -> None:
     ran = work.run("lss")
-    assert (ran.code, ran.err) == (2, "holdfast: there is no verb 'lss'; did you mean ls?\nTry: holdfast --help\n")
+    assert (ran.code, ran.err) == (2, "takeback: there is no verb 'lss'; did you mean ls?\nTry: takeback --help\n")
 
 
 def test_a_wrong_flag_is_usage(work: World) -> None:
     ran = work.run("ls", "--nosuch")
     assert ran.code == 2
-    assert ran.err.endswith("Try: holdfast ls --help\n")
+    assert ran.err.endswith("Try: takeback ls --help\n")
 
 
 def test_nothing_at_all_shows_the_help(world: World) -> None:
@@ -100,34 +100,34 @@ def test_a_damaged_store_is_exit_7(world: World) -> None:
     world.url.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 32)
     ran = world.run("ls")
     assert ran.code == 7
-    assert ran.err.startswith("holdfast: ")
+    assert ran.err.startswith("takeback: ")
 
 
 def test_every_verb_explains_itself_and_every_hint_names_a_verb(world: World) -> None:
     assert [*VERBS]
     for verb in VERBS:
-        assert f"Usage: holdfast {verb} " in world.ok(verb, "--help").out
-    folder = Path(holdfast.cli.__file__).parent
+        assert f"Usage: takeback {verb} " in world.ok(verb, "--help").out
+    folder = Path(takeback.cli.__file__).parent
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
-    named = set(re.findall(r"(?:: |with: |[Rr]un |; |``)holdfast ([a-z]+)", text))
+    named = set(re.findall(r"(?:: |with: |[Rr]un |; |``)takeback ([a-z]+)", text))
     assert named <= {*VERBS}, named - {*VERBS}
 
 
 def test_every_document_has_a_schema_and_every_schema_a_document() -> None:
-    folder = Path(holdfast.cli.__file__).parent
+    folder = Path(takeback.cli.__file__).parent
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     used = set(re.findall(r"""out\.(?:one|items)\(\s*"(\w+)\"""", text))
     assert used == {path.stem for path in (folder / "schemas").glob("*.json")}
 
 
 def test_looking_imports_nothing_heavy(work: World) -> None:
-    code = "import sys; from holdfast.cli import main; main(['ls']); print([*sys.modules], file=sys.stderr)"
+    code = "import sys; from takeback.cli import main; main(['ls']); print([*sys.modules], file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
-    heavy = {"rich", "asyncio", "pathspec", "hypothesis", "psycopg", "subprocess", "ssl", "holdfast.aio"}
+    heavy = {"rich", "asyncio", "pathspec", "hypothesis", "psycopg", "subprocess", "ssl", "takeback.aio"}
     assert loaded & heavy == set()
-    verbs = {name for name in loaded if name.startswith("holdfast.cli.verbs.")}
-    assert verbs == {"holdfast.cli.verbs.listing"}
+    verbs = {name for name in loaded if name.startswith("takeback.cli.verbs.")}
+    assert verbs == {"takeback.cli.verbs.listing"}
 
 
 def test_what_the_system_refuses_is_a_sentence(work: World) -> None:
@@ -153,10 +153,10 @@ def test_settings_that_cannot_be_written_are_a_sentence(work: World) -> None:
 @pytest.mark.parametrize("verb", [["ls"], ["export", "--all"], ["log"]])
 def test_a_full_disk_behind_stdout_is_a_sentence(work: World, verb: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "holdfast", *verb]
+        command = [sys.executable, "-m", "takeback", *verb]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    said = "holdfast: cannot write: No space left on device. Make room, or name another place\n"
+    said = "takeback: cannot write: No space left on device. Make room, or name another place\n"
     assert done.stderr.endswith(said)
     assert "Traceback" not in done.stderr
 
@@ -172,7 +172,7 @@ def test_a_directory_or_kind_of_store_that_is_not_there_is_usage(work: World, ve
 def test_where_there_is_no_store_every_verb_says_so(world: World, verb: str) -> None:
     ran = world.run("--store", "../none.db", verb)
     place = world.project.parent / "none.db"
-    assert ran.err == f"holdfast: there is no store yet at {place}. Start one: holdfast new\n"
+    assert ran.err == f"takeback: there is no store yet at {place}. Start one: takeback new\n"
     assert ran.code == 4
 
 
@@ -200,6 +200,6 @@ def test_a_file_that_is_no_store_says_so(work: World) -> None:
     (work.project / "empty.db").touch()
     (work.project / "text").write_text("root:x:0:0\n" * 200)
     empty, text = work.run("--store", "empty.db", "ls"), work.run("--store", "text", "ls")
-    assert "empty.db' is an empty file: there is no store in it yet; holdfast new starts one" in empty.err
+    assert "empty.db' is an empty file: there is no store in it yet; takeback new starts one" in empty.err
     assert "this file is no store, or its beginning is damaged" in text.err
     assert (empty.code, text.code) == (1, 7)

@@ -13,8 +13,8 @@ import pytest
 from _terminal import Terminal
 from _world import World
 
-import holdfast
-from holdfast.cli.demo.scratch import Kept, Scratch
+import takeback
+from takeback.cli.demo.scratch import Kept, Scratch
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -38,8 +38,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Play the demo once, in a directory whose name a shell would cut in two."""
     here = tmp_path_factory.mktemp("demo")
     folder, mine = here / "a demo", here / "mine.db"
-    env = {**os.environ, "HOLDFAST_STORE": str(mine), "HOLDFAST_SESSION": "mine"}
-    command = [sys.executable, "-m", "holdfast", "demo", str(folder)]
+    env = {**os.environ, "TAKEBACK_STORE": str(mine), "TAKEBACK_SESSION": "mine"}
+    command = [sys.executable, "-m", "takeback", "demo", str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
     return Played(ran, folder, mine)
 
@@ -62,7 +62,7 @@ def test_what_it_left_is_what_it_said(played: Played) -> None:
     assert (project / "pool.py").read_text() == "retry(3)\n"
     assert (project / "config.py").read_text() == "TIMEOUT = 5\nTIMEOUT = 60  # your own\n"
     assert not (project / "old.md").exists()
-    with holdfast.open(played.folder / "work.db") as store:
+    with takeback.open(played.folder / "work.db") as store:
         (session,) = store.list_sessions()
         kinds = [each.kind for each in session.operations()]
         assert (session.turn_count, kinds[:3]) == (1, ["redo", "undo", "rewind"])
@@ -72,8 +72,8 @@ def test_what_it_left_is_what_it_said(played: Played) -> None:
 
 def test_its_last_lines_run_as_printed(played: Played) -> None:
     *_, enter, look = played.ran.stdout.splitlines()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    typed = f"set -e\n{enter}\n{look}\nagent 'Clean up'\nholdfast undo -n\n"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
+    typed = f"set -e\n{enter}\n{look}\nagent 'Clean up'\ntakeback undo -n\n"
     done = subprocess.run(["sh"], input=typed, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.returncode == 0, done.stderr
     assert "Fix the flaky test" in done.stdout
@@ -106,7 +106,7 @@ def test_a_claim_that_does_not_hold_is_exit_1(world: World, monkeypatch: pytest.
     monkeypatch.setattr(Scratch, "look", look)
     ran = world.run("demo", "elsewhere")
     assert ran.code == 1
-    assert ran.err.startswith("holdfast: this does not hold: every other file is as before")
+    assert ran.err.startswith("takeback: this does not hold: every other file is as before")
 
 
 def test_programs_get_a_document_and_nothing_else(world: World) -> None:
@@ -123,4 +123,4 @@ def test_a_directory_with_something_in_it_is_refused(work: World) -> None:
 
 def test_it_takes_no_store_of_yours(work: World) -> None:
     ran = work.run("demo", "--store", str(work.url))
-    assert (ran.code, ran.err) == (2, "holdfast: the demo has a store of its own; leave --store out\n")
+    assert (ran.code, ran.err) == (2, "takeback: the demo has a store of its own; leave --store out\n")

@@ -14,7 +14,7 @@ import pytest
 from _terminal import Terminal
 from _world import World
 
-import holdfast
+import takeback
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -35,7 +35,7 @@ def _id(work: World, name: str) -> str:
 
 def test_a_session_goes_into_another_store_and_gives_the_same_lines_there(work: World) -> None:
     lines = work.ok("export", "fix-retry").out
-    assert json.loads(lines.splitlines()[0]) == {"type": "header", "format": "holdfast", "version": 1}
+    assert json.loads(lines.splitlines()[0]) == {"type": "header", "format": "takeback", "version": 1}
     Path("a.jsonl").write_text(lines)
     ran = work.ok("import", "a.jsonl", "--store", _elsewhere(work))
     assert ran.out.startswith("1 session, 12 entries, 1 agent, ")
@@ -141,12 +141,12 @@ def test_what_is_no_file_is_written_through(work: World) -> None:
     assert work.process("export", "oauth", "-o", "/dev/stdout").stdout == lines
     Path("both").write_text("before\n")
     with open("both", "a") as out:
-        command = [sys.executable, "-m", "holdfast", "export", "oauth", "-o", "/dev/stderr"]
+        command = [sys.executable, "-m", "takeback", "export", "oauth", "-o", "/dev/stderr"]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=out, timeout=60, check=True)
     assert Path("both").read_text() == f"before\n{lines}"
     Path("folder").mkdir()
     ran = work.run("export", "oauth", "-o", "folder")
-    assert (ran.code, ran.err) == (5, "holdfast: 'folder' is a directory; name a file in it\n")
+    assert (ran.code, ran.err) == (5, "takeback: 'folder' is a directory; name a file in it\n")
 
 
 @pytest.mark.parametrize("which", ["--all", "--here"])
@@ -155,7 +155,7 @@ def test_damaged_sessions_are_named(work: World, which: str) -> None:
     with work.open() as store:
         store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
     ran = work.run("export", which, "-o", "a.jsonl")
-    said = f"holdfast: the record of session {damaged} is damaged and was left out; run: holdfast verify\n"
+    said = f"takeback: the record of session {damaged} is damaged and was left out; run: takeback verify\n"
     assert (ran.code, ran.err) == (7, said)
     assert work.ok("import", "a.jsonl", "--json", "--store", _elsewhere(work)).document["imported"]
     with work.open() as store:
@@ -198,12 +198,12 @@ def test_a_file_that_is_cut_off_or_none_of_ours_is_refused(work: World) -> None:
     Path("cut.jsonl").write_bytes(data[: len(data) // 2])
     ran = work.run("import", "cut.jsonl", "--store", _elsewhere(work))
     assert ran.code == 7
-    assert ran.err.startswith("holdfast: line ")
+    assert ran.err.startswith("takeback: line ")
     assert ran.err.endswith("; nothing was imported\n")
     Path("other.txt").write_text("hello\n")
     assert work.run("import", "other.txt", "--store", _elsewhere(work)).code == 2
     assert work.run("import", "nosuch.jsonl").code == 4
-    with holdfast.open(_elsewhere(work)) as store:
+    with takeback.open(_elsewhere(work)) as store:
         assert not store.list_sessions()
 
 

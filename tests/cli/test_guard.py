@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _world import World, use_tool
 
-import holdfast
+import takeback
 
 pytestmark = [pytest.mark.feature("F1", "F2", "F10"), pytest.mark.slow]
 
@@ -25,7 +25,7 @@ class Guard:
     """A guard that runs as a process of its own; each checkpoint is a document on its stdout."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "holdfast", "guard", "--jsonl", *arguments]
+        command = [sys.executable, "-m", "takeback", "guard", "--jsonl", *arguments]
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
         self.began, self.said = self.process.stderr.readline(), ""
@@ -109,7 +109,7 @@ def test_every_rest_is_a_checkpoint_and_any_of_them_can_be_gone_back_to(
     third = guard.next()
     assert third["description"] == "1 change: a.txt"
     code, said = guard.end()
-    assert (code, said) == (0, "3 checkpoints taken. They are listed by: holdfast checkpoints guard\n")
+    assert (code, said) == (0, "3 checkpoints taken. They are listed by: takeback checkpoints guard\n")
     world.ok("rewind", f"guard:{first['id']}", "-y")
     assert [(path.name, path.read_text()) for path in world.project.iterdir()] == [("a.txt", "one\n")]
     world.ok("undo", "-y")
@@ -129,7 +129,7 @@ def test_nothing_new_adds_nothing(world: World, guards: Callable[..., Guard], ho
 
 
 def _entries(world: World) -> int:
-    with holdfast.open(world.url, read_only=True) as store:
+    with takeback.open(world.url, read_only=True) as store:
         session = store.get_session("guard")
         return len(session.checkpoints()) + sum(1 for _ in session.entries())
 
@@ -142,7 +142,7 @@ def test_files_that_are_still_being_written_are_waited_for(world: World, guards:
             file.write(f"{number}\n")
         time.sleep(0.2)
     made = guard.next()
-    with holdfast.open(world.url, read_only=True) as store:
+    with takeback.open(world.url, read_only=True) as store:
         assert store.get_session("guard").file_at("log.txt", made["id"]).count(b"\n") == 12
     assert guard.waiting == 0
 
@@ -179,7 +179,7 @@ def test_killed_with_9_and_started_again_it_goes_on(
     (world.project / "a.txt").write_text("three\n")
     assert again.next()["description"] == "1 change: a.txt"
     assert again.end()[0] == 0
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         session = store.get_session("guard")
         assert (session.status, len(session.checkpoints()), bool(store.verify())) == ("active", 3, False)
 
@@ -189,7 +189,7 @@ def test_it_is_in_nobodys_way(world: World, guards: Callable[..., Guard]) -> Non
     (world.project / "a.txt").write_text("one\n")
     guard = guards(*FAST)
     guard.next()
-    with holdfast.open(world.url) as store, store.session("agent", workspace=world.project) as s:
+    with takeback.open(world.url) as store, store.session("agent", workspace=world.project) as s:
         start = s.user("go on")
         use_tool(s, "bash", lambda: (world.project / "a.txt").write_text("by the agent\n"))
         guard.next()
@@ -236,7 +236,7 @@ def test_a_directory_that_is_named_and_one_that_goes_away(world: World, guards: 
     (other / "x").unlink()
     other.rmdir()
     assert guard.process.wait(30) == 1
-    assert guard.end()[1] == f"holdfast: {other} is gone, so there is nothing to guard any more\n"
+    assert guard.end()[1] == f"takeback: {other} is gone, so there is nothing to guard any more\n"
 
 
 def test_its_beginning_is_nothing_to_undo(world: World) -> None:
@@ -244,7 +244,7 @@ def test_its_beginning_is_nothing_to_undo(world: World) -> None:
     world.process("run", "--name", "work", "--", "sh", "-c", "echo two > a.txt")
     world.ok("rewind", "work:1^", "-y")
     world.ok("guard", "--once")
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         assert [each.kind for each in store.operations()] == ["rewind"]
         assert store.get_session("guard").archived
     world.ok("undo", "-y")
@@ -252,7 +252,7 @@ def test_its_beginning_is_nothing_to_undo(world: World) -> None:
     world.ok("unarchive", "guard")
     (world.project / "a.txt").write_text("three\n")
     world.ok("guard", "--once")
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         assert not store.get_session("guard").archived
 
 

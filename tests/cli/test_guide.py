@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast.cli.app import VERBS, make
-from holdfast.cli.settings import EVERYWHERE, FOR_CHANGES
+from takeback.cli.app import VERBS, make
+from takeback.cli.settings import EVERYWHERE, FOR_CHANGES
 
 ROOT = Path(__file__).parents[2]
 

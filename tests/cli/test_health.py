@@ -8,7 +8,7 @@ import shutil
 import pytest
 from _world import World
 
-import holdfast
+import takeback
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -30,7 +30,7 @@ def test_a_store_that_others_may_read_is_a_problem_with_its_fix(work: World) -> 
 
 def test_no_store_is_no_problem(world: World) -> None:
     ran = world.ok("doctor")
-    assert f"there is none yet at {world.url}  -> holdfast new NAME" in ran.out
+    assert f"there is none yet at {world.url}  -> takeback new NAME" in ran.out
     assert not world.url.exists()
 
 
@@ -50,7 +50,7 @@ def test_interrupted_sessions_and_lost_workspaces_are_noted(work: World) -> None
     ):
         raise KeyboardInterrupt
     lines = work.ok("doctor", "-C", "/").out
-    assert "1 were cut off  -> holdfast ls -a --status interrupted" in lines
+    assert "1 were cut off  -> takeback ls -a --status interrupted" in lines
     assert "1 are not there any more" in lines, "nobody ever made the directory of the support session"
     shutil.rmtree(work.project)
     assert "2 are not there any more" in work.ok("doctor", "-C", "/").out
@@ -61,7 +61,7 @@ def test_old_tables_are_a_problem_with_its_fix(world: World) -> None:
         old = "DELETE FROM migration WHERE version = (SELECT max(version) FROM migration)"
         store._backend._connection.execute(old)  # type: ignore[attr-defined]
     ran = world.run("doctor")
-    assert (ran.code, "-> holdfast migrate" in ran.out) == (1, True)
+    assert (ran.code, "-> takeback migrate" in ran.out) == (1, True)
 
 
 # ---------------------------------------------------------------------- backup
@@ -75,7 +75,7 @@ def test_a_backup_opens_as_a_store_and_holds_everything(work: World) -> None:
     assert {each.name for each in file.parent.iterdir() if each.name.startswith("copy")} == {"copy.db"}
     assert work.ok("--store", str(file), "ls", "-a").out == work.ok("ls", "-a").out
     assert work.ok("--store", str(file), "cat", "fix-retry:1", "--", "pool.py").out == "retry(5)\n"
-    with holdfast.open(file) as store:
+    with takeback.open(file) as store:
         assert not store.verify()
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from _world import World
 
-import holdfast
-from holdfast.cli import claude_code, hook_settings
+import takeback
+from takeback.cli import claude_code, hook_settings
 
 pytestmark = pytest.mark.feature("F1", "F10")
 
@@ -60,8 +60,8 @@ class Claude:
             **fields,
         )
 
-    def session(self) -> holdfast.Session:
-        with holdfast.open(self.world.url) as store:
+    def session(self) -> takeback.Session:
+        with takeback.open(self.world.url) as store:
             found = store.get_session(f"claude-{SESSION}")
             found.branches()
             return found
@@ -78,7 +78,7 @@ GAVE = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
 
 
 def _read(claude: Claude, look: Any) -> Any:
-    with holdfast.open(claude.world.url) as store:
+    with takeback.open(claude.world.url) as store:
         return look(store.get_session(f"claude-{SESSION}"))
 
 
@@ -97,7 +97,7 @@ def test_a_whole_session_is_recorded_and_what_a_shell_did_is_taken_back(claude: 
     (claude.world.project / "yours.txt").write_text("made by you\n")
     claude.event("SessionEnd", reason="prompt_input_exit")
 
-    def look(s: holdfast.Session) -> None:
+    def look(s: takeback.Session) -> None:
         assert (s.agent_id, s.workspace, s.model) == ("claude-code", str(claude.world.project), "claude-sonnet-4-5")
         assert (s.title, s.status, s.result) == ("Say goodbye instead", "completed", {"reason": "prompt_input_exit"})
         assert s.metadata["claude_code"]["session_id"] == SESSION
@@ -161,7 +161,7 @@ def test_hooks_at_the_same_time_lose_nothing(claude: Claude) -> None:
                 "tool_use_id": f"toolu_{number}",
             }
         )
-        command = [sys.executable, "-m", "holdfast", "hook", "claude-code"]
+        command = [sys.executable, "-m", "takeback", "hook", "claude-code"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(command, text=True, env=claude.env, **pipes)
         process.stdin.write(text)
@@ -252,7 +252,7 @@ def test_a_sub_agent_has_a_session_of_its_own_and_goes_back_with_the_whole(claud
     claude.finish("Agent", task, "Found it.", "toolu_agent")
     claude.event("Stop", stop_hook_active=False, last_assistant_message="Done.")
 
-    def look(s: holdfast.Session) -> None:
+    def look(s: takeback.Session) -> None:
         (child,) = s.children()
         assert (child.label, child.title, child.status, child.result) == ("def456", "Explore", "completed", "Found it.")
         assert [call.id for call in child.tool_calls()] == ["toolu_sub"]
@@ -297,14 +297,14 @@ def test_the_project_counts_and_not_where_a_shell_went(claude: Claude) -> None:
     below.mkdir()
     claude.common["cwd"] = str(below)
     claude.event("UserPromptSubmit", prompt="in a subdirectory")
-    with holdfast.open(claude.world.url) as store:
+    with takeback.open(claude.world.url) as store:
         assert len(store.list_sessions()) == 1
 
 
 def test_inside_run_it_belongs_to_that_session(claude: Claude) -> None:
     event = json.dumps({**claude.common, "hook_event_name": "UserPromptSubmit", "prompt": "hi"})
-    claude.world.process("run", "--", "sh", "-c", f"echo '{event}' | '{sys.executable}' -m holdfast hook claude-code")
-    with holdfast.open(claude.world.url) as store:
+    claude.world.process("run", "--", "sh", "-c", f"echo '{event}' | '{sys.executable}' -m takeback hook claude-code")
+    with takeback.open(claude.world.url) as store:
         (outer,) = [each for each in store.list_sessions() if each.kind == "main"]
         assert [each.name for each in outer.children()] == [f"claude-{SESSION}"]
 
@@ -326,7 +326,7 @@ def test_inside_run_it_belongs_to_that_session(claude: Claude) -> None:
 def test_what_cannot_be_read_is_one_line_on_stderr(claude: Claude, text: str) -> None:
     ran = claude.give(text)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (0, "", 1)
-    assert ran.stderr.startswith("holdfast: ")
+    assert ran.stderr.startswith("takeback: ")
     assert " was not recorded: " in ran.stderr
 
 
@@ -339,7 +339,7 @@ def test_other_events_are_nothing_to_record(claude: Claude, name: str) -> None:
 def test_a_store_that_cannot_be_used_is_no_hindrance(claude: Claude, tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"this is no store" * 1000)
-    env = {**claude.env, "HOLDFAST_STORE": str(broken)}
+    env = {**claude.env, "TAKEBACK_STORE": str(broken)}
     event = json.dumps({**claude.common, "hook_event_name": "UserPromptSubmit", "prompt": "hi"})
     ran = claude.world.process("hook", "claude-code", input=event, env=env)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (0, "", 1)
@@ -357,8 +357,8 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
 ) -> None:
     import io
 
-    from holdfast.cli import main
-    from holdfast.client.capturing import Capturing
+    from takeback.cli import main
+    from takeback.client.capturing import Capturing
 
     look, looks = Capturing.capture_files, list[float]()
 
@@ -401,7 +401,7 @@ def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switche
         took = time.monotonic() - began
         locked.communicate("", timeout=30)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (0, "", 1)
-    assert ran.stderr.startswith("holdfast: PreToolUse was not recorded: the store is in use")
+    assert ran.stderr.startswith("takeback: PreToolUse was not recorded: the store is in use")
     assert took < 14  # 10 seconds are promised; this machine may be busy
     assert _read(claude, lambda s: s.state.get(claude_code.CAPTURE_OFF)) is None
     claude.begin("Bash", BASH, "toolu_2")
@@ -410,12 +410,12 @@ def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switche
 
 @pytest.mark.slow
 def test_an_event_that_never_comes_is_not_waited_for(claude: Claude) -> None:
-    command = [sys.executable, "-m", "holdfast", "hook", "claude-code"]
+    command = [sys.executable, "-m", "takeback", "hook", "claude-code"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=claude.env, **pipes) as process:
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == "holdfast: hook was not recorded: no event came on stdin within 8 seconds\n"
+        assert process.stderr.read() == "takeback: hook was not recorded: no event came on stdin within 8 seconds\n"
 
 
 def test_a_person_is_told_how_it_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,7 @@ def test_a_person_is_told_how_it_is_used(world: World, monkeypatch: pytest.Monke
     assert world.run("hook", "claude-code", "--install", "--uninstall").code == 2
     assert world.run("hook", "nothing").code == 2
     ran = world.run("hook", "claude-code")
-    assert (ran.code, "holdfast hook claude-code --install" in ran.err) == (2, True)
+    assert (ran.code, "takeback hook claude-code --install" in ran.err) == (2, True)
 
 
 def test_a_dry_run_records_nothing(claude: Claude) -> None:
@@ -485,7 +485,7 @@ def test_what_is_installed_is_what_claude_code_runs(world: World) -> None:
     command = group["hooks"][0]["command"]
     ran = subprocess.run(command, shell=True, input=json.dumps(event), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         assert store.get_session(f"claude-{SESSION}").message_count == 1
     broken = subprocess.run(command.replace("hook", "no-such-verb"), shell=True, capture_output=True, check=False)
     assert broken.returncode == 0
@@ -493,7 +493,7 @@ def test_what_is_installed_is_what_claude_code_runs(world: World) -> None:
 
 def test_installing_again_brings_it_up_to_date_where_it_stands(world: World, tmp_path: Path) -> None:
     path = _settings(world)
-    old = {"type": "command", "command": "/old/bin/holdfast hook claude-code"}
+    old = {"type": "command", "command": "/old/bin/takeback hook claude-code"}
     path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [old, {"type": "command", "command": "beep"}]}]}}))
     store = tmp_path / "an other.db"
     world.ok("hook", "claude-code", "--install", "--store", str(store))
@@ -527,13 +527,13 @@ def test_the_settings_of_a_person_and_a_link_to_them(world: World, monkeypatch: 
 @pytest.mark.parametrize(
     "command",
     [
-        "cd x && holdfast hook claude-code; ./my-notify.sh",
-        "holdfast hook claude-code || ./my-notify.sh",
-        "holdfast --store a.db hook claude-code || true; ./my-notify.sh",
-        "NOTIFY=1 holdfast hook claude-code || true",
-        "holdfast --store $(find-store) hook claude-code || true",
-        "echo holdfast hook claude-code",
-        "holdfast hook claude-code\n./my-notify.sh",
+        "cd x && takeback hook claude-code; ./my-notify.sh",
+        "takeback hook claude-code || ./my-notify.sh",
+        "takeback --store a.db hook claude-code || true; ./my-notify.sh",
+        "NOTIFY=1 takeback hook claude-code || true",
+        "takeback --store $(find-store) hook claude-code || true",
+        "echo takeback hook claude-code",
+        "takeback hook claude-code\n./my-notify.sh",
     ],
 )
 def test_a_command_that_somebody_built_around_ours_is_theirs(world: World, command: str) -> None:
@@ -549,7 +549,7 @@ def test_a_command_that_somebody_built_around_ours_is_theirs(world: World, comma
 @pytest.mark.parametrize("python", ["/usr/bin/python3", "/an other's/bin/python"])
 def test_what_we_write_is_known_again(monkeypatch: pytest.MonkeyPatch, store: str | None, python: str) -> None:
     monkeypatch.setattr(sys, "executable", python)
-    for found in (None, "/bin/holdfast"):
+    for found in (None, "/bin/takeback"):
         monkeypatch.setattr(hook_settings.shutil, "which", lambda name, found=found: found)
         settings = hook_settings.installed({}, hook_settings.command(store))
         assert hook_settings.removed(settings) == {}

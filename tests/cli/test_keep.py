@@ -4,7 +4,7 @@ import pytest
 from _terminal import Terminal
 from _world import World
 
-from holdfast.ops import blobs
+from takeback.ops import blobs
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.feature("F10")
 def test_titles_tags_and_marks(work: World) -> None:
     ran = work.ok("rename", "oauth", "New title")
     assert ran.lines == ["####### New title: title 'Add OAuth, step 1' -> 'New title'"]
-    assert ran.err == "Take it back with: holdfast undo\n"
+    assert ran.err == "Take it back with: takeback undo\n"
     work.ok("tag", "oauth", "a", "b")
     work.ok("untag", "oauth", "a")
     work.ok("pin", "oauth", "fix-retry")
@@ -40,7 +40,7 @@ def test_the_trash(work: World) -> None:
     work.ok("rm", "oauth", "fix-retry")
     assert work.ok("ls", "-q").out == ""
     row = work.ok("ls", "--trash").lines[1]
-    assert row.endswith("in the trash: holdfast restore #######")
+    assert row.endswith("in the trash: takeback restore #######")
     work.ok("restore", "oauth")
     assert work.ok("ls", "--fields", "name").out == "oauth\n"
     assert work.run("restore", "nosuch").code == 4
@@ -77,7 +77,7 @@ def test_a_prune_says_how_much_asks_and_erases(work: World) -> None:
     ran = work.run("prune")
     assert (ran.code, ran.out) == (5, "1 content, 1,100 bytes would be erased; nothing needs them any more\n")
     assert work.ok("prune", "-n", "--json").document == {
-        "schema": "holdfast.pruned/1",
+        "schema": "takeback.pruned/1",
         "blobs": 1,
         "bytes": 1100,
         "erased": False,

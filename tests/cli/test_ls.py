@@ -65,20 +65,20 @@ def test_filters(work: World) -> None:
 def test_an_empty_list_says_which_filter_hid_how_many(work: World) -> None:
     ran = work.ok("ls", "--agent", "triage")
     assert ran.out == ""
-    assert ran.err == f"No sessions match in {work.project}: --agent hides 2. Show them: holdfast ls\n"
+    assert ran.err == f"No sessions match in {work.project}: --agent hides 2. Show them: takeback ls\n"
     ran = work.ok("ls", "--agent", "nobody", "--tag", "none")
     assert "together the filters hide 2" in ran.err
 
 
 def test_elsewhere_it_says_how_many_there_are(work: World) -> None:
     ran = work.ok("-C", "/", "ls")
-    assert (ran.out, ran.err) == ("", "No sessions in /; 3 elsewhere. Show them: holdfast ls -a\n")
+    assert (ran.out, ran.err) == ("", "No sessions in /; 3 elsewhere. Show them: takeback ls -a\n")
 
 
 def test_without_a_store_none_is_made(world: World) -> None:
     ran = world.ok("ls")
     assert ran.out == ""
-    assert ran.err == f"No sessions: there is no store yet at {world.url}. Start one: holdfast new NAME\n"
+    assert ran.err == f"No sessions: there is no store yet at {world.url}. Start one: takeback new NAME\n"
     assert world.ok("ls", "--json").document["sessions"] == []
     assert not world.url.exists()
 
@@ -95,7 +95,7 @@ def test_one_that_was_cut_off_is_marked_with_what_to_do(work: World) -> None:
             pass
     row = work.ok("ls").lines[1]
     assert row.startswith("⚠ ")
-    assert row.endswith("interrupted at turn 1: holdfast resume #######")
+    assert row.endswith("interrupted at turn 1: takeback resume #######")
 
 
 @pytest.mark.parametrize(("columns", "title"), [(80, "Fix flaky retry t..."), (130, "Fix flaky retry test i...")])
@@ -113,7 +113,7 @@ def test_a_terminal_cuts_titles_and_never_what_to_do(world: World, columns: int,
     assert terminal.end() == 0
     rows = [ID.sub("#######", line) for line in terminal.seen.splitlines()]
     cut = next(row for row in rows if row.startswith("⚠"))
-    assert cut.endswith(f"{title}  interrupted at turn 1: holdfast resume #######")
+    assert cut.endswith(f"{title}  interrupted at turn 1: takeback resume #######")
     plain = next(row for row in rows if "xxx" in row)
     assert (len(plain), plain[-4:]) == (columns, "x...")
 

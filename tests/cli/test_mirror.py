@@ -53,7 +53,7 @@ def test_what_is_in_the_way_is_named(work: World) -> None:
     assert work.run("mirror", "file").code == 5
     work.ok("mirror", "out")
     place = _folders()[0]
-    place.joinpath(".holdfast-mirror").unlink()
+    place.joinpath(".takeback-mirror").unlink()
     ran = work.ok("mirror", "out")
     assert ran.err.endswith(
         "is no mirror's of this store: it was left as it is; move it away to get that session here\n"
@@ -77,12 +77,12 @@ def test_a_damaged_session_keeps_its_folder_and_is_named(work: World) -> None:
         store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
     ran = work.run("mirror", "out")
     assert (ran.code, ran.out) == (7, "out: 1 written, 0 unchanged, 0 removed\n")
-    assert ran.err == (f"holdfast: session {damaged} is damaged; its folder was left as it is. Run: holdfast verify\n")
+    assert ran.err == (f"takeback: session {damaged} is damaged; its folder was left as it is. Run: takeback verify\n")
     assert Path("out", "sessions", damaged, "session.json").exists()
 
 
 def test_it_is_kept_up_to_date_until_ctrl_c(work: World) -> None:
-    command = [sys.executable, "-m", "holdfast", "mirror", "out", "--follow"]
+    command = [sys.executable, "-m", "takeback", "mirror", "out", "--follow"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         _wait(lambda: Path("out", "sessions").exists() and len(_folders()) == 2)

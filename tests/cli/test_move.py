@@ -36,7 +36,7 @@ AFTER = {"pool.py": "retry(5)\n", "yours.txt": "mine\n"}
 def test_a_checkpoint_is_made_and_named(work: World) -> None:
     ran = work.ok("checkpoint", "two", "-m", "before lunch")
     assert ran.lines == ["Checkpoint two at turn 2 of #######"]
-    assert "Go back to it with: holdfast rewind " in ran.err
+    assert "Go back to it with: takeback rewind " in ran.err
     document = work.ok("checkpoint", "three", "-s", "oauth", "--json").document
     assert (document["name"], document["turn"]) == ("three", 3)
     assert work.ok("checkpoints", "fix-retry", "--fields", "name").out.split() == ["fixed", "two"]
@@ -87,7 +87,7 @@ def test_the_plan_names_the_session_that_also_changed_a_path_and_what_was_not_ca
 
 
 def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:
-    assert "Take it back with: holdfast undo" in work.ok("rewind", "fixed", "-y").err
+    assert "Take it back with: takeback undo" in work.ok("rewind", "fixed", "-y").err
     assert files(work) == AFTER
     assert "Now make it fast" not in work.ok("show").out
     ran = work.run("undo")
@@ -144,7 +144,7 @@ def test_nothing_to_rewind_is_no_error(work: World) -> None:
 def test_without_a_point_off_a_terminal_one_must_be_named(work: World) -> None:
     ran = work.run("rewind")
     assert ran.code == 2
-    assert "name a point: holdfast rewind " in ran.err
+    assert "name a point: takeback rewind " in ran.err
 
 
 def test_points_that_are_not_there(work: World) -> None:
@@ -231,7 +231,7 @@ def test_nothing_to_undo_or_redo_is_a_conflict(work: World) -> None:
         ran = work.run(verb)
         assert (ran.code, ran.err) == (
             5,
-            f"holdfast: there is nothing to {verb} in this workspace; of all: holdfast {verb} --all\n",
+            f"takeback: there is nothing to {verb} in this workspace; of all: takeback {verb} --all\n",
         )
 
 
@@ -258,7 +258,7 @@ def test_an_operation_is_undone_by_its_id_and_workspaces_are_apart(work: World) 
 def test_fork_and_switch(work: World) -> None:
     ran = work.ok("fork", "fixed", "--name", "try-lock")
     assert ran.lines == ["Forked ####### at entry 6 into the branch try-lock"]
-    assert "Move there with: holdfast switch " in ran.err
+    assert "Move there with: takeback switch " in ran.err
     assert work.ok("switch", "try-lock").lines == ["####### is on try-lock now, at turn 1"]
     assert "Now make it fast" not in work.ok("show", "fix-retry").out
     work.ok("undo")
@@ -300,10 +300,10 @@ def test_a_switch_says_that_files_stay_and_when_nothing_moved(work: World) -> No
     assert "is on try it now, at turn 1" in ran.out
     short = work.ok("ls", "--fields", "id").out.split()[0][:7]
     bring = (
-        f"Files stay as they are: 2 files differ from that branch. Bring them: holdfast switch '{short}/try it' --files"
+        f"Files stay as they are: 2 files differ from that branch. Bring them: takeback switch '{short}/try it' --files"
     )
     assert bring in ran.err
-    assert "Take it back with: holdfast undo" in ran.err
+    assert "Take it back with: takeback undo" in ran.err
     again = work.ok("switch", "try it")
     assert "is on try it already, at turn 1" in again.out
     assert "undo" not in again.err, "there is nothing of this to take back"
@@ -338,7 +338,7 @@ def test_a_bare_number_is_answered_with_the_point_that_was_meant(work: World) ->
     ran = work.run("rewind", "1", "-n")
     assert ran.code == 4
     assert ran.err.endswith("A turn of the newest session here is written :1\n")
-    assert "holdfast log shows them all" in work.run("switch", "oauth/nosuch").err
+    assert "takeback log shows them all" in work.run("switch", "oauth/nosuch").err
 
 
 def test_a_dry_run_of_fork_and_switch_gives_no_document(work: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from _terminal import Terminal
 from _world import World
 
-from holdfast.cli.progress import Progress
+from takeback.cli.progress import Progress
 
 pytestmark = pytest.mark.feature("F10")
 

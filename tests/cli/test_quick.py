@@ -13,14 +13,14 @@ from _world import HOUR, World
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.cli import app, documents, quick, running, times
-from holdfast.cli.frame import Frame
-from holdfast.cli.look import lightly
-from holdfast.cli.options import Choice, Option, Verb, Whole
-from holdfast.cli.settings import EVERYWHERE
-from holdfast.cli.verbs import listing, reading
-from holdfast.storage.connection import SqliteTx
+import takeback
+from takeback.cli import app, documents, quick, running, times
+from takeback.cli.frame import Frame
+from takeback.cli.look import lightly
+from takeback.cli.options import Choice, Option, Verb, Whole
+from takeback.cli.settings import EVERYWHERE
+from takeback.cli.verbs import listing, reading
+from takeback.storage.connection import SqliteTx
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -271,7 +271,7 @@ def test_a_look_gives_the_same_bytes_on_either_half_of_the_library(
     assert {code for code, _, _ in answers} == {0, 4}
     listed = answers[LOOKS.index(["ls", "-a"])][1]
     assert all(word in listed for word in ("interrupted at turn 1", "◆", "main(2)", "completed"))
-    assert "in the trash: holdfast restore" in answers[LOOKS.index(["ls", "-a", "--trash"])][1]
+    assert "in the trash: takeback restore" in answers[LOOKS.index(["ls", "-a", "--trash"])][1]
     assert "as Claude says it" in worn.ok("show", "given").out
 
 
@@ -371,7 +371,7 @@ def test_short_ids_are_enough_and_no_longer_than_they_must_be(world: World, monk
 def test_a_store_that_is_read_by_threads_ends_in_order(worn: World) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from holdfast.client.opening import open_to_look
+    from takeback.client.opening import open_to_look
 
     store = open_to_look(str(worn.url))
     with ThreadPoolExecutor(8) as pool:
@@ -379,14 +379,14 @@ def test_a_store_that_is_read_by_threads_ends_in_order(worn: World) -> None:
     assert set(found) == {found[0]}
     store.close()
     store.close()
-    with pytest.raises(holdfast.Closed):
+    with pytest.raises(takeback.Closed):
         store.list_sessions()
 
 
 def test_a_terminals_width_is_what_the_environment_says_then_what_the_terminal_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli.output import _terminal_size
+    from takeback.cli.output import _terminal_size
 
     monkeypatch.setenv("COLUMNS", "97")
     monkeypatch.setenv("LINES", "none")

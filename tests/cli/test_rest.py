@@ -10,7 +10,7 @@ import sys
 import pytest
 from _world import World
 
-import holdfast
+import takeback
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -33,7 +33,7 @@ def test_resume_says_where_it_stopped_and_what_is_open(work: World) -> None:
     assert "  open call bash (not started)" in lines
     assert "  open task: Find the race" in lines
     assert [each for each in lines if each.startswith("  last ")][-1] == "  last user: Go on"
-    assert lines[-1] == "  go on: holdfast resume ####### --exec 'your-agent'"
+    assert lines[-1] == "  go on: takeback resume ####### --exec 'your-agent'"
     document = work.ok("resume", "--json").document
     assert (document["session"]["status"], len(document["open_calls"])) == ("interrupted", 1)
     assert "  nobody runs it; it was left cleanly 1d ago" in work.ok("resume", "oauth").lines
@@ -41,7 +41,7 @@ def test_resume_says_where_it_stopped_and_what_is_open(work: World) -> None:
 
 def test_resume_hands_the_session_to_a_program(work: World) -> None:
     script = work.project.parent / "agent.py"
-    said = "os.environ['HOLDFAST_SESSION'], os.environ['HOLDFAST_STORE'], os.getcwd()"
+    said = "os.environ['TAKEBACK_SESSION'], os.environ['TAKEBACK_STORE'], os.getcwd()"
     script.write_text(f"import os\nprint({said})\nraise SystemExit(9)\n")
     command = f'"{sys.executable}" "{script}"'
     ran = work.process("-C", str(work.project), "resume", "oauth", "--exec", command, cwd="/")
@@ -106,7 +106,7 @@ def test_tail_shows_the_last_messages(work: World) -> None:
 
 
 def test_tail_follows_until_ctrl_c(work: World) -> None:
-    command = [sys.executable, "-m", "holdfast", "tail", "oauth", "-f", "-n", "1", "--jsonl"]
+    command = [sys.executable, "-m", "takeback", "tail", "oauth", "-f", "-n", "1", "--jsonl"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["text"] == "Step 3 is done."
@@ -136,7 +136,7 @@ def test_damage_is_exit_7_and_repair_makes_a_copy(work: World) -> None:
     work.url.write_bytes(data)
     ran = work.run("verify")
     assert ran.code == 7
-    assert ran.err == "A copy without what is damaged: holdfast repair\n"
+    assert ran.err == "A copy without what is damaged: takeback repair\n"
     assert work.run("show", "oauth").code == 7
     assert work.ok("repair", "-n").err.startswith("Dry run: would make a copy without ")
     copy = work.url.with_name("copy.db")
@@ -162,7 +162,7 @@ def test_migrate_says_what_there_is_to_do(work: World) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_for_each_shell(world: World, shell: str) -> None:
-    assert "_HOLDFAST_COMPLETE" in world.ok("completion", shell).out
+    assert "_TAKEBACK_COMPLETE" in world.ok("completion", shell).out
 
 
 TYPED = [
@@ -200,11 +200,11 @@ def test_directories_are_completed_where_directories_are_taken(work: World, type
 
 def asked(work: World, shell: str, typed: str) -> list[tuple[str, str]]:
     """Ask as the script of a shell does; give kinds and values."""
-    words = ["holdfast", *typed.split(" ")]
+    words = ["takeback", *typed.split(" ")]
     line = {"COMP_LINE": " ".join(words), "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     if shell == "fish":
         line["COMP_CWORD"] = words[-1]
-    ran = work.process(env={**os.environ, "_HOLDFAST_COMPLETE": f"{shell}_complete", **line})
+    ran = work.process(env={**os.environ, "_TAKEBACK_COMPLETE": f"{shell}_complete", **line})
     said = [each for each in ran.stdout.splitlines() if each]
     if shell == "zsh":  # three lines for each: kind, value, help
         return [*zip(said[::3], said[1::3], strict=False)]
@@ -227,13 +227,13 @@ def test_what_bash_puts_into_the_line(work: World, typed: str, inserted: list[st
     work.ok("fork", "fixed", "--name", "try it")
     script = work.project.parent / "script"
     script.write_text(work.ok("completion", "bash").out)
-    program = work.project.parent / "holdfast"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+    program = work.project.parent / "takeback"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m takeback "$@"\n')
     program.chmod(0o755)
     commands = f"""
         . {script}
-        COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:' COMP_LINE='holdfast {typed}' COMP_POINT={len(f"holdfast {typed}")}
-        _holdfast_completion {program}
+        COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:' COMP_LINE='takeback {typed}' COMP_POINT={len(f"takeback {typed}")}
+        _takeback_completion {program}
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "--norc", "-c", commands], capture_output=True, text=True, timeout=60, check=False)
@@ -244,24 +244,24 @@ def test_what_bash_puts_into_the_line(work: World, typed: str, inserted: list[st
 
 
 def test_exit_codes_of_errors() -> None:
-    from holdfast.cli.failing import code_of
+    from takeback.cli.failing import code_of
 
     codes = {
-        holdfast.NotFound: 4,
-        holdfast.Ambiguous: 4,
-        holdfast.Conflict: 5,
-        holdfast.Busy: 6,
-        holdfast.LeaseLost: 6,
-        holdfast.Corrupt: 7,
-        holdfast.Invalid: 2,
-        holdfast.StorageFull: 1,
-        holdfast.SchemaTooNew: 1,
+        takeback.NotFound: 4,
+        takeback.Ambiguous: 4,
+        takeback.Conflict: 5,
+        takeback.Busy: 6,
+        takeback.LeaseLost: 6,
+        takeback.Corrupt: 7,
+        takeback.Invalid: 2,
+        takeback.StorageFull: 1,
+        takeback.SchemaTooNew: 1,
     }
     assert {kind: code_of(kind()) for kind in codes} == codes
 
 
 def test_times_in_lists_and_details() -> None:
-    from holdfast.cli import times
+    from takeback.cli import times
 
     now = times.now()
     spans = {0: "now", 42: "42s", 300: "5m", 6 * 3600: "6h", 30 * 3600: "1d", 20 * 86400: "2w", 800 * 86400: "2y"}

@@ -13,20 +13,20 @@ from _schema import check_document
 from _terminal import Terminal
 from _world import World
 
-import holdfast
+import takeback
 
 pytestmark = pytest.mark.feature("F1", "F10")
 
 CHANGES = "echo two > a.txt; rm b.txt; mkdir -p sub; echo new > sub/c.txt"
 
 
-def _session(world: World) -> holdfast.Session:
-    with holdfast.open(world.url) as store:
+def _session(world: World) -> takeback.Session:
+    with takeback.open(world.url) as store:
         return store.list_sessions(limit=1)[0]
 
 
 def _output(world: World) -> str:
-    with holdfast.open(world.url, read_only=True) as store:
+    with takeback.open(world.url, read_only=True) as store:
         (call,) = store.list_sessions(limit=1)[0].tool_calls()
         return str(call.result)
 
@@ -50,7 +50,7 @@ def _eventually(world: World, text: str, seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if world.url.exists():
-            with holdfast.open(world.url, read_only=True) as store:
+            with takeback.open(world.url, read_only=True) as store:
                 found = [m.text for s in store.list_sessions() for m in s.messages()]
             if any(text in each for each in found):
                 return
@@ -68,8 +68,8 @@ def test_what_a_program_did_to_files_is_taken_back(world: World) -> None:
     assert (ran.returncode, ran.stdout) == (0, "out\n")
     said, told = ran.stderr.splitlines()
     assert said == "err"
-    assert told.startswith("holdfast: files A 1 M 1 D 1. Take it back with: holdfast rewind 1")
-    command = told.partition("holdfast rewind ")[2]
+    assert told.startswith("takeback: files A 1 M 1 D 1. Take it back with: takeback rewind 1")
+    command = told.partition("takeback rewind ")[2]
     world.ok("rewind", command, "-y")
     assert sorted(path.name for path in world.project.iterdir()) == ["a.txt", "b.txt"]
     assert (world.project / "a.txt").read_text() == "one\n"
@@ -82,8 +82,8 @@ def test_a_workspace_that_it_deleted_comes_back_as_it_says(world: World) -> None
     (project / "sub").mkdir(parents=True)
     (project / "sub" / "a.txt").write_text("one\n")
     ran = world.process("-C", str(project), "run", "--", "sh", "-c", f"rm -rf '{project}'")
-    told, _, command = ran.stderr.strip().partition(" What was in it comes back beside it with: holdfast ")
-    assert (ran.returncode, told) == (0, f"holdfast: the workspace {project} is gone.")
+    told, _, command = ran.stderr.strip().partition(" What was in it comes back beside it with: takeback ")
+    assert (ran.returncode, told) == (0, f"takeback: the workspace {project} is gone.")
     assert not project.exists()
     world.ok(*shlex.split(command))
     assert (project.with_name("doomed.before") / "sub" / "a.txt").read_text() == "one\n"
@@ -134,19 +134,19 @@ def test_of_endless_output_the_first_and_the_last_part_are_kept(world: World) ->
 
 
 def test_a_reader_that_leaves_ends_the_program(world: World) -> None:
-    command = f"'{sys.executable}' -m holdfast run yes | head -2; echo ${{PIPESTATUS[0]}}"
+    command = f"'{sys.executable}' -m takeback run yes | head -2; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert ran.stdout.split() == ["y", "y", "141"]
     assert _session(world).error == "ended by SIGPIPE"
 
 
 def test_the_program_finds_its_session(world: World) -> None:
-    program = "echo $HOLDFAST_SESSION $HOLDFAST_STORE; "
-    inside = f"'{sys.executable}' -m holdfast note 'from inside'; '{sys.executable}' -m holdfast run -q -- true"
+    program = "echo $TAKEBACK_SESSION $TAKEBACK_STORE; "
+    inside = f"'{sys.executable}' -m takeback note 'from inside'; '{sys.executable}' -m takeback run -q -- true"
     ran = world.process("run", "--", "sh", "-c", program + inside)
     session_id, url = ran.stdout.splitlines()[0].split()
     assert url == str(world.url)
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         session = store.get_session(session_id)
         assert [note.text for note in session.notes()] == ["from inside"]
         assert [(child.kind, child.title, child.status) for child in session.children()] == [
@@ -166,7 +166,7 @@ def test_a_named_session_goes_on(world: World) -> None:
 
 
 def test_a_session_that_somebody_runs_is_busy_and_nothing_is_run(world: World) -> None:
-    with holdfast.open(world.url) as store, store.session("build", workspace=world.project):
+    with takeback.open(world.url) as store, store.session("build", workspace=world.project):
         ran = world.process("run", "--name", "build", "--", "touch", "made")
     assert ran.returncode == 6
     assert not (world.project / "made").exists()
@@ -203,14 +203,14 @@ def test_a_home_is_also_what_the_environment_says(world: World, monkeypatch: pyt
     ran = world.process("run", "--", "sh", "-c", "echo x > made")
     why = f"the workspace {str(world.project)!r} is not captured: it is a home directory"
     assert ran.returncode == 0
-    assert ran.stderr.startswith(f"holdfast: files were not captured: {why} (session ")
+    assert ran.stderr.startswith(f"takeback: files were not captured: {why} (session ")
     assert check_document(world.process("run", "--json", "--", "true").stdout)["not_captured"] == why
     below = world.project / "below"
     below.mkdir()
     told = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made").stderr
-    assert told.startswith("holdfast: files A 1 M 0 D 0.")  # the home above has sessions, and is no workspace for it
+    assert told.startswith("takeback: files A 1 M 0 D 0.")  # the home above has sessions, and is no workspace for it
     refused = world.run("guard", "--once")
-    assert (refused.code, refused.err) == (1, f"holdfast: {world.project} is not guarded: it is a home directory\n")
+    assert (refused.code, refused.err) == (1, f"takeback: {world.project} is not guarded: it is a home directory\n")
 
 
 def test_a_workspace_that_is_not_the_directory_is_named(world: World) -> None:
@@ -218,7 +218,7 @@ def test_a_workspace_that_is_not_the_directory_is_named(world: World) -> None:
     below.mkdir()
     (world.project / ".git").mkdir()
     ran = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made")
-    assert ran.stderr.splitlines()[0] == f"holdfast: the workspace is {world.project}"
+    assert ran.stderr.splitlines()[0] == f"takeback: the workspace is {world.project}"
     assert world.ok("-C", str(below), "guard", "--once").err == f"The workspace is {world.project}.\n"
     assert "the workspace is" not in world.process("run", "--", "true").stderr
 
@@ -252,7 +252,7 @@ def test_signals_are_the_programs(world: World, number: signal.Signals) -> None:
         f"signal.signal({int(number)}, lambda *_: sys.exit(7))\n"
         "print('ready', flush=True)\ntime.sleep(30)\n",
     )
-    command = [sys.executable, "-m", "holdfast", "run", "--", sys.executable, script]
+    command = [sys.executable, "-m", "takeback", "run", "--", sys.executable, script]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdout.readline() == "ready\n"
@@ -264,14 +264,14 @@ def test_signals_are_the_programs(world: World, number: signal.Signals) -> None:
 
 def test_what_was_shown_before_a_kill_is_kept(world: World) -> None:
     script = _script(world, "import time\nprint('shown before', flush=True)\ntime.sleep(60)\n")
-    command = [sys.executable, "-m", "holdfast", "run", "--", sys.executable, script]
+    command = [sys.executable, "-m", "takeback", "run", "--", sys.executable, script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "shown before\n"
         time.sleep(0.6)  # 0.2 seconds are promised; this machine may be busy
         (world.project / "made").write_text("by it")
         process.kill()
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         session = store.list_sessions(limit=1)[0]
         assert session.status == "interrupted"
         with session:
@@ -284,13 +284,13 @@ def test_what_was_shown_before_a_kill_is_kept(world: World) -> None:
 @pytest.mark.slow
 def test_a_kill_in_the_middle_of_endless_output_loses_the_last_moment_only(world: World) -> None:
     program = "import itertools, time\nfor n in itertools.count():\n    print(time.time(), '.' * 80)\n"
-    command = [sys.executable, "-m", "holdfast", "run", "--", sys.executable, _script(world, program)]
+    command = [sys.executable, "-m", "takeback", "run", "--", sys.executable, _script(world, program)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         _eventually(world, " characters left out ...]", 60)
         time.sleep(1)
         killed = time.time()
         process.kill()
-    with holdfast.open(world.url) as store:
+    with takeback.open(world.url) as store:
         session = store.list_sessions(limit=1)[0]
         with session:
             output, status = session.messages(limit=1)[0].text, session.messages(limit=1)[0].status
@@ -329,7 +329,7 @@ def test_in_a_terminal_it_is_as_without_it(world: World) -> None:
     terminal.wait_for("size 132 50")
     terminal.press("\x03")
     terminal.wait_for("\x1b[1minterrupted\x1b[0m")
-    terminal.wait_for("holdfast: no files changed")
+    terminal.wait_for("takeback: no files changed")
     assert terminal.end() == 5
     assert not terminal.was_raw
     assert "hello Ada\r\n" in _output(world)
@@ -347,7 +347,7 @@ def test_a_shell_in_it_has_job_control(world: World) -> None:
     time.sleep(0.5)
     terminal.press("\x03")
     terminal.answer("> ", "echo made > made.txt; exit 6\r")
-    terminal.wait_for("holdfast: files A 1 M 0 D 0.")
+    terminal.wait_for("takeback: files A 1 M 0 D 0.")
     assert terminal.end() == 6
 
 
@@ -356,7 +356,7 @@ def test_ctrl_c_ends_the_program_and_not_the_record(world: World) -> None:
     terminal.wait_for("began")
     time.sleep(0.3)
     terminal.press("\x03")
-    terminal.wait_for("holdfast: files A 1 M 0 D 0.")
+    terminal.wait_for("takeback: files A 1 M 0 D 0.")
     assert terminal.end() == 130
     assert _session(world).error == "ended by SIGINT"
 
@@ -373,14 +373,14 @@ def test_a_window_that_is_closed_ends_the_program_and_not_the_record(world: Worl
 
 def test_stderr_that_goes_elsewhere_stays_apart(world: World) -> None:
     elsewhere = world.project.parent / "err.txt"
-    program = f"exec '{sys.executable}' -m holdfast run -- sh -c 'echo out; echo err >&2' 2> '{elsewhere}'"
+    program = f"exec '{sys.executable}' -m takeback run -- sh -c 'echo out; echo err >&2' 2> '{elsewhere}'"
     terminal = Terminal("run", "--", "sh", "-c", program)
     terminal.wait_for("out")
     assert terminal.end() == 0
     assert elsewhere.read_text().splitlines()[0] == "err"
 
 
-def test_a_kill_of_holdfast_in_a_terminal_ends_the_program(world: World) -> None:
+def test_a_kill_of_takeback_in_a_terminal_ends_the_program(world: World) -> None:
     beside = world.project.parent / "ended"
     script = _script(
         world,
@@ -406,7 +406,7 @@ def test_a_program_that_lets_go_of_its_terminal_can_still_be_interrupted(world: 
     time.sleep(0.5)
     began = time.monotonic()
     terminal.press(key)
-    terminal.wait_for("holdfast: no files changed")
+    terminal.wait_for("takeback: no files changed")
     assert terminal.end() == code
     assert time.monotonic() - began < 15
     assert not terminal.was_raw
@@ -425,7 +425,7 @@ def test_a_program_that_let_go_of_its_terminal_finds_it_again(world: World) -> N
 def test_all_of_a_redirected_stderr_arrives_when_the_terminal_is_let_go(world: World) -> None:
     elsewhere = world.project.parent / "err.txt"
     loud = "exec </dev/null >/dev/null; sleep 0.3; head -c 300000 /dev/zero >&2"
-    program = f"exec '{sys.executable}' -m holdfast run -- bash -c '{loud}' 2> '{elsewhere}'"
+    program = f"exec '{sys.executable}' -m takeback run -- bash -c '{loud}' 2> '{elsewhere}'"
     terminal = Terminal("run", "--", "sh", "-c", program)
     assert terminal.end() == 0
     assert elsewhere.read_bytes().count(b"\0") == 300_000
@@ -441,7 +441,7 @@ def test_what_is_typed_ahead_is_the_programs(world: World) -> None:
 def test_a_program_that_is_not_ours_to_signal_is_no_failure() -> None:
     """As under sudo; signal 0 asks whether one may, and does nothing."""
     script = (
-        "import os\nfrom types import SimpleNamespace\nfrom holdfast.cli.programs import _Signals\n"
+        "import os\nfrom types import SimpleNamespace\nfrom takeback.cli.programs import _Signals\n"
         "if os.getuid() == 0:\n    os.setuid(65534)\n"
         "for own in (False, True):\n    signals = _Signals(own_terminal=own)\n"
         "    signals.process = SimpleNamespace(pid=1, returncode=None)\n    signals._pass_on(0, None)\n"

@@ -1,7 +1,7 @@
 """Every verb's output, word for word, as it was last agreed on: ``snapshots/VERB.txt``.
 
 Each file holds commands and what they gave, on a store that all of them share. Ids, times and the places of this
-machine are normalised. After a change that is meant, look at what ``HOLDFAST_SNAPSHOTS=write`` makes of the files.
+machine are normalised. After a change that is meant, look at what ``TAKEBACK_SNAPSHOTS=write`` makes of the files.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from _world import ID, World
 
-from holdfast.cli.app import VERBS
+from takeback.cli.app import VERBS
 
 pytestmark = pytest.mark.feature("F10", "A9")
 
 FOLDER = Path(__file__).parent / "snapshots"
-WRITE = os.environ.get("HOLDFAST_SNAPSHOTS") == "write"
+WRITE = os.environ.get("TAKEBACK_SNAPSHOTS") == "write"
 # What is asked of each verb; a command that starts with a dash of its own is a wrong use.
 COMMANDS: dict[str, list[str]] = {
     "status": ["status", "status --json"],
@@ -91,7 +91,7 @@ def test_the_output_is_what_was_agreed_on(work: World, verb: str) -> None:
     parts = []
     for command in COMMANDS[verb]:
         ran = work.run(*command.split())
-        parts.append(f"$ holdfast {command}\n{_shown(work, ran.out, '')}{_shown(work, ran.err, '! ')}= {ran.code}\n")
+        parts.append(f"$ takeback {command}\n{_shown(work, ran.out, '')}{_shown(work, ran.err, '! ')}= {ran.code}\n")
     found, file = "\n".join(parts), FOLDER / f"{verb}.txt"
     if WRITE:
         FOLDER.mkdir(exist_ok=True)

@@ -12,24 +12,24 @@ pytestmark = pytest.mark.feature("F10")
 
 LIMIT = 6.0
 # What ``ls`` and ``show`` may load of the library; a folder stands for none of its modules, only for itself.
-OURS = """holdfast cli client model ops storage clock codec errors ids mounts presence
+OURS = """takeback cli client model ops storage clock codec errors ids mounts presence
 cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
 cli.times cli.verbs cli.verbs.listing cli.verbs.reading
 client.address client.check client.fields client.opening client.overview client.reading client.refs client.store_reading
 model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
 ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions
 storage.base storage.connection storage.files storage.guard storage.migrate storage.sqlite_reader"""
-ALLOWED = {each if each == "holdfast" else f"holdfast.{each}" for each in OURS.split()}
-PACKAGES = {"apsw", "msgspec", "holdfast"}
+ALLOWED = {each if each == "takeback" else f"takeback.{each}" for each in OURS.split()}
+PACKAGES = {"apsw", "msgspec", "takeback"}
 # Each of these takes as long as a tenth of all the rest, or brings in what does.
 HEAVY = """asyncio click concurrent ctypes email hashlib http importlib.metadata importlib.resources inspect ipaddress
 json logging multiprocessing pathlib platform psycopg random rich shutil socket sqlite3 subprocess tempfile threading
 traceback typing_extensions urllib zipfile"""
 SAID = """
 import sys
-sys.argv = ["holdfast", *sys.argv[1:]]
+sys.argv = ["takeback", *sys.argv[1:]]
 before = {*sys.modules}
-from holdfast.cli import main
+from takeback.cli import main
 code = main()
 print("\\n".join(sorted({*sys.modules} - before)), file=open("loaded", "w"))
 sys.exit(code)
@@ -55,7 +55,7 @@ def test_a_look_loads_little(long: World, tmp_path: Path, arguments: list[str]) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     loaded = {*(long.project / "loaded").read_text().split()}
-    assert {each for each in loaded if each.split(".")[0] == "holdfast"} <= ALLOWED
+    assert {each for each in loaded if each.split(".")[0] == "takeback"} <= ALLOWED
     assert loaded.isdisjoint(HEAVY.split())
     known = {*sys.stdlib_module_names, *PACKAGES}
     assert {each.split(".")[0] for each in loaded} <= known | {"_sitebuiltins"}
@@ -79,7 +79,7 @@ def test_a_look_starts_in_less_than_six_times_a_bare_python(long: World, tmp_pat
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(tmp_path / "compiled")
-    bare, look = [sys.executable, "-c", "pass"], [sys.executable, "-m", "holdfast", *arguments]
+    bare, look = [sys.executable, "-c", "pass"], [sys.executable, "-m", "takeback", *arguments]
     for command in (bare, look):
         _seconds(command, environment)  # compiles what it loads
     taken: dict[str, list[float]] = {"bare": [], "look": []}
@@ -104,7 +104,7 @@ def _seconds(command: list[str], environment: dict[str, str]) -> float:
 
 def test_what_was_left_out_while_loading_is_there_for_whoever_needs_it() -> None:
     script = """
-from holdfast.cli.starting import _load_msgspec
+from takeback.cli.starting import _load_msgspec
 _load_msgspec()
 import msgspec, platform, sys, typing, uuid
 class Said(msgspec.Struct):

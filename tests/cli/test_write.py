@@ -59,16 +59,16 @@ def test_tasks(work: World) -> None:
     assert work.run("task", "--status", "failed").code == 2
     work.ok("task", "never", "-n")
     assert len(work.ok("task").lines) == 3
-    assert "has no tasks. Add one: holdfast task TEXT" in work.ok("task", "-s", "oauth").err
+    assert "has no tasks. Add one: takeback task TEXT" in work.ok("task", "-s", "oauth").err
 
 
 def test_plan_and_notes(work: World) -> None:
-    assert "has no plan. Set one: holdfast plan TEXT" in work.ok("plan").err
+    assert "has no plan. Set one: takeback plan TEXT" in work.ok("plan").err
     assert work.ok("plan", "First\nthen").lines == ["First", "then"]
     assert work.ok("plan", "--json").document["plan"] == "First\nthen"
     assert work.ok("plan", "--clear").out == ""
     assert work.run("plan", "--clear", "x").code == 2
-    assert "has no notes. Add one: holdfast note TEXT" in work.ok("note").err
+    assert "has no notes. Add one: takeback note TEXT" in work.ok("note").err
     assert work.ok("note", "It", "races", "--task", "1").lines == [" now  It races"]
     assert work.ok("note", "--json").document["notes"][0]["task"]
 
@@ -84,7 +84,7 @@ def test_state(work: World) -> None:
     assert work.ok("state", "who", "you", "--expect", str(document["version"])).lines[-1] == 'who = "you"'
     assert work.ok("state", "who", "--delete").lines == ['mode = {"fast": true}']
     ran = work.run("state", "nosuch")
-    assert (ran.code, ran.err) == (4, "holdfast: the state has no key 'nosuch'; it has mode\n")
+    assert (ran.code, ran.err) == (4, "takeback: the state has no key 'nosuch'; it has mode\n")
     assert work.run("state", "--delete").code == 2
     assert work.ok("state", "a", "1", "--agent", "coder").lines == ["a = 1"]
     assert work.run("state", "--agent", "nobody").code == 4

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast import Session
-from holdfast.context import PROVIDERS, Context
-from holdfast.model import forms
-from holdfast.model.forms.given import normal_role
-from holdfast.model.message import Message, encode_raw
-from holdfast.testing import validators
+from takeback import Session
+from takeback.context import PROVIDERS, Context
+from takeback.model import forms
+from takeback.model.forms.given import normal_role
+from takeback.model.message import Message, encode_raw
+from takeback.testing import validators
 
 ALL = tuple(PROVIDERS)
 # A finished answer may end a context: the caller adds the next user message to the session before it asks again.

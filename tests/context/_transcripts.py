@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast import Session
-from holdfast.model.message import Message
+from takeback import Session
+from takeback.model.message import Message
 
 from ._teller import MODELS, Teller
 

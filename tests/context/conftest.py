@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
-from holdfast import Session, Store
+import takeback
+from takeback import Session, Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with holdfast.open(":memory:") as opened:
+    with takeback.open(":memory:") as opened:
         yield opened
 
 

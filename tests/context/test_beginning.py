@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Invalid, Session
-from holdfast.context import Context, build
-from holdfast.context.beginning import Beginning, find_beginning
+import takeback
+from takeback import Invalid, Session
+from takeback.context import Context, build
+from takeback.context.beginning import Beginning, find_beginning
 
 from ._calm import Calm
 from ._checks import ALL, dumped
@@ -67,7 +67,7 @@ def test_the_short_cut_changes_nothing(
     seed: int, counts: Callable[[int, int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch, asked = _Watch(monkeypatch), 0
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         for number in range(counts(30, 2000)):
             rng = random.Random(f"{seed}/{number}/beginning")
             for session in play(store.create_session(f"{number}"), rng):
@@ -88,7 +88,7 @@ def test_calm_conversations_take_it_and_nothing_changes(
     provider: str, ours: float, seed: int, counts: Callable[[int, int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch, taken, known = _Watch(monkeypatch), 0, 0
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         for number in range(counts(15, 1000)):
             rng = random.Random(f"{seed}/{number}/{provider}/{ours}/calm")
             teller = Calm(rng, provider, ours, rng.choice([0.0, 0.002, 0.01, 0.03]))
@@ -144,7 +144,7 @@ def test_long_turns_with_slips_are_the_same_with_and_without_it(
     provider: str, ours: float, seed: int, counts: Callable[[int, int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = _Watch(monkeypatch)
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         for number in range(counts(10, 1000)):
             rng = random.Random(f"{seed}/{number}/{provider}/{ours}/long turns")
             teller = Calm(rng, provider, ours, rng.choice([0.002, 0.01, 0.03]))

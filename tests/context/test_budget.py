@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Invalid, Session, Store, Unsupported
-from holdfast.context import PROVIDERS
-from holdfast.context.budget import EARLIER
-from holdfast.context.tokens import estimate
-from holdfast.testing.validators import problems
+import takeback
+from takeback import Invalid, Session, Store, Unsupported
+from takeback.context import PROVIDERS
+from takeback.context.budget import EARLIER
+from takeback.context.tokens import estimate
+from takeback.testing.validators import problems
 
 pytestmark = pytest.mark.feature("F3")
 
@@ -25,7 +25,7 @@ ALL = tuple(PROVIDERS)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         yield store
 
 
@@ -45,7 +45,7 @@ def turn(session: Session, number: int, rng: random.Random, *, steps: int | None
     session.assistant(f"answer {number}: {'done ' * rng.randrange(1, 60)}")
 
 
-def in_form(session: Session, provider: str, **options: Any) -> holdfast.Context:
+def in_form(session: Session, provider: str, **options: Any) -> takeback.Context:
     """Give a context that its provider accepts."""
     found = session.context(provider, **options)
     wrong = problems(provider, found.request(), sdk=False)
@@ -99,14 +99,14 @@ def test_nothing_but_the_log_decides(tmp_path: Path) -> None:
     found = []
     for place in places:
         rng = random.Random(5)
-        with holdfast.open(place) as store:
+        with takeback.open(place) as store:
             session = store.session("work")
             for number in range(40):
                 turn(session, number, rng)
                 if place == places[0]:
                     session.context("anthropic", max_tokens=3000)
                     session.context("gemini", max_tokens=1000)
-        with holdfast.open(place, read_only=True) as store:
+        with takeback.open(place, read_only=True) as store:
             found.append(dumped(store.get_session("work").context("anthropic", max_tokens=3000).request()))
     assert found[0] == found[1]
 
@@ -254,7 +254,7 @@ def test_a_tokenizer_can_be_plugged_in(store: Store) -> None:
 
 
 def test_the_offline_tokenizer_counts(store: Store) -> None:
-    count = holdfast.offline_tokens()
+    count = takeback.offline_tokens()
     assert count("hello world") == 2
     assert count("<|endoftext|>") > 1  # of a user, it is text
     prose = "The pilot looked at the water and said nothing for a while. " * 50
@@ -266,8 +266,8 @@ def test_the_offline_tokenizer_counts(store: Store) -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tiktoken", None)
-    with pytest.raises(Unsupported, match=r"holdfast\[tokens\]"):
-        holdfast.offline_tokens()
+    with pytest.raises(Unsupported, match=r"takeback\[tokens\]"):
+        takeback.offline_tokens()
 
 
 # ---------------------------------------------------------------------- from another point
@@ -310,7 +310,7 @@ def test_a_compaction_is_taken_back(store: Store) -> None:
     assert session.uncompact(idempotency_key="k") == first  # a retry takes nothing more back
     assert session.uncompact() is None is session.compaction()
     assert dumped(session.context("anthropic").messages) == whole
-    with pytest.raises(holdfast.NotFound, match="nothing to take back"):
+    with pytest.raises(takeback.NotFound, match="nothing to take back"):
         session.uncompact()
     session.rewind(4)
     assert session.compaction() == first
@@ -367,7 +367,7 @@ def test_metadata_is_ours_in_any_form(store: Store) -> None:
     said = {"role": "assistant", "content": None, "tool_calls": [function], "usage": usage}
     session.append({**said, "metadata": {"pinned": True}})
     assert session.messages()[-1].metadata == {"pinned": True}
-    assert session.messages()[-1].usage == holdfast.Usage(5, 1)
+    assert session.messages()[-1].usage == takeback.Usage(5, 1)
     in_form(session, "openai-chat", model="m")
 
 
@@ -446,7 +446,7 @@ def test_content_of_any_kind_is_said(store: Store) -> None:
 
 
 def test_a_tokenizer_takes_a_million_blanks() -> None:
-    assert holdfast.offline_tokens()(" " * 1_000_000 + "x") > 1000
+    assert takeback.offline_tokens()(" " * 1_000_000 + "x") > 1000
 
 
 @pytest.mark.feature("A2")

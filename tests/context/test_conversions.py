@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Session
+from takeback import Session
 
 from ._checks import ALL, context_of, dumped
 from ._teller import PDF, PNG, SIGNED, WAV

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import codec
-from holdfast.context import build
-from holdfast.model import forms
-from holdfast.model.entry import Entry
-from holdfast.model.message import Message, encode_raw
+from takeback import codec
+from takeback.context import build
+from takeback.model import forms
+from takeback.model.entry import Entry
+from takeback.model.message import Message, encode_raw
 
 from ._checks import ALL, dumped, kept, require_valid
 

@@ -1,7 +1,7 @@
 """A few conversations and what exactly is sent for them, byte for byte: ``golden/<name>.<provider>.json``.
 
 A change of these bytes costs every user the provider's cache, so it must be seen. Where it is meant, write them anew
-and read the difference: ``HOLDFAST_GOLDEN=write pytest tests/context/test_golden.py``; in CI that is refused.
+and read the difference: ``TAKEBACK_GOLDEN=write pytest tests/context/test_golden.py``; in CI that is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Session
+from takeback import Session
 
 from ._checks import ALL, context_of
 from ._teller import PDF, PNG, SIGNED
@@ -111,7 +111,7 @@ def test_the_bytes_stay_what_they_are(session: Session, name: str, provider: str
     shown = {"repairs": context.repairs, "request": context.request()}
     found = json.dumps(shown, ensure_ascii=False, indent=1).encode() + b"\n"
     path = FOLDER / f"{name.replace(' ', '_')}.{provider}.json"
-    if os.environ.get("HOLDFAST_GOLDEN") == "write":
+    if os.environ.get("TAKEBACK_GOLDEN") == "write":
         if os.environ.get("CI"):
             pytest.fail("golden files are not written in CI")
         FOLDER.mkdir(exist_ok=True)

@@ -16,8 +16,8 @@ from google.genai import types as gemini
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from holdfast import Session
-from holdfast.model.message import encode_raw
+from takeback import Session
+from takeback.model.message import encode_raw
 
 from ._checks import ALL, context_of, dumped
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-import holdfast
-import holdfast.context
-import holdfast.testing.validators
-from holdfast import Session
-from holdfast.context.gemini import UNSIGNED
-from holdfast.context.models import is_other
-from holdfast.model.message import encode_raw
+import takeback
+import takeback.context
+import takeback.testing.validators
+from takeback import Session
+from takeback.context.gemini import UNSIGNED
+from takeback.context.models import is_other
+from takeback.model.message import encode_raw
 
 from ._checks import ALL, context_of, dumped
 from ._teller import SIGNED
@@ -145,9 +145,9 @@ def test_the_same_model_and_an_unknown_one_get_all_of_it(session: Session, provi
 @pytest.mark.parametrize("provider", ALL)
 def test_what_a_model_said_goes_back_byte_for_byte_after_a_restart(tmp_path: Path, provider: str) -> None:
     path, model = str(tmp_path / "a.db"), NAMES[provider][0]
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         told(store.create_session("s"), provider)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.get_session("s")
         sent = b"".join(encode_raw(each) for each in context_of(session, provider, model=model).messages)
         for message in session.messages():
@@ -188,8 +188,8 @@ def test_openais_models_are_sent_no_reasoning_of_others(session: Session) -> Non
 def test_reasoning_that_was_erased_takes_the_ids_with_it(session: Session) -> None:
     told(session, "openai-responses")
     kept = [message for message in session.messages() if b"rs_1" not in (message.raw or b"")]
-    erased = holdfast.Message(kept[0].branch, 2, 1, 0, None)
-    context = holdfast.context.build("openai-responses", [kept[0], erased, *kept[2:]])
+    erased = takeback.Message(kept[0].branch, 2, 1, 0, None)
+    context = takeback.context.build("openai-responses", [kept[0], erased, *kept[2:]])
     assert not any("id" in item for item in context.messages)
     assert "sent an answer without the id that belongs to reasoning which is gone (messages 4, 5)" in context.repairs
 
@@ -212,7 +212,7 @@ def test_half_an_answer_is_followed_by_a_word_of_the_user(session: Session, prov
     session.append({"role": "assistant", "content": "Once upon", "status": "interrupted"})
     models = {"anthropic": "claude-opus-4-8", "gemini": "gemini-3.5-pro"}
     context = session.context(provider, model=models.get(provider))
-    assert holdfast.testing.validators.problems(provider, context.request()) == []
+    assert takeback.testing.validators.problems(provider, context.request()) == []
     assert "put a user message behind half an answer (message 2)" in context.repairs
     session.append({"role": "assistant", "content": "a time."})
     later = context_of(session, provider)

@@ -1,6 +1,6 @@
 """Real transcripts of other people's agents, cut after each message, are valid for every provider.
 
-They are not part of the project: ``HOLDFAST_FIXTURES`` names the folder that holds them, else this is skipped. What is
+They are not part of the project: ``TAKEBACK_FIXTURES`` names the folder that holds them, else this is skipped. What is
 in one of the four forms - messages of Claude Code and Cline, items of Codex, contents of the Gemini CLI - is read; what
 is in none (a broken line, an event, a format of its own) is left where it is.
 """
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Invalid, Store
+from takeback import Invalid, Store
 
 from ._checks import ALL, require_valid
 
 pytestmark = [pytest.mark.feature("F3"), pytest.mark.promise("R18")]
-FOLDER = Path(os.environ.get("HOLDFAST_FIXTURES", "")) / "transcripts"
-FILES = sorted(path for path in FOLDER.glob("*/*.json*")) if "HOLDFAST_FIXTURES" in os.environ else []
+FOLDER = Path(os.environ.get("TAKEBACK_FIXTURES", "")) / "transcripts"
+FILES = sorted(path for path in FOLDER.glob("*/*.json*")) if "TAKEBACK_FIXTURES" in os.environ else []
 
 
 def values(path: Path) -> Iterator[Any]:
@@ -62,7 +62,7 @@ def contents(value: dict[str, Any]) -> Iterator[Any]:
         yield {"role": "user", "parts": answers}
 
 
-@pytest.mark.skipif(not FILES, reason="HOLDFAST_FIXTURES names no folder with real transcripts")
+@pytest.mark.skipif(not FILES, reason="TAKEBACK_FIXTURES names no folder with real transcripts")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_real_transcripts_are_valid_for_every_provider(store: Store, path: Path, tally: Callable[..., int]) -> None:
     session = store.create_session("real")

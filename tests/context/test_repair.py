@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-import holdfast
-from holdfast import Invalid, Session, Store
-from holdfast.client.contexts import Contexts
-from holdfast.context.repair import BEGINNING, INTERRUPTED
+import takeback
+from takeback import Invalid, Session, Store
+from takeback.client.contexts import Contexts
+from takeback.context.repair import BEGINNING, INTERRUPTED
 
 from ._checks import ALL, context_of, dumped
 
@@ -105,13 +105,13 @@ def test_a_context_writes_nothing(session: Session, provider: str) -> None:
 
 @pytest.mark.parametrize("provider", ALL)
 def test_another_process_gives_the_same_bytes(tmp_path: Any, provider: str) -> None:
-    with holdfast.open(str(tmp_path / "a.db")) as store:
+    with takeback.open(str(tmp_path / "a.db")) as store:
         session = store.create_session("s")
         session.user("Hi")
         session.user("So\ud83d")
         session.append(calling(call("c 1"), call("c 1")), anthropic_calling("toolu_1"))
         first = dumped(context_of(session, provider).request())
-    with holdfast.open(str(tmp_path / "a.db")) as store:
+    with takeback.open(str(tmp_path / "a.db")) as store:
         assert dumped(context_of(store.get_session("s"), provider).request()) == first
 
 
@@ -669,7 +669,7 @@ def test_erased_and_unreadable_messages_are_skipped(session: Session, provider: 
     sources = list(session.messages())
     erased = msgspec.structs.replace(sources[0], data=None)
     unreadable = msgspec.structs.replace(sources[1], raw=b"{")
-    context = holdfast.context.build(provider, [erased, unreadable])
+    context = takeback.context.build(provider, [erased, unreadable])
     assert context.messages == []
     assert context.repairs == (
         "skipped an erased message (message 1)",
@@ -678,10 +678,10 @@ def test_erased_and_unreadable_messages_are_skipped(session: Session, provider: 
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_a_form_that_only_a_newer_holdfast_knows_is_read_plainly(session: Session, provider: str) -> None:
+def test_a_form_that_only_a_newer_takeback_knows_is_read_plainly(session: Session, provider: str) -> None:
     session.append({"role": "user", "content": "Hi", "name": "ann"})
     (message,) = session.messages()
     data = json.dumps({"role": "user", "form": "brand-new"}).encode()
     newer = msgspec.structs.replace(message, data=data)
-    context = holdfast.context.build(provider, [newer])
+    context = takeback.context.build(provider, [newer])
     assert "Hi" in dumped(context.messages).decode()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Invalid, Session, Store, Task
-from holdfast.context.lines import one_line
-from holdfast.context.tokens import estimate
+import takeback
+from takeback import Invalid, Session, Store, Task
+from takeback.context.lines import one_line
+from takeback.context.tokens import estimate
 
 pytestmark = pytest.mark.feature("A7")
 
@@ -161,7 +161,7 @@ def test_resuming_a_directory_brings_a_handle_and_not_its_history(store: Store, 
 )
 def test_lines_are_cut_at_characters_of_any_script(text: str) -> None:
     text *= 40
-    whole = holdfast.model.session.short_title(text, 10_000, ellipsis=False) or ""
+    whole = takeback.model.session.short_title(text, 10_000, ellipsis=False) or ""
     for limit in range(14, 70):
         cut = one_line(text, limit)
         assert len(cut) <= limit

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-import holdfast
-from holdfast import Session
-from holdfast.context import Context, build, outlasting
-from holdfast.model.entry import CALL, Entry
-from holdfast.model.message import Message
-from holdfast.model.work import Compaction
+import takeback
+from takeback import Session
+from takeback.context import Context, build, outlasting
+from takeback.model.entry import CALL, Entry
+from takeback.model.message import Message
+from takeback.model.work import Compaction
 
 from ._checks import ALL, dumped, kept, require_valid
 from ._teller import MODELS
@@ -104,7 +104,7 @@ def blocks(value: dict[str, Any], form: str) -> list[Any]:
 def test_every_cut_of_every_transcript_is_valid_for_every_provider(
     seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         for number in range(counts(300, 20_000)):
             rng = random.Random(f"{seed}/{number}")
             for session in play(store.create_session(f"{number}"), rng):
@@ -128,11 +128,11 @@ def test_a_store_says_the_same_and_is_not_changed_by_looking(
 ) -> None:
     for number in range(counts(12, 200)):
         rng, path = random.Random(f"{seed}/{number}"), str(tmp_path / f"{number}.db")
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             store.create_agent("coder", system_prompt="You fix code.")
             names = [session.id for session in play(store.create_session("s", agent="coder"), rng)]
             before = {name: asked(store.get_session(name)) for name in names}
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             for name in names:
                 session = store.get_session(name)
                 assert asked(session) == before[name], "the same bytes after a restart"

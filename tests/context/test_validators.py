@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.testing import validators
-from holdfast.testing.validators import _sdk
+import takeback
+from takeback.testing import validators
+from takeback.testing.validators import _sdk
 
 pytestmark = pytest.mark.feature("F3")
 
@@ -1005,7 +1005,7 @@ def test_lenient_where_the_providers_are() -> None:
 
 
 def test_unknown_provider_is_invalid() -> None:
-    with pytest.raises(holdfast.Invalid, match="no such provider: 'cohere'"):
+    with pytest.raises(takeback.Invalid, match="no such provider: 'cohere'"):
         validators.problems("cohere", {})
 
 
@@ -1018,7 +1018,7 @@ def test_require_valid_lists_everything() -> None:
 
 def test_imports_no_sdk() -> None:
     program = (
-        "import sys, holdfast.testing.validators as v;"
+        "import sys, takeback.testing.validators as v;"
         "assert v.problems('anthropic', {'messages': [{'role': 'user', 'content': 'hi'}]}, sdk=False) == [];"
         "assert not {'pydantic', 'anthropic', 'openai', 'google.genai'} & sys.modules.keys()"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-import holdfast
-from holdfast import Store, Task
-from holdfast.testing.clock import ManualClock
+import takeback
+from takeback import Store, Task
+from takeback.testing.clock import ManualClock
 
 from .test_summary import HOSTILE
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.feature("A10")
 @pytest.mark.defect("S0-19")
 def test_a_walkthrough_tells_all(tmp_path: Path) -> None:
     clock = ManualClock(int(datetime(2026, 3, 1, 9, 30, tzinfo=UTC).timestamp() * 1000))
-    with holdfast.open(":memory:", clock=clock) as store:
+    with takeback.open(":memory:", clock=clock) as store:
         session = store.create_session(
             title="Paint the boat", model="m-1", provider="anthropic", workspace="/harbour/boat"
         )

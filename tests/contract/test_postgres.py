@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.testing import awaited
-from holdfast.testing.contract import StoreContract
+import takeback
+from takeback.testing import awaited
+from takeback.testing.contract import StoreContract
 
 
 @pytest.mark.feature("C6", "E6")
 class TestPostgres(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
-        return holdfast.open(_postgres.app_url(tmp_path), **options)
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
+        return takeback.open(_postgres.app_url(tmp_path), **options)
 
 
 @pytest.mark.feature("C6", "E6")
 class TestAwaitedPostgres(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
         return awaited.open(_postgres.url(tmp_path), **options)

@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import holdfast
-from holdfast.protocols import SessionStore
-from holdfast.testing.session_store import SessionStoreContract
+import takeback
+from takeback.protocols import SessionStore
+from takeback.testing.session_store import SessionStoreContract
 
 
 class TestTheStore(SessionStoreContract):
     @asynccontextmanager
-    async def open(self, path: Path) -> AsyncIterator[SessionStore[holdfast.AsyncSession]]:
-        async with holdfast.aopen(path / "store.db") as store:
+    async def open(self, path: Path) -> AsyncIterator[SessionStore[takeback.AsyncSession]]:
+        async with takeback.aopen(path / "store.db") as store:
             yield store  # type: ignore[misc]
 
-    async def say(self, session: holdfast.AsyncSession, text: str) -> None:
+    async def say(self, session: takeback.AsyncSession, text: str) -> None:
         await session.user(text)
 
-    async def said(self, session: holdfast.AsyncSession) -> list[str]:
+    async def said(self, session: takeback.AsyncSession) -> list[str]:
         return [message.text for message in await session.messages()]
 
 
@@ -37,7 +37,7 @@ class Plain:
 
 
 class PlainStore:
-    """An implementation without Holdfast: a dict. Reopening gives the same dict."""
+    """An implementation without Takeback: a dict. Reopening gives the same dict."""
 
     kept: dict[Path, dict[str, Plain]] = {}  # noqa: RUF012 - stands for a disk
     ids = itertools.count()

@@ -3,26 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.testing import awaited
-from holdfast.testing.contract import StoreContract
+import takeback
+from takeback.testing import awaited
+from takeback.testing.contract import StoreContract
 
 
 class TestFile(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
-        return holdfast.open(tmp_path / "store.db", **options)
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
+        return takeback.open(tmp_path / "store.db", **options)
 
 
 class TestMemory(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
-        return holdfast.open(":memory:", **options)
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
+        return takeback.open(":memory:", **options)
 
 
 class TestAwaitedFile(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
         return awaited.open(tmp_path / "store.db", **options)
 
 
 class TestAwaitedMemory(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
         return awaited.open(":memory:", **options)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast import Conflict, LeaseLost, Session, Store, Usage
+import takeback
+from takeback import Conflict, LeaseLost, Session, Store, Usage
 
 ROLES = ("alpha", "beta", "helper")
 Tell = Callable[..., None]
@@ -51,7 +51,7 @@ class Notes:
 
 def make(url: str) -> dict[str, str]:
     """Make the two agents and the sub-agent; give their ids."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         alpha, beta = store.create_session("alpha"), store.create_session("beta")
         helper = alpha.spawn("help", label="helper").session
         return {"alpha": alpha.id, "beta": beta.id, "helper": helper.id}
@@ -121,7 +121,7 @@ class Agent:
             with self.session.tool(call) as run:
                 self._work(run)
 
-    def _work(self, run: holdfast.ToolRun) -> None:
+    def _work(self, run: takeback.ToolRun) -> None:
         self.tell("effect", run.call.id, run.call.idempotency_key)
         time.sleep(self.rng.uniform(0, 0.01))  # a kill must hit a tool at work now and then
         run.result(f"did {run.call.id}")
@@ -157,7 +157,7 @@ class Agent:
 def run(url: str, ids: dict[str, str], role: str, number: int, notes: Notes, stop: Path, take_over: bool) -> str:
     """Be an agent until the stop file is there; 'lost' if somebody else took its session over."""
     tell = notes.writer()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         while True:
             try:
                 session = store.session(store.get_session(ids[role]), wait=20, take_over=take_over)
@@ -180,7 +180,7 @@ def run(url: str, ids: dict[str, str], role: str, number: int, notes: Notes, sto
 
 def shown(url: str, ids: dict[str, str], role: str) -> dict[str, Any]:
     """Look at a session as every reader sees it."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session, tree = store.get_session(ids[role]), store.get_session(ids["alpha"]).tree()
         in_tree = {each.id: each.status for each in (tree, *tree.children)}
         listed = {status: [s.id for s in store.list_sessions(status=status)] for status in ("active", "interrupted")}
@@ -197,7 +197,7 @@ def shown(url: str, ids: dict[str, str], role: str) -> dict[str, Any]:
 def drain(url: str, ids: dict[str, str], notes: Notes) -> None:
     """Take in whatever waits, and settle what is open."""
     tell = notes.writer()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         for role in ROLES:
             with store.session(store.get_session(ids[role])) as session:
                 agent = Agent(store, session, ids, role, 10**6, tell)
@@ -213,7 +213,7 @@ def drain(url: str, ids: dict[str, str], notes: Notes) -> None:
 
 def check(url: str, ids: dict[str, str], notes: Notes) -> dict[str, int]:
     """Compare the store with all that was noted; give how much there was of each."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         sessions = {role: store.get_session(ids[role]) for role in ROLES}
         logs = {role: list(session.iter_messages()) for role, session in sessions.items()}
         _check_mail(logs, notes)
@@ -230,7 +230,7 @@ def check(url: str, ids: dict[str, str], notes: Notes) -> dict[str, int]:
     return {**Counter(each[0] for each in notes.read()), "cut off": cut, "tried again": again}
 
 
-def _check_mail(logs: dict[str, list[holdfast.Message]], notes: Notes) -> None:
+def _check_mail(logs: dict[str, list[takeback.Message]], notes: Notes) -> None:
     """Everything that was sent is there once, in the order of its sender, and was given once."""
     for role, log in logs.items():
         arrived = [m for m in log if m.metadata and "sent_id" in m.metadata]
@@ -249,7 +249,7 @@ def _check_mail(logs: dict[str, list[holdfast.Message]], notes: Notes) -> None:
             assert numbers == sorted(set(numbers)), f"out of order or doubled from {name}: {numbers}"
 
 
-def _check_streams(logs: dict[str, list[holdfast.Message]], notes: Notes) -> None:
+def _check_streams(logs: dict[str, list[takeback.Message]], notes: Notes) -> None:
     """What had been flushed is the beginning of exactly one message; what was finished is whole."""
     streamed = [m for log in logs.values() for m in log if m.text and m.text == full_text(m.id)[: len(m.text)]]
     found = {m.id: m for m in streamed}
@@ -265,7 +265,7 @@ def _check_streams(logs: dict[str, list[holdfast.Message]], notes: Notes) -> Non
         assert (found[id].text, found[id].status) == (full_text(id), "complete")
 
 
-def _check_tokens(role: str, log: list[holdfast.Message]) -> None:
+def _check_tokens(role: str, log: list[takeback.Message]) -> None:
     """Nobody wrote after somebody else had taken the session."""
     last = 0
     for message in log:
@@ -293,7 +293,7 @@ def _check_calls(sessions: dict[str, Session], notes: Notes) -> None:
 
 
 def _check_tree(
-    store: Store, sessions: dict[str, Session], logs: dict[str, list[holdfast.Message]], notes: Notes
+    store: Store, sessions: dict[str, Session], logs: dict[str, list[takeback.Message]], notes: Notes
 ) -> None:
     """Sub-agents are there once each, with their results, and what all of them spent is counted once."""
     spawned = notes.read("spawned")
@@ -314,5 +314,5 @@ def _check_tree(
         assert (child.status, child.result) == ("completed", label)
 
 
-def _spent(messages: list[holdfast.Message]) -> int:
+def _spent(messages: list[takeback.Message]) -> int:
     return sum(m.usage.input_tokens for m in messages if m.usage is not None)

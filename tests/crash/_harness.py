@@ -23,11 +23,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-import holdfast
-from holdfast.client.store import Store
-from holdfast.clock import SystemClock
-from holdfast.storage.sqlite import SqliteBackend
-from holdfast.testing.faults import FaultyVFS
+import takeback
+from takeback.client.store import Store
+from takeback.clock import SystemClock
+from takeback.storage.sqlite import SqliteBackend
+from takeback.testing.faults import FaultyVFS
 
 # ---------------------------------------------------------------------- processes
 
@@ -191,7 +191,7 @@ def some_sizes(rng: random.Random) -> list[int]:
     return [rng.randrange(0, 1200) for _ in range(1 if rng.random() < 0.6 else rng.randrange(2, 9))]
 
 
-def say(session: holdfast.Session, texts: list[str]) -> None:
+def say(session: takeback.Session, texts: list[str]) -> None:
     """Append one message, or several in one call."""
     if len(texts) == 1:
         session.user(texts[0])
@@ -230,7 +230,7 @@ def _write_whole(descriptor: int, data: bytes) -> None:
 
 
 def check_history(
-    messages: Iterator[holdfast.Message],
+    messages: Iterator[takeback.Message],
     acked: dict[str, int],
     *,
     after: int = 0,
@@ -293,7 +293,7 @@ def picture(store: Store) -> Any:
     return json.loads(json.dumps([_session_picture(session) for session in store.list_sessions()]))
 
 
-def _session_picture(session: holdfast.Session) -> Any:
+def _session_picture(session: takeback.Session) -> Any:
     names = {branch.id: branch.name for branch in session.branches()}
     return {
         "name": session.name,

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.testing.faults import FaultyVFS, Kind
-from holdfast.workspace import _inside
+import takeback
+from takeback.testing.faults import FaultyVFS, Kind
+from takeback.workspace import _inside
 
 Thing = tuple[Any, ...]
 Things = dict[str, Thing]
@@ -92,7 +92,7 @@ def make(place: Path) -> None:
     """Make the store and the workspace: the checkpoint ``then``, and one call that changed everything."""
     root = place / "w"
     build(root, then())
-    with holdfast.open(place / "s.db") as store, store.session("one", workspace=root) as session:
+    with takeback.open(place / "s.db") as store, store.session("one", workspace=root) as session:
         session.user("first")
         session.checkpoint("then")
         with session.tool("shell"):

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.testing import postgres
+import takeback
+from takeback.testing import postgres
 
 from . import _harness
 
@@ -25,7 +25,7 @@ def own_server() -> Iterator[Any]:
     try:
         server = postgres.start()
     except postgres.ServerUnavailable as error:
-        if os.environ.get("HOLDFAST_REQUIRE_POSTGRES"):
+        if os.environ.get("TAKEBACK_REQUIRE_POSTGRES"):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(f"{_postgres.NOT_PROVEN}: {error}")
     with server:
@@ -56,7 +56,7 @@ class Writers:
     doubt may be there or not.
     """
 
-    def __init__(self, stores: list[holdfast.Store], session_ids: list[str], *, pause: float = 0.0) -> None:
+    def __init__(self, stores: list[takeback.Store], session_ids: list[str], *, pause: float = 0.0) -> None:
         self.acknowledged = list[tuple[float, str]]()
         self.doubtful = list[str]()
         self.unexpected = list[BaseException]()
@@ -80,7 +80,7 @@ class Writers:
             assert not thread.is_alive(), "a writer hangs"
         assert not self.unexpected, self.unexpected
 
-    def _run(self, store: holdfast.Store, session_id: str, name: str, keyed: bool) -> None:
+    def _run(self, store: takeback.Store, session_id: str, name: str, keyed: bool) -> None:
         try:
             session = store.get_session(session_id)
             number = 0
@@ -92,14 +92,14 @@ class Writers:
         except BaseException as error:
             self.unexpected.append(error)
 
-    def _say(self, session: holdfast.Session, text: str, keyed: bool) -> bool:
+    def _say(self, session: takeback.Session, text: str, keyed: bool) -> bool:
         began = time.monotonic()
         try:
             if int(text.split(":")[1]) % 3:
                 session.user(text, idempotency_key=text if keyed else None)
             else:  # not one statement but a transaction of several
                 session.note(text, idempotency_key=text if keyed else None)
-        except (holdfast.BackendError, holdfast.Busy):
+        except (takeback.BackendError, takeback.Busy):
             if not keyed:
                 self.doubtful.append(text)
             return False
@@ -122,7 +122,7 @@ class Writers:
         return time.monotonic() - began
 
 
-def check(store: holdfast.Store, writers: Writers) -> int:
+def check(store: takeback.Store, writers: Writers) -> int:
     """Compare a store with what its writers were told; give the number of things stored."""
     report = store.verify()
     assert not report, str(report)
@@ -137,7 +137,7 @@ def check(store: holdfast.Store, writers: Writers) -> int:
     return len(stored)
 
 
-def script(store: holdfast.Store, name: str, rounds: int, *, keyed: bool, before: Callable[[], object]) -> None:
+def script(store: takeback.Store, name: str, rounds: int, *, keyed: bool, before: Callable[[], object]) -> None:
     """Make writes of every kind, each a transaction of its own; ``before`` is called ahead of each."""
     count = 0
 
@@ -167,7 +167,7 @@ def script(store: holdfast.Store, name: str, rounds: int, *, keyed: bool, before
         session.undo(idempotency_key=key())
 
 
-def picture(store: holdfast.Store) -> Any:
+def picture(store: takeback.Store) -> Any:
     """Describe all that ``script`` makes, sorted by the sessions' names."""
     found = _harness.picture(store)
     agents = [[agent.id, agent.version, agent.state.read()] for agent in store.list_agents()]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import _postgres
-import holdfast
+import takeback
 
 from . import _harness
 
@@ -21,14 +21,14 @@ _WRITERS = 4
 
 
 def _write(url: str, name: str, told: dict[str, int], stop: threading.Event) -> None:
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session = store.session(name)
         while not stop.is_set():
             session.user(str(told[name] + 1))
             told[name] += 1
 
 
-def _numbers(store: holdfast.Store, name: str) -> list[int]:
+def _numbers(store: takeback.Store, name: str) -> list[int]:
     found = store.find_session(name)
     return [] if found is None else [int(each.text) for each in found.iter_messages()]
 
@@ -39,7 +39,7 @@ def test_a_backup_while_others_write(
 ) -> None:
     url = str(tmp_path / "a.db") if engine == "sqlite" else _postgres.app_url(tmp_path)
     told, stop = {f"w{number}": 0 for number in range(_WRITERS)}, threading.Event()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         writers = [threading.Thread(target=_write, args=(url, name, told, stop)) for name in told]
         for each in writers:
             each.start()
@@ -48,7 +48,7 @@ def test_a_backup_while_others_write(
                 before, file = dict(told), tmp_path / f"{number}.db"
                 report = store.backup(file)
                 assert not report, str(report)
-                with holdfast.open(file, read_only=True) as copy:
+                with takeback.open(file, read_only=True) as copy:
                     for name, least in before.items():
                         found = _numbers(copy, name)
                         assert found == [*range(1, len(found) + 1)]
@@ -61,19 +61,19 @@ def test_a_backup_while_others_write(
 
 
 def _fill(path: str) -> None:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.session("s")
         for _ in range(20):
             session.append(*({"role": "user", "content": "x" * 300} for _ in range(200)))
 
 
 def _back_up(path: str, target: str) -> str:
-    with holdfast.open(path, read_only=True) as store:
+    with takeback.open(path, read_only=True) as store:
         return str(store.backup(target))
 
 
 def _verified(path: str) -> bool:
-    with holdfast.open(path, read_only=True) as store:
+    with takeback.open(path, read_only=True) as store:
         return not store.verify()
 
 
@@ -112,11 +112,11 @@ def test_two_backups_into_one_file_give_one_whole_file(
         for each in tmp_path.glob("copy.db*"):
             each.unlink()
         tally("R24 two backups at once", 1)
-    assert not [*tmp_path.glob(".holdfast-backup-*")]
+    assert not [*tmp_path.glob(".takeback-backup-*")]
 
 
 def _outcome(path: str, target: str) -> str:
     try:
         return "whole" if "no problems" in _back_up(path, target) else "damaged"
-    except holdfast.Conflict:
+    except takeback.Conflict:
         return "Conflict"

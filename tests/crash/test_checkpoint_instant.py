@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.ops import agent_checkpoints, agents
-from holdfast.storage.base import Tx
+import takeback
+from takeback.ops import agent_checkpoints, agents
+from takeback.storage.base import Tx
 
 pytestmark = [pytest.mark.slow, pytest.mark.promise("R13"), pytest.mark.feature("E4", "E5")]
 
@@ -46,7 +46,7 @@ class _Writers:
     def _run(self, url: str, number: int, seed: int) -> None:
         rng = random.Random(f"writer {seed} {number}")
         try:
-            with holdfast.open(url) as store:
+            with takeback.open(url) as store:
                 sessions = [store.get_session(f"s{each}") for each in range(_SESSIONS)]
                 while not self._stop.is_set():
                     known = list(self.acknowledged)
@@ -57,7 +57,7 @@ class _Writers:
             self.failures.append(error)
 
 
-def _held(store: holdfast.Store, made: list[str]) -> list[dict[str, int]]:
+def _held(store: takeback.Store, made: list[str]) -> list[dict[str, int]]:
     """Give how many entries of each session each checkpoint holds."""
 
     def look(tx: Tx) -> list[dict[int, int]]:
@@ -87,7 +87,7 @@ def test_a_checkpoint_is_one_instant_while_others_write(
 ) -> None:
     number = counts(200, 5000)
     url = str(tmp_path / "a.db") if engine == "sqlite" else _postgres.app_url(tmp_path)
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         for each in range(_SESSIONS):
             store.create_session(f"s{each}", agent="a")
         made, before = list[str](), list[list[int]]()

@@ -1,7 +1,7 @@
 """R4: a write, sync, truncate or delete that fails at any point leaves the store whole.
 
 For n = 1, 2, 3 ... the n-th call to the file system fails, until an operation needs fewer calls than that.
-Each time: the caller gets a ``holdfast.Error``, an open store goes on when the disk does, and after reopening
+Each time: the caller gets a ``takeback.Error``, an open store goes on when the disk does, and after reopening
 everything acknowledged is there, the operation was done as a whole or not at all, and verify finds nothing.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast.client.store import Store
-from holdfast.clock import SystemClock
-from holdfast.storage.sqlite import SqliteBackend
-from holdfast.storage.wrap import Faulty
-from holdfast.testing.faults import MODES, FaultyVFS, Mode
+import takeback
+from takeback.client.store import Store
+from takeback.clock import SystemClock
+from takeback.storage.sqlite import SqliteBackend
+from takeback.storage.wrap import Faulty
+from takeback.testing.faults import MODES, FaultyVFS, Mode
 
 from . import _harness
 from ._harness import compose, copy_store, in_child, open_through
@@ -38,9 +38,9 @@ class Life:
 
     def __init__(self, path: Path, vfs: FaultyVFS, seed: str) -> None:
         self.path, self.vfs, self.rng = path, vfs, random.Random(seed)
-        self.store: holdfast.Store | None = None
+        self.store: takeback.Store | None = None
 
-    def open(self) -> holdfast.Store:
+    def open(self) -> takeback.Store:
         self.store = open_through(self.vfs, self.path)
         return self.store
 
@@ -49,7 +49,7 @@ class Life:
         if store is not None:
             store.close()
 
-    def subject(self, acknowledged: int) -> holdfast.Session:
+    def subject(self, acknowledged: int) -> takeback.Session:
         """Open the store, have something acknowledged, and give the session that the operation is about."""
         session = self.find(self.open(), "subject")
         for number in range(acknowledged):
@@ -57,7 +57,7 @@ class Life:
         return session
 
     @staticmethod
-    def find(store: holdfast.Store, name: str) -> holdfast.Session:
+    def find(store: takeback.Store, name: str) -> takeback.Session:
         session = store.find_session(name)
         assert session is not None
         return session
@@ -253,7 +253,7 @@ _WORKS: dict[str, Work] = {
 
 def _make(path: Path) -> None:
     """Make the store that every trial starts with a copy of."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         for name in ("witness", "doomed", "subject"):
             session = store.create_session(name, agent="doomed agent" if name == "doomed" else "main")
             session.append(*({"role": "user", "content": text} for text in compose(name, 1, [300] * 40)))
@@ -263,7 +263,7 @@ def _make(path: Path) -> None:
 
 def _picture(path: Path) -> tuple[Any, list[str]]:
     """Reopen a store without faults, check it, and give what it holds: the witness apart."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         found = {session["name"]: session for session in _harness.picture(store)}
@@ -345,10 +345,10 @@ class Bench:
 
 
 def _typed(call: Callable[[], object]) -> bool:
-    """Say whether a call succeeded; only a ``holdfast.Error`` may keep it from that."""
+    """Say whether a call succeeded; only a ``takeback.Error`` may keep it from that."""
     try:
         call()
-    except holdfast.Error:
+    except takeback.Error:
         return False
     return True
 
@@ -402,7 +402,7 @@ def test_every_operation_was_tried_at_enough_points(
 # ---------------------------------------------------------------------- more than one fault
 
 
-def _say_much(session: holdfast.Session, count: int) -> None:
+def _say_much(session: takeback.Session, count: int) -> None:
     session.append(*[{"role": "user", "content": "never acknowledged " * 20}] * count)
 
 
@@ -424,14 +424,14 @@ def test_failed_commits_before_a_crash_are_not_taken_for_damage(tmp_path: Path) 
         session.user("one")
         for size, last in zip((60, 30), writes, strict=True):
             vfs.arm(last, "error", kinds=["write"])
-            with pytest.raises(holdfast.BackendError):
+            with pytest.raises(takeback.BackendError):
                 _say_much(session, size)
         vfs.disarm()
         session.user("two")
         os.kill(os.getpid(), signal.SIGKILL)
 
     def look(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             assert not store.verify()
             return [message.text for message in store.list_sessions()[0].iter_messages()]
 
@@ -466,7 +466,7 @@ def test_an_operation_that_fails_late_in_a_shared_commit_leaves_a_store_that_ope
             thread.join()
         assert refused == [True]
         store.close()
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             assert not store.verify()
             return [message.text for message in store.list_sessions()[0].iter_messages()]
 
@@ -475,7 +475,7 @@ def test_an_operation_that_fails_late_in_a_shared_commit_leaves_a_store_that_ope
 
 def _refuse_the_head(sql: str) -> None:
     if sql.startswith("UPDATE session SET head_branch"):
-        raise holdfast.BackendError("refused (injected)")
+        raise takeback.BackendError("refused (injected)")
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -2,7 +2,7 @@
 
 A prepared store is damaged in one place: a bit of any of its files, a file cut off, two pages swapped. A child
 then opens it and asks everything the API can tell, question by question. Each answer must be the right one or a
-``holdfast.Error``; and whenever the damage touched a stored row, ``verify`` or opening must have said so.
+``takeback.Error``; and whenever the damage touched a stored row, ``verify`` or opening must have said so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-import holdfast
+import takeback
 
 from ._harness import ChildDied, ChildFailed, compose, in_child
 
@@ -44,7 +44,7 @@ _WITHOUT_ROWID = ("idempotency", "meta", "lease", "stream", "delta", "inbox", "s
 # ---------------------------------------------------------------------- the stores that are damaged
 
 
-def _first_part(store: holdfast.Store) -> None:
+def _first_part(store: takeback.Store) -> None:
     """Sessions, branches, operations, keys, a spilled message: some of everything."""
     talk = store.create_session("talk", title="A talk", workspace="w")
     for call, size in enumerate((10, 500, 3000, 40, 900), 1):
@@ -92,7 +92,7 @@ def _first_part(store: holdfast.Store) -> None:
     other.append(*({"role": "user", "content": text} for text in compose("elsewhere", 1, [300] * 10)))
 
 
-def _under_way(store: holdfast.Store) -> None:
+def _under_way(store: takeback.Store) -> None:
     """Leases, an answer that nobody finished, messages that wait and one that was received."""
     for number in range(3):
         with store.session(f"run {number}") as run:
@@ -107,7 +107,7 @@ def _under_way(store: holdfast.Store) -> None:
             store._keeper.forget(stream)  # closing the store would seal it
 
 
-def _second_part(store: holdfast.Store) -> None:
+def _second_part(store: takeback.Store) -> None:
     """More of it, for the log."""
     talk = store.find_session("talk", workspace="w")
     assert talk is not None
@@ -122,22 +122,22 @@ def _second_part(store: holdfast.Store) -> None:
 
 
 def _make_closed(path: Path) -> None:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         _first_part(store)
         _second_part(store)
 
 
 def _make_killed(path: Path) -> None:
     """Half of it in the file, half of it in the log of a process that was killed."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         _first_part(store)
-    _second_part(holdfast.open(path))
+    _second_part(takeback.open(path))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _make_young(path: Path) -> None:
     """Everything in the log: the store was never closed."""
-    store = holdfast.open(path)
+    store = takeback.open(path)
     _first_part(store)
     _second_part(store)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -145,7 +145,7 @@ def _make_young(path: Path) -> None:
 
 def _make_recycled(path: Path) -> None:
     """A log that was folded into the file and begun again: frames of its earlier life lie behind the new ones."""
-    store = holdfast.open(path)
+    store = takeback.open(path)
     _first_part(store)
     other = apsw.Connection(os.fspath(path))
     other.pragma("schema_version")
@@ -187,7 +187,7 @@ def _template(name: str, make: Callable[[Path], None], place: Path) -> Template:
 
 def _known_ids(path: Path) -> dict[str, list[str]]:
     """Give the ids of all sessions, those in the trash too, by scope."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         changes = {scope: list(store.scoped(scope).events()) for scope in _SCOPES}
         known = {scope: [each.session_id for each in found if each.session_id] for scope, found in changes.items()}
     return {scope: sorted(set(ids)) for scope, ids in known.items()}
@@ -210,7 +210,7 @@ def _read(path: Path) -> bytes:
 # ---------------------------------------------------------------------- asking everything
 
 
-def _questions(store: holdfast.Store, ids: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _questions(store: takeback.Store, ids: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Give every question the API answers about a scope, by name; sessions by the ids that are known."""
     scope = store.scope
     yield f"{scope} list", lambda: [_session(each) for each in _whole(store.list_sessions(limit=1000))]
@@ -227,8 +227,8 @@ def _questions(store: holdfast.Store, ids: list[str]) -> Iterator[tuple[str, Cal
         yield f"{scope} find {name}", lambda n=name, a=agent, w=workspace: _found(store, n, a, w)
 
 
-def _session_questions(store: holdfast.Store, session_id: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    def get() -> holdfast.Session:
+def _session_questions(store: takeback.Store, session_id: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def get() -> takeback.Session:
         return store.get_session(session_id)
 
     yield f"{session_id} fields", lambda: _session(get())
@@ -249,40 +249,40 @@ def _session_questions(store: holdfast.Store, session_id: str) -> Iterator[tuple
     yield f"{session_id} by id", lambda: _by_id(get())
 
 
-def _stats(session: holdfast.Session, at: int | None) -> Any:
+def _stats(session: takeback.Session, at: int | None) -> Any:
     return _plain(session.stats(at)) if at is None or at <= session.head.seq else None
 
 
-def _by_id(session: holdfast.Session) -> Any:
+def _by_id(session: takeback.Session) -> Any:
     wanted = [f"user-{number}" for number in range(1, 6)] if session.name == "talk" else []
     return [_message(session.message(each)) for each in wanted]
 
 
-def _whole(page: holdfast.Page[holdfast.Session]) -> holdfast.Page[holdfast.Session]:
+def _whole(page: takeback.Page[takeback.Session]) -> takeback.Page[takeback.Session]:
     """Give a page that names no damaged session; one that does is an answer with an error in it."""
     if page.damaged:
-        raise holdfast.Corrupt(f"{len(page.damaged)} sessions are damaged")
+        raise takeback.Corrupt(f"{len(page.damaged)} sessions are damaged")
     return page
 
 
-def _agent(agent: holdfast.Agent) -> Any:
+def _agent(agent: takeback.Agent) -> Any:
     return [repr(agent.to_dict()), repr(agent.state.items()), repr(agent.state.at(1))]
 
 
-def _calls(session: holdfast.Session) -> Any:
+def _calls(session: takeback.Session) -> Any:
     return [(call.id, call.name, call.arguments, call.status, call.result) for call in session.tool_calls()]
 
 
-def _attached(message: holdfast.Message) -> Any:
+def _attached(message: takeback.Message) -> Any:
     return [attachment.read().hex() for attachment in message.attachments]
 
 
-def _found(store: holdfast.Store, name: str, agent: str, workspace: str | None) -> Any:
+def _found(store: takeback.Store, name: str, agent: str, workspace: str | None) -> Any:
     session = store.find_session(name, agent=agent, workspace=workspace)
     return None if session is None else session.id
 
 
-def _all_pages(store: holdfast.Store) -> Iterator[holdfast.Session]:
+def _all_pages(store: takeback.Store) -> Iterator[takeback.Session]:
     cursor = None
     while True:
         page = store.list_sessions(limit=3, cursor=cursor)
@@ -292,13 +292,13 @@ def _all_pages(store: holdfast.Store) -> Iterator[holdfast.Session]:
             return
 
 
-def _session(session: holdfast.Session) -> Any:
+def _session(session: takeback.Session) -> Any:
     place = [session.id, session.name, session.title, session.agent_id, session.kind, session.workspace]
     rest = [session.key, session.tags, session.prompt, session.metadata, session.task_count, session.completed_count]
     return [*place, *rest, list(session.head), session.revision, session.message_count, session.turn_count]
 
 
-def _message(message: holdfast.Message) -> Any:
+def _message(message: takeback.Message) -> Any:
     raw = None if message.raw is None else message.raw.hex()
     return [message.id, message.seq, message.turn, message.at_ms, message.role, message.text, raw]
 
@@ -308,23 +308,23 @@ def _plain(value: Any) -> Any:
 
 
 def _ask(question: Callable[[], Any]) -> tuple[str, Any]:
-    """Give the answer's digest, or the error's name; anything but a ``holdfast.Error`` is a failure."""
+    """Give the answer's digest, or the error's name; anything but a ``takeback.Error`` is a failure."""
     try:
         return "answer", hashlib.sha256(json.dumps(question()).encode()).hexdigest()
-    except holdfast.Error as error:
+    except takeback.Error as error:
         return "error", type(error).__name__
 
 
 def _examine(path: Path, ids: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], str]:
-    """Open a store, ask everything, verify it; then read its rows without Holdfast."""
-    with holdfast.open(path) as store:
+    """Open a store, ask everything, verify it; then read its rows without Takeback."""
+    with takeback.open(path) as store:
         answers = {}
         for scope in _SCOPES:
             for name, question in _questions(store.scoped(scope), ids[scope]):
                 answers[name] = _ask(question)
         try:
             problems = [str(problem) for problem in store.verify().problems]
-        except holdfast.Error as error:
+        except takeback.Error as error:
             problems = [f"verify raised {error!r}"]
     return answers, problems, _rows(path)
 
@@ -464,7 +464,7 @@ def _judge(template: Template, files: dict[str, bytes], place: Path) -> tuple[st
     try:
         with _time_limit(_PATIENCE):
             answers, problems, rows = _examine(path, template.ids)
-    except holdfast.Error as error:
+    except takeback.Error as error:
         return f"{type(error).__name__} at opening", ""
     except _Endless as error:
         return "ENDLESS", f"still busy after {_PATIENCE} s in {_where(error)}"
@@ -587,9 +587,9 @@ def _refused(place: Path, files: dict[str, bytes]) -> str:
     """Put a store in place, try to open it, and say how that was refused."""
     _put(place, files)
     try:
-        with holdfast.open(place / "a.db") as store:
+        with takeback.open(place / "a.db") as store:
             return f"opened with {len(store.list_sessions())} sessions"
-    except holdfast.Error as error:
+    except takeback.Error as error:
         return error.code
 
 
@@ -618,8 +618,8 @@ def test_the_log_of_a_file_that_is_gone_is_not_thrown_away(tmp_path: Path, templ
         _put(tmp_path, files)
         (tmp_path / "a.db").unlink()
         try:
-            holdfast.open(tmp_path / "a.db").close()
-        except holdfast.Error as error:
+            takeback.open(tmp_path / "a.db").close()
+        except takeback.Error as error:
             return error.code
         return "opened"
 
@@ -637,9 +637,9 @@ def test_verify_ends_when_a_page_has_changed_places_with_one_of_entries(
     def work(files: dict[str, bytes]) -> str:
         _put(tmp_path, files)
         try:
-            with _time_limit(3), holdfast.open(tmp_path / "a.db") as store:
+            with _time_limit(3), takeback.open(tmp_path / "a.db") as store:
                 return "problems" if store.verify() else "blind"
-        except holdfast.Error:
+        except takeback.Error:
             return "problems"
         except _Endless as error:
             return f"endless in {_where(error)}"
@@ -658,9 +658,9 @@ def test_paging_through_a_listing_ends_whatever_the_index_says(tmp_path: Path, t
         for place, bit in places:
             _put(tmp_path, _flip(closed.files, "", place, bit)[0])
             try:
-                with _time_limit(3), holdfast.open(tmp_path / "a.db") as store:
+                with _time_limit(3), takeback.open(tmp_path / "a.db") as store:
                     list(_all_pages(store))
-            except holdfast.Error:
+            except takeback.Error:
                 continue
             except _Endless:
                 found.append(f"bit {bit} of byte {place}")
@@ -680,7 +680,7 @@ def test_a_damaged_turn_count_is_not_believed(tmp_path: Path, templates: list[Te
         connection = apsw.Connection(os.fspath(tmp_path / "a.db"))
         connection.execute("UPDATE entry SET turns = turns + 64 WHERE key & 0xffffffff = 5")
         connection.close()
-        with holdfast.open(tmp_path / "a.db") as store:
+        with takeback.open(tmp_path / "a.db") as store:
             session = store.get_session(session_id)
             return [_ask(lambda: session.stats(5).turns)[0], _ask(lambda: session.rewind(5).kind)[0]]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.ops import blobs
+import takeback
+from takeback.ops import blobs
 
 from . import _harness
 from ._harness import in_child
@@ -24,31 +24,31 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def _fill(session: holdfast.Session, size: int = 3000) -> list[str]:
+def _fill(session: takeback.Session, size: int = 3000) -> list[str]:
     """Say things until the disk is full; give what was acknowledged."""
     said: list[str] = []
     for number in range(5000):
         text = f"{number} " + "x" * size
         try:
             session.user(text)
-        except holdfast.StorageFull:
+        except takeback.StorageFull:
             return said
         said.append(text)
     raise AssertionError("the disk never fills up")
 
 
-def _texts(session: holdfast.Session) -> list[str]:
+def _texts(session: takeback.Session) -> list[str]:
     return [message.text for message in session.iter_messages()]
 
 
 def test_a_full_disk_can_be_read_listed_cleaned_up_verified_and_reopened(small_disk: Path) -> None:
     def work(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             doomed, session = store.create_session("doomed"), store.create_session("kept")
             doomed.user("rubbish")
             said = _fill(session)
             assert len(said) > 50
-            with pytest.raises(holdfast.StorageFull):
+            with pytest.raises(takeback.StorageFull):
                 session.user("y" * 3000)
             assert _texts(session) == said
             assert [each.name for each in store.list_sessions()] == ["kept", "doomed"]
@@ -56,7 +56,7 @@ def test_a_full_disk_can_be_read_listed_cleaned_up_verified_and_reopened(small_d
             assert not store.verify()
             assert store.delete_session(doomed.id) is not None
             assert [each.name for each in store.list_sessions()] == ["kept"]
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.find_session("kept")
             assert session is not None
             assert _texts(session) == said
@@ -69,7 +69,7 @@ def test_a_full_disk_can_be_read_listed_cleaned_up_verified_and_reopened(small_d
 @pytest.mark.feature("E9", "F12")
 def test_pruning_a_full_disk_goes_on_without_a_checkpoint_before_it(small_disk: Path) -> None:
     def work(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.create_session("kept", agent="coder")
             data = random.Random(1).randbytes(300_000)
             packed = blobs.Packed(blobs.hash_of(data), len(data), blobs.pack(data))
@@ -87,14 +87,14 @@ def test_pruning_a_full_disk_goes_on_without_a_checkpoint_before_it(small_disk: 
 
 def test_a_store_on_a_full_disk_opens_again(small_disk: Path) -> None:
     def work(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             said = _fill(store.create_session("kept"))
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.find_session("kept")
             assert session is not None
             assert _texts(session) == said
             assert not store.verify()
-        with holdfast.open(path, read_only=True) as store:
+        with takeback.open(path, read_only=True) as store:
             assert not store.verify()
 
     in_child(work, small_disk / "a.db")
@@ -102,12 +102,12 @@ def test_a_store_on_a_full_disk_opens_again(small_disk: Path) -> None:
 
 def test_a_store_that_was_killed_on_a_full_disk_opens_again(small_disk: Path, tmp_path: Path) -> None:
     def die(path: Path, acks: _harness.Acks) -> None:
-        store, acknowledge = holdfast.open(path), acks.writer()
+        store, acknowledge = takeback.open(path), acks.writer()
         session = store.create_session("kept")
         for call in range(1, 5000):
             try:
                 _harness.say(session, _harness.compose("w", call, [3000]))
-            except holdfast.StorageFull:
+            except takeback.StorageFull:
                 break
             acknowledge("w", call)
         acknowledge("done", 1)
@@ -115,7 +115,7 @@ def test_a_store_that_was_killed_on_a_full_disk_opens_again(small_disk: Path, tm
             pass
 
     def look(path: Path, acks: _harness.Acks) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.find_session("kept")
             assert session is not None
             acked = acks.read()
@@ -134,7 +134,7 @@ def test_deleting_still_works_when_the_reserve_was_filled_up_too(small_disk: Pat
     """Deleting takes from the reserve; what it leaves of it must not go to appends, or the next deletion fails."""
 
     def work(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             doomed = [store.create_session(f"doomed {number}") for number in range(4)]
             session = store.create_session("kept")
             for each in doomed:
@@ -146,14 +146,14 @@ def test_deleting_still_works_when_the_reserve_was_filled_up_too(small_disk: Pat
 
 def test_a_store_opens_on_a_full_disk_whose_reserve_is_gone(small_disk: Path) -> None:
     def fill_twice(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             doomed, session = store.create_session("doomed"), store.create_session("kept")
             said = _fill(session)
             store.delete_session(doomed.id)
             return said + _fill(session)
 
     def look(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.find_session("kept")
             assert session is not None
             return _texts(session)
@@ -163,7 +163,7 @@ def test_a_store_opens_on_a_full_disk_whose_reserve_is_gone(small_disk: Path) ->
     assert in_child(look, path) == said
 
 
-_OPERATIONS: dict[str, Callable[[holdfast.Store, holdfast.Session], object]] = {
+_OPERATIONS: dict[str, Callable[[takeback.Store, takeback.Session], object]] = {
     "append": lambda store, session: session.user("z" * 500),
     "append many": lambda store, session: session.append(*[{"role": "user", "content": "z" * 500}] * 20),
     "a spilled message": lambda store, session: session.user(_harness.compose("spill", 1, [150_000])[0]),
@@ -176,7 +176,7 @@ _OPERATIONS: dict[str, Callable[[holdfast.Store, holdfast.Session], object]] = {
 
 def _operate_until_full(path: Path, what: str) -> bool:
     """Fill the disk, then repeat one operation until it is refused; say whether it was. What returned must be there."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.create_session("subject")
         session.append(*({"role": "user", "content": f"message {number}"} for number in range(400)))
         for seq in range(399, 339, -1):
@@ -189,19 +189,19 @@ def _operate_until_full(path: Path, what: str) -> bool:
             try:
                 _OPERATIONS[what](store, session)
                 done += 1
-            except holdfast.StorageFull:
+            except takeback.StorageFull:
                 full = True
                 assert (_harness.picture(store), store.stats().sessions, store.stats().branches) == before
         kept = _harness.picture(store)
         assert not store.verify()
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         assert _harness.picture(store) == kept
         assert not store.verify()
     return full
 
 
 def _operate_again(path: Path, what: str) -> None:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.find_session("subject")
         assert session is not None
         _OPERATIONS[what](store, session)
@@ -222,7 +222,7 @@ def test_an_operation_on_a_full_disk_is_refused_or_done_and_works_when_space_ret
 
 def test_an_open_store_goes_on_when_space_returns(small_disk: Path) -> None:
     def work(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.create_session()
             said = _fill(session)
             _harness.resize(path.parent, "12m")
@@ -239,10 +239,10 @@ def test_a_new_store_on_a_full_disk_is_storage_full_and_leaves_no_ruin(small_dis
         with (path.parent / "rubbish").open("wb", buffering=0) as file, pytest.raises(OSError):  # noqa: PT012
             while True:
                 file.write(bytes(4096))
-        with pytest.raises(holdfast.StorageFull):
-            holdfast.open(path)
+        with pytest.raises(takeback.StorageFull):
+            takeback.open(path)
         (path.parent / "rubbish").unlink()
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             store.create_session().user("now it fits")
             assert not store.verify()
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-import holdfast
+import takeback
 
 
 # An interrupt may also strike inside a hook of another library (a weak reference, the garbage collector): Python
@@ -22,7 +22,7 @@ import holdfast
 @pytest.mark.parametrize("place", ["file", "memory"])
 def test_interrupts_at_random_moments_hang_nobody(tmp_path: Path, place: str, seed: int) -> None:
     rng, told = random.Random(seed), list[str]()
-    store = holdfast.open(tmp_path / "s.db" if place == "file" else ":memory:")
+    store = takeback.open(tmp_path / "s.db" if place == "file" else ":memory:")
     session = store.create_session()
     stop = threading.Event()
 
@@ -31,7 +31,7 @@ def test_interrupts_at_random_moments_hang_nobody(tmp_path: Path, place: str, se
         while not stop.is_set():
             try:
                 session.user(f"{worker}:{number}")
-            except holdfast.BackendError:
+            except takeback.BackendError:
                 continue  # rode in a batch whose leader was interrupted
             finally:
                 number += 1
@@ -52,7 +52,7 @@ def test_interrupts_at_random_moments_hang_nobody(tmp_path: Path, place: str, se
             text = f"main:{time.monotonic_ns()}"
             try:
                 session.user(text)
-            except holdfast.BackendError:
+            except takeback.BackendError:
                 continue
             told.append(text)
 

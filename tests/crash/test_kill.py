@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.testing.faults import FaultyVFS
+import takeback
+from takeback.testing.faults import FaultyVFS
 
 from . import _harness
 from ._harness import Acks, Child, compose, in_child, open_through, say, some_sizes, told
@@ -25,7 +25,7 @@ _KILLS_PER_STORE = 250
 
 
 def _make(path: Path) -> str:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         return store.create_session("victim").id
 
 
@@ -33,7 +33,7 @@ def _write_until_killed(path: Path, session_id: str, writer: str, acks: Acks, se
     """Append for ever and acknowledge each call; now and then close the store and open it again."""
     rng, acknowledge, call = random.Random(seed), acks.writer(), 0
     while True:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.get_session(session_id)
             for _ in range(rng.randrange(1, 120)):
                 call += 1
@@ -43,14 +43,14 @@ def _write_until_killed(path: Path, session_id: str, writer: str, acks: Acks, se
 
 def _check(path: Path, session_id: str, acks: Acks, after: int, calls: dict[str, int]) -> tuple[int, dict[str, int]]:
     """Open the store after a kill and check what came behind seq ``after``; give where the next check begins."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.get_session(session_id)
         calls = _harness.check_history(session.iter_messages(after=after), acks.read(), after=after, calls=calls)
         return session.refresh().message_count, calls
 
 
 def _verify(path: Path) -> str:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         return str(report) if report else ""
 
@@ -152,10 +152,10 @@ def test_an_error_in_a_batch_leaves_nothing_of_it(tmp_path: Path) -> None:
     """A call whose last message cannot be stored stores none of them."""
 
     def work(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.create_session()
             session.user("kept")
-            with pytest.raises(holdfast.Invalid):
+            with pytest.raises(takeback.Invalid):
                 session.append({"role": "user", "content": "a"}, {"role": "user", "content": object()})
             return [message.text for message in session.messages()]
 
@@ -166,14 +166,14 @@ def test_a_child_of_a_fork_cannot_use_or_harm_an_open_store(tmp_path: Path) -> N
     """A handle made before a fork is closed in the child; the parent goes on."""
 
     def work(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             session = store.create_session()
             session.user("before")
             pid = os.fork()
             if pid == 0:
                 try:
                     session.user("from the child")
-                except holdfast.Closed:
+                except takeback.Closed:
                     os._exit(7)
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

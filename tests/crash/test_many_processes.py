@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.storage import files
+import takeback
+from takeback.storage import files
 
 from . import _harness
 from ._harness import Acks, Barrier, Child, compose, in_child, say, told
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 
 def _make(path: Path) -> str:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         return store.create_session("shared").id
 
 
-def _append_as(store: holdfast.Store, session_id: str, writer: str, calls: int, seed: int, acks: Acks) -> None:
+def _append_as(store: takeback.Store, session_id: str, writer: str, calls: int, seed: int, acks: Acks) -> None:
     rng, acknowledge = random.Random(f"{seed} {writer}"), acks.writer()
     session = store.get_session(session_id)
     for call in range(1, calls + 1):
@@ -40,13 +40,13 @@ def _append_from_one_process(
     barrier.wait()
     failures: list[BaseException] = []
 
-    def work(store: holdfast.Store, writer: str, share: int) -> None:
+    def work(store: takeback.Store, writer: str, share: int) -> None:
         try:
             _append_as(store, session_id, writer, share, seed, acks)
         except BaseException as error:
             failures.append(error)
 
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         shares = [calls // threads + (number < calls % threads) for number in range(threads)]
         workers = [threading.Thread(target=work, args=(store, f"{name}t{n}", share)) for n, share in enumerate(shares)]
         for worker in workers:
@@ -58,7 +58,7 @@ def _append_from_one_process(
 
 
 def _check(path: Path, session_id: str, acks: Acks) -> tuple[dict[str, int], int]:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.get_session(session_id)
         stored = _harness.check_history(session.iter_messages(), acks.read())
         report = store.verify()
@@ -90,14 +90,14 @@ def test_many_processes_and_threads_append_to_one_session(
 
 def _open_new_store(path: Path, name: str, barrier: Barrier) -> str:
     barrier.wait()
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.create_session(name)
         session.user(f"hello from {name}")
         return session.id
 
 
 def _look(path: Path) -> list[tuple[str | None, list[str]]]:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         found = [(session.name, [message.text for message in session.messages()]) for session in store.list_sessions()]

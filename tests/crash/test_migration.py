@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast.storage import migrate
-from holdfast.testing.faults import MODES, FaultyVFS, Mode
+import takeback
+from takeback.storage import migrate
+from takeback.testing.faults import MODES, FaultyVFS, Mode
 
 from . import _harness
 from ._harness import Child, ChildDied, copy_store, in_child, open_through, told
@@ -35,14 +35,14 @@ _NEXT = [
 
 
 def _become_the_next_version() -> None:
-    """Make this process, a child, a Holdfast that knows two schemas more."""
+    """Make this process, a child, a Takeback that knows two schemas more."""
     known = migrate.load()
     more = [migrate.Migration(len(known) + number, f"next{number}", sql) for number, sql in enumerate(_NEXT, 1)]
     migrate.load = lambda: [*known, *more]  # type: ignore[assignment]
 
 
 def _make(path: Path) -> Any:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.create_session("old")
         session.append(*({"role": "user", "content": f"message {number}"} for number in range(60)))
         session.rewind(40)
@@ -54,7 +54,7 @@ def _look(path: Path, *, upgrade: bool) -> Any:
     """Open a store, without faults, and give what it holds."""
     if upgrade:
         _become_the_next_version()
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         return _harness.picture(store)
@@ -74,7 +74,7 @@ def _open_with_a_fault(path: Path, number: int, mode: Mode) -> bool:
     vfs.arm(number, mode)
     try:
         store = open_through(vfs, path)
-    except holdfast.Error:
+    except takeback.Error:
         assert vfs.fired, "it failed without a fault"
         return True
     happened = bool(vfs.fired)
@@ -183,8 +183,8 @@ def _bytes(path: Path) -> str:
 
 def _refusal(path: Path, *, read_only: bool = False) -> str:
     try:
-        holdfast.open(path, read_only=read_only).close()
-    except holdfast.Error as error:
+        takeback.open(path, read_only=read_only).close()
+    except takeback.Error as error:
         return f"{error.code}: {error}"
     return "opened"
 
@@ -204,11 +204,11 @@ def test_a_newer_schema_is_refused_clearly_and_left_alone(tmp_path: Path) -> Non
         said = in_child(lambda read_only=read_only: _refusal(path, read_only=read_only))
         assert said.startswith("schema_too_new: "), said
         assert "999" in said
-        assert "pip install --upgrade holdfast" in said
+        assert "pip install --upgrade takeback" in said
         assert _bytes(path) == before
 
 
-def test_an_older_holdfast_refuses_what_a_newer_one_migrated(tmp_path: Path) -> None:
+def test_an_older_takeback_refuses_what_a_newer_one_migrated(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     in_child(_make, path)
     in_child(_look_upgraded, path)
@@ -249,7 +249,7 @@ def test_a_file_of_no_length_becomes_a_store(tmp_path: Path) -> None:
     path.touch()
 
     def work() -> Any:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             store.create_session("first").user("hello")
         return _look(path, upgrade=False)
 

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.storage.postgres.backend import PostgresBackend
-from holdfast.testing.proxy import Proxy
+import takeback
+from takeback.storage.postgres.backend import PostgresBackend
+from takeback.testing.proxy import Proxy
 
 from . import _writers
 from ._harness import told
@@ -36,15 +36,15 @@ def proxy() -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def direct(tmp_path: Path) -> Iterator[holdfast.Store]:
-    with holdfast.open(_postgres.url(tmp_path)) as store:
+def direct(tmp_path: Path) -> Iterator[takeback.Store]:
+    with takeback.open(_postgres.url(tmp_path)) as store:
         yield store
 
 
 @pytest.fixture
-def store(tmp_path: Path, proxy: Proxy, direct: holdfast.Store) -> Iterator[holdfast.Store]:
+def store(tmp_path: Path, proxy: Proxy, direct: takeback.Store) -> Iterator[takeback.Store]:
     """A store whose answers can be lost on the way; the tables are there already."""
-    with holdfast.open(_postgres.url(tmp_path, port=proxy.port)) as store:
+    with takeback.open(_postgres.url(tmp_path, port=proxy.port)) as store:
         yield store
 
 
@@ -61,7 +61,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def said(session: holdfast.Session) -> list[str]:
+def said(session: takeback.Session) -> list[str]:
     return [message.text for message in session.iter_messages()]
 
 
@@ -70,7 +70,7 @@ def in_a_list(text: str) -> bytes:
     return text.encode().hex().encode()
 
 
-def sound(store: holdfast.Store) -> None:
+def sound(store: takeback.Store) -> None:
     report = store.verify()
     assert not report, str(report)
 
@@ -79,8 +79,8 @@ def sound(store: holdfast.Store) -> None:
 
 
 def test_an_append_whose_answer_is_lost_is_stored_once_by_its_key(
-    store: holdfast.Store,
-    direct: holdfast.Store,
+    store: takeback.Store,
+    direct: takeback.Store,
     proxy: Proxy,
     counts: Callable[[int, int], int],
     tally: Callable[..., int],
@@ -110,8 +110,8 @@ def test_an_append_whose_answer_is_lost_is_stored_once_by_its_key(
 
 
 def test_an_append_to_a_session_that_was_seen_needs_no_key(
-    store: holdfast.Store,
-    direct: holdfast.Store,
+    store: takeback.Store,
+    direct: takeback.Store,
     proxy: Proxy,
     counts: Callable[[int, int], int],
     tally: Callable[..., int],
@@ -130,7 +130,7 @@ def test_an_append_to_a_session_that_was_seen_needs_no_key(
 
 
 def test_an_append_is_found_although_others_went_on_before_its_answer_was_missed(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy
 ) -> None:
     session, expected = store.create_session("work"), ["a title"]
     session.user("a title")
@@ -154,14 +154,14 @@ def test_an_append_is_found_although_others_went_on_before_its_answer_was_missed
 
 
 def test_an_append_without_a_key_that_cannot_be_told_says_so_and_is_stored_at_most_once(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy
 ) -> None:
     session = store.create_session("work")
     session.user("a title")
     for number in range(10):
         texts = [f"<{number}.{part}>" for part in range(2)]
         proxy.drop_next_reply(in_a_list(texts[-1]))
-        with pytest.raises(holdfast.BackendError, match=MAY_BE_STORED):
+        with pytest.raises(takeback.BackendError, match=MAY_BE_STORED):
             session.append(*({"role": "user", "content": text} for text in texts))
     assert said(direct.get_session(session.id)) == ["a title", *(f"<{n}.{part}>" for n in range(10) for part in (0, 1))]
     sound(direct)
@@ -169,7 +169,7 @@ def test_an_append_without_a_key_that_cannot_be_told_says_so_and_is_stored_at_mo
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_a_call_that_was_cut_off_while_it_waited_for_a_lock_is_stored_once(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy, tmp_path: Path, keyed: bool
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy, tmp_path: Path, keyed: bool
 ) -> None:
     """The server does not notice, and goes on with the first try when it gets the lock; beside the second one."""
     session = store.create_session("work")
@@ -200,7 +200,7 @@ def await_blocked(number: int) -> None:
 
 
 def test_threads_that_share_a_handle_store_each_message_once(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy, seed: int
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy, seed: int
 ) -> None:
     """What one thread sees of the session is not what another one's unheard call was computed from."""
     proxy.fault_rate = 0.1
@@ -214,7 +214,7 @@ def test_threads_that_share_a_handle_store_each_message_once(
                     message = session.user(text)
                     assert message.text == text
                     placed[text] = message.seq
-                except holdfast.BackendError as error:
+                except takeback.BackendError as error:
                     doubtful[text] = str(error)
         except BaseException as error:
             failures.append(error)
@@ -241,8 +241,8 @@ def test_threads_that_share_a_handle_store_each_message_once(
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_a_transaction_whose_commit_is_not_answered_is_settled_by_its_number(
-    store: holdfast.Store,
-    direct: holdfast.Store,
+    store: takeback.Store,
+    direct: takeback.Store,
     proxy: Proxy,
     settled: list[bool],
     counts: Callable[[int, int], int],
@@ -252,7 +252,7 @@ def test_a_transaction_whose_commit_is_not_answered_is_settled_by_its_number(
     """Writes of every kind, with and without keys: no error, and the store is as if no answer had been lost."""
     rounds = counts(14, 700)
     _writers.script(store, "work", rounds, keyed=keyed, before=lambda: proxy.drop_next_reply(b"COMMIT\0"))
-    with holdfast.open(":memory:") as expected:
+    with takeback.open(":memory:") as expected:
         _writers.script(expected, "work", rounds, keyed=keyed, before=lambda: None)
         assert _writers.picture(direct) == _writers.picture(expected)
     sound(direct)
@@ -261,7 +261,7 @@ def test_a_transaction_whose_commit_is_not_answered_is_settled_by_its_number(
 
 
 def test_the_answer_about_a_commit_may_be_lost_too(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy, settled: list[bool]
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy, settled: list[bool]
 ) -> None:
     session = store.create_session("work")
     for number in range(5):
@@ -279,7 +279,7 @@ def test_the_answer_about_a_commit_may_be_lost_too(
 
 def test_any_answer_may_be_lost(
     tmp_path: Path,
-    direct: holdfast.Store,
+    direct: takeback.Store,
     proxy: Proxy,
     settled: list[bool],
     seed: int,
@@ -289,7 +289,7 @@ def test_any_answer_may_be_lost(
     """Three writers on connections of which none lives long, also while they are being made."""
     rounds, failures = counts(3, 100), list[BaseException]()
 
-    def work(store: holdfast.Store, name: str) -> None:
+    def work(store: takeback.Store, name: str) -> None:
         try:
             _writers.script(store, name, rounds, keyed=True, before=lambda: None)
         except BaseException as error:
@@ -297,8 +297,8 @@ def test_any_answer_may_be_lost(
 
     with (
         told(seed=seed),
-        holdfast.open(_postgres.url(tmp_path, port=proxy.port)) as store,
-        holdfast.open(":memory:") as expected,
+        takeback.open(_postgres.url(tmp_path, port=proxy.port)) as store,
+        takeback.open(":memory:") as expected,
     ):
         proxy.fault_rate = 0.05
         threads = [threading.Thread(target=work, args=(store, name)) for name in ("a", "b", "c")]
@@ -319,7 +319,7 @@ def test_any_answer_may_be_lost(
 
 
 def test_a_backend_that_is_ended_around_its_commit_commits_once(
-    direct: holdfast.Store, counts: Callable[[int, int], int], tally: Callable[..., int]
+    direct: takeback.Store, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:
     """The end of a connection may be told behind the word that the transaction was committed, or instead of it."""
     ends, ended, done = counts(40, 2_000), 0, threading.Event()
@@ -347,15 +347,15 @@ def test_a_backend_that_is_ended_around_its_commit_commits_once(
 
 
 _END_ACTIVE = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE application_name = 'holdfast' AND state <> 'idle'"""
+WHERE application_name = 'takeback' AND state <> 'idle'"""
 
 
 # ---------------------------------------------------------------------- a process that is killed
 
 _CHILD = """
-import sys, holdfast
+import sys, takeback
 url, session, key = sys.argv[1:]
-store = holdfast.open(url)
+store = takeback.open(url)
 session = store.get_session(session)
 session.user("heard")
 print("ready", flush=True)
@@ -365,7 +365,7 @@ store.close()
 """
 
 
-def _start(url: str, session: holdfast.Session, key: str) -> subprocess.Popen[str]:
+def _start(url: str, session: takeback.Session, key: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", _CHILD, url, session.id, key]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     child = subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}, **pipes)
@@ -375,7 +375,7 @@ def _start(url: str, session: holdfast.Session, key: str) -> subprocess.Popen[st
 
 
 def test_a_process_killed_between_commit_and_answer_is_taken_up_by_another(
-    tmp_path: Path, direct: holdfast.Store, proxy: Proxy, counts: Callable[[int, int], int], tally: Callable[..., int]
+    tmp_path: Path, direct: takeback.Store, proxy: Proxy, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:
     session, kills = direct.create_session("work"), counts(2, 50)
     session.user("a title")

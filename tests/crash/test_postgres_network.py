@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.testing.proxy import Proxy
+import takeback
+from takeback.testing.proxy import Proxy
 
 from . import _writers
 from ._harness import told
@@ -37,21 +37,21 @@ def proxy() -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def direct(tmp_path: Path) -> Iterator[holdfast.Store]:
-    with holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT)) as store:
+def direct(tmp_path: Path) -> Iterator[takeback.Store]:
+    with takeback.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT)) as store:
         yield store
 
 
 @pytest.fixture
-def store(tmp_path: Path, proxy: Proxy, direct: holdfast.Store) -> Iterator[holdfast.Store]:
-    with holdfast.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
+def store(tmp_path: Path, proxy: Proxy, direct: takeback.Store) -> Iterator[takeback.Store]:
+    with takeback.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
         yield store
 
 
 @contextlib.contextmanager
 def fails_in_time(*kinds: type[Exception], within: float = CALL_TIMEOUT + 2) -> Iterator[None]:
     began = time.monotonic()
-    with pytest.raises(kinds or (holdfast.Busy, holdfast.BackendError)):  # type: ignore[arg-type]
+    with pytest.raises(kinds or (takeback.Busy, takeback.BackendError)):  # type: ignore[arg-type]
         yield
     assert time.monotonic() - began < within
 
@@ -77,11 +77,11 @@ def all_fail_in_time(*calls: Callable[[], object], kind: type[Exception] | None 
         raise failures[0]
 
 
-def said(session: holdfast.Session) -> list[str]:
+def said(session: takeback.Session) -> list[str]:
     return [message.text for message in session.iter_messages()]
 
 
-def sound(store: holdfast.Store) -> None:
+def sound(store: takeback.Store) -> None:
     report = store.verify()
     assert not report, str(report)
 
@@ -100,7 +100,7 @@ def eventually(what: Callable[[], object], seconds: float = 10.0) -> bool:
 
 def _faults(proxy: Proxy) -> list[tuple[str, Callable[[], object], int]]:
     """Give what may happen, and how often it does in a round."""
-    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'takeback'"
     return [
         ("ended by the server", lambda: _postgres.execute(f"{end} AND random() < 0.5"), 5),
         ("cut", proxy.cut, 5),
@@ -114,7 +114,7 @@ def _faults(proxy: Proxy) -> list[tuple[str, Callable[[], object], int]]:
 def test_connections_that_fail_under_writers_lose_nothing(
     tmp_path: Path,
     proxy: Proxy,
-    direct: holdfast.Store,
+    direct: takeback.Store,
     seed: int,
     counts: Callable[[int, int], int],
     tally: Callable[..., int],
@@ -122,7 +122,7 @@ def test_connections_that_fail_under_writers_lose_nothing(
     """Faults of every kind, some longer than a call may take."""
     rng, faults = random.Random(seed), _faults(proxy)
     place = _postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)
-    with told(seed=seed), holdfast.open(place) as one, holdfast.open(place) as two:
+    with told(seed=seed), takeback.open(place) as one, takeback.open(place) as two:
         ids = [direct.create_session(f"s{n}").id for n in range(2)]
         with Writers([one, one, two, two], [*ids, *ids], pause=0.002) as writers:
             writers.await_all(5)
@@ -161,7 +161,7 @@ class _Halving(Proxy):
 READY = b"Z\0\0\0\x05I"
 
 
-def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: holdfast.Store) -> None:
+def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: takeback.Store) -> None:
     """The driver waits for the end of an answer without letting other threads run, if one lets it."""
     server, ticks, done = _postgres.server(), list[float](), threading.Event()
 
@@ -171,7 +171,7 @@ def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: holdfast.Store
 
     with _Halving(server.host, server.port) as proxy:
         place = _postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)
-        with holdfast.open(place) as store:
+        with takeback.open(place) as store:
             session = store.create_session("work")
             session.user("a title")
             session.user("prepared")
@@ -179,7 +179,7 @@ def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: holdfast.Store
             thread.start()
             began = time.monotonic()
             try:
-                with pytest.raises(holdfast.BackendError, match="may have been stored"):
+                with pytest.raises(takeback.BackendError, match="may have been stored"):
                     session.user("half answered")
             finally:
                 done.set()
@@ -191,7 +191,7 @@ def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: holdfast.Store
 
 @pytest.mark.parametrize("fault", ["stall", "half_close"])
 def test_a_server_that_falls_silent_ends_a_call_at_its_timeout(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy, fault: str
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy, fault: str
 ) -> None:
     session = store.create_session("work")
     session.user("a title")
@@ -208,14 +208,14 @@ def test_a_server_that_falls_silent_ends_a_call_at_its_timeout(
     sound(direct)
 
 
-def test_a_new_connection_that_gets_no_answer_ends_in_time_too(tmp_path: Path, direct: holdfast.Store) -> None:
+def test_a_new_connection_that_gets_no_answer_ends_in_time_too(tmp_path: Path, direct: takeback.Store) -> None:
     """Before it is used a connection asks for the version of the tables, which a migration may have locked."""
     schema = _postgres.schema_of(tmp_path)
     with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
         holder.execute(f"LOCK TABLE {schema}.migration IN ACCESS EXCLUSIVE MODE")
         with fails_in_time():
-            holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
-        _postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+            takeback.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
+        _postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'takeback'")
         with fails_in_time():
             direct.list_sessions()
     assert direct.list_sessions() is not None
@@ -223,7 +223,7 @@ def test_a_new_connection_that_gets_no_answer_ends_in_time_too(tmp_path: Path, d
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_lock_that_is_held_ends_a_call_and_nothing_is_stored(
-    direct: holdfast.Store, tmp_path: Path, several: bool
+    direct: takeback.Store, tmp_path: Path, several: bool
 ) -> None:
     session = direct.create_session("work")
     session.user("a title")
@@ -231,14 +231,14 @@ def test_a_lock_that_is_held_ends_a_call_and_nothing_is_stored(
     with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
         holder.execute(f"SELECT 1 FROM {schema}.session FOR UPDATE")
         said_once = [{"role": "user", "content": "refused"}] * (2 if several else 1)
-        all_fail_in_time(lambda: session.append(*said_once), lambda: session.note("refused"), kind=holdfast.Busy)
+        all_fail_in_time(lambda: session.append(*said_once), lambda: session.note("refused"), kind=takeback.Busy)
     assert said(session) == ["a title"]
     assert session.user("stored").seq == 2
     assert not session.notes()
 
 
 def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
-    with holdfast.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
+    with takeback.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
         session, inside, leave = store.create_session("work"), threading.Semaphore(0), threading.Event()
 
         def hold() -> None:
@@ -249,7 +249,7 @@ def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
             thread.start()
         assert inside.acquire(timeout=10)
         assert inside.acquire(timeout=10)
-        with fails_in_time(holdfast.Busy):
+        with fails_in_time(takeback.Busy):
             session.user("refused")
         waiting = threading.Timer(0.5, leave.set)
         waiting.start()
@@ -260,7 +260,7 @@ def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
 
 
 def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy
 ) -> None:
     """The network swallowed its end, so the server still holds the session for it; not for long."""
     session, other = store.create_session("work"), direct.create_session("other")
@@ -283,7 +283,7 @@ def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
         try:
             found.user("stored")
             break
-        except holdfast.Busy:
+        except takeback.Busy:
             assert time.monotonic() - began < 2 * CALL_TIMEOUT + 5
     reader.join(5)
     assert not reader.is_alive(), "the feed is kept back"
@@ -294,12 +294,12 @@ def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
 
 
 def test_a_call_that_is_under_way_when_the_store_is_closed_still_ends(
-    store: holdfast.Store, direct: holdfast.Store, proxy: Proxy
+    store: takeback.Store, direct: takeback.Store, proxy: Proxy
 ) -> None:
     session, ended = store.create_session("work"), threading.Event()
 
     def work() -> None:
-        with contextlib.suppress(holdfast.Error):
+        with contextlib.suppress(takeback.Error):
             session.messages()
         ended.set()
 
@@ -310,7 +310,7 @@ def test_a_call_that_is_under_way_when_the_store_is_closed_still_ends(
     store.close()
     assert ended.wait(CALL_TIMEOUT + 2)
     caller.join()
-    with pytest.raises(holdfast.Closed):
+    with pytest.raises(takeback.Closed):
         session.messages()
 
 
@@ -319,24 +319,24 @@ def test_a_call_that_is_under_way_when_the_store_is_closed_still_ends(
 
 def _lines() -> int:
     """Count our connections to the server."""
-    found = _postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+    found = _postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'takeback'")
     return int(found[0][0])
 
 
 def _threads() -> set[str]:
-    return {each.name for each in threading.enumerate() if each.name.startswith("holdfast-")} - {
-        each.name for each in threading.enumerate() if each.name.startswith("holdfast-proxy")
+    return {each.name for each in threading.enumerate() if each.name.startswith("takeback-")} - {
+        each.name for each in threading.enumerate() if each.name.startswith("takeback-proxy")
     }
 
 
 def test_a_closed_store_leaves_no_connection_and_no_thread(tmp_path: Path, proxy: Proxy) -> None:
     assert eventually(lambda: not _lines())
-    with holdfast.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
+    with takeback.open(_postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)) as store:
         session = store.create_session("work")
         for number in range(3):
             session.user(f"{number}")
             proxy.cut()
-            with contextlib.suppress(holdfast.Conflict):
+            with contextlib.suppress(takeback.Conflict):
                 session.append({"role": "user", "content": "refused"}, expected_revision=77)
         follower = store.follow()
         next(follower)
@@ -349,7 +349,7 @@ def test_a_closed_store_leaves_no_connection_and_no_thread(tmp_path: Path, proxy
 _COUNT = "SELECT count(*) FROM session"
 
 
-def test_refused_writes_leave_a_connection_as_it_was(direct: holdfast.Store) -> None:
+def test_refused_writes_leave_a_connection_as_it_was(direct: takeback.Store) -> None:
     """After an error in the middle of statements that were sent ahead, and after one in the operation itself."""
     session = direct.create_session("work")
     backend: Any = direct._backend
@@ -357,13 +357,13 @@ def test_refused_writes_leave_a_connection_as_it_was(direct: holdfast.Store) -> 
         session.user(f"{number}")
         for _ in range(number % 9):  # enough for statements to be prepared, now and then
             session.note(f"{number}")
-        with pytest.raises(holdfast.Conflict):
+        with pytest.raises(takeback.Conflict):
             session.append({"role": "user", "content": "refused"}, expected_revision=0)
-        with pytest.raises(holdfast.Conflict):
+        with pytest.raises(takeback.Conflict):
             session.append(*[{"role": "user", "content": "refused", "id": "the same"}] * 2)
-        with pytest.raises(holdfast.BackendError, match="nowhere"):  # the server never sees what comes behind it
+        with pytest.raises(takeback.BackendError, match="nowhere"):  # the server never sees what comes behind it
             direct._write(lambda tx: (tx.run("INSERT INTO nowhere VALUES (1)"), tx.run(_COUNT), tx.one("SELECT 1")))
-        with pytest.raises(holdfast.Error):
+        with pytest.raises(takeback.Error):
             direct._write(lambda tx: tx.run("INSERT INTO meta VALUES (1)"))
         assert direct._write(lambda tx: tx.one(_COUNT)) == (1,)
         with pytest.raises(ZeroDivisionError):
@@ -386,7 +386,7 @@ def test_interrupts_at_random_moments_use_up_no_connection(tmp_path: Path, seed:
             armed = False
             raise KeyboardInterrupt
 
-    with holdfast.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
+    with takeback.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
         session = store.create_session("work")
         old = signal.signal(signal.SIGALRM, interrupt)
         deadline, number = time.monotonic() + 3, 0
@@ -431,9 +431,9 @@ def test_no_thread_to_be_had_is_no_reason_to_fail(tmp_path: Path, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        store = holdfast.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
+        store = takeback.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
         session = store.create_session("work")
         assert session.user("stored").seq == 1
     assert session.user("also stored").seq == 2
-    assert _threads() == {"holdfast-watch", "holdfast-hints"}
+    assert _threads() == {"takeback-watch", "takeback-hints"}
     store.close()

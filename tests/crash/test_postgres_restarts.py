@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.ops.once import once
-from holdfast.storage.base import Tx
+import takeback
+from takeback.ops.once import once
+from takeback.storage.base import Tx
 
 from . import _harness, _writers
 from ._harness import told
@@ -66,7 +66,7 @@ def test_a_server_that_crashes_under_writers_loses_nothing(
 ) -> None:
     rng, place = random.Random(seed), url(server, tmp_path, call_timeout=CALL_TIMEOUT)
     slowest, crashes = 0.0, counts(5, 100)
-    with told(seed=seed), holdfast.open(place) as store, holdfast.open(place) as second:
+    with told(seed=seed), takeback.open(place) as store, takeback.open(place) as second:
         ids = [store.create_session(f"s{n}").id for n in range(2)]
         with Writers([store, store, second, second], [*ids, *ids]) as writers:
             writers.await_all(5)
@@ -84,7 +84,7 @@ def test_a_server_that_crashes_under_writers_loses_nothing(
 
 def test_a_restart_while_nobody_writes_is_not_noticed(server: Any, tmp_path: Path) -> None:
     """All connections of the pool died; none of them is used."""
-    with holdfast.open(url(server, tmp_path, pool_size=4)) as store:
+    with takeback.open(url(server, tmp_path, pool_size=4)) as store:
         session = store.create_session("work")
         together = threading.Barrier(4)
 
@@ -107,7 +107,7 @@ def test_a_restart_while_nobody_writes_is_not_noticed(server: Any, tmp_path: Pat
 
 def test_a_number_that_a_crash_gave_to_another_transaction_proves_nothing(server: Any, tmp_path: Path) -> None:
     """After a crash the server gives out numbers again that transactions had which it forgot."""
-    with holdfast.open(url(server, tmp_path)) as store:
+    with takeback.open(url(server, tmp_path)) as store:
         session, tries = store.create_session("work"), list[int]()
 
         def op(tx: Tx) -> str:
@@ -119,14 +119,14 @@ def test_a_number_that_a_crash_gave_to_another_transaction_proves_nothing(server
                 _use_numbers(server, tries[0])
             return "done"
 
-        with pytest.raises(holdfast.BackendError, match="may have been stored or not"):
+        with pytest.raises(takeback.BackendError, match="may have been stored or not"):
             store._write(op)
         assert len(tries) == 1
         assert not session.refresh().pinned
 
 
 def test_a_write_with_a_key_is_stored_once_though_its_number_proves_nothing(server: Any, tmp_path: Path) -> None:
-    with holdfast.open(url(server, tmp_path)) as store:
+    with takeback.open(url(server, tmp_path)) as store:
         session, tries = store.create_session("work"), list[int]()
         sid = session._seen.sid
 
@@ -156,7 +156,7 @@ def _use_numbers(server: Any, last: int) -> None:
 
 
 def test_a_number_that_was_forgotten_means_that_nothing_was_stored(server: Any, tmp_path: Path) -> None:
-    with holdfast.open(url(server, tmp_path)) as store:
+    with takeback.open(url(server, tmp_path)) as store:
         session, tries = store.create_session("work"), list[int]()
         execute(server, "CHECKPOINT")
 
@@ -169,20 +169,20 @@ def test_a_number_that_was_forgotten_means_that_nothing_was_stored(server: Any, 
             return "done"
 
         # Where the log happened to be written out in the meantime, the number is known and proves nothing.
-        with contextlib.suppress(holdfast.BackendError):
+        with contextlib.suppress(takeback.BackendError):
             assert store._write(op) == "done"
             assert len(tries) == 2
 
 
 def test_a_store_is_opened_as_soon_as_its_server_is_there(server: Any, tmp_path: Path) -> None:
     place = url(server, tmp_path, call_timeout=20)
-    holdfast.open(place).close()
+    takeback.open(place).close()
     server.stop("fast")
     began = time.monotonic()
     timer = threading.Timer(1.0, server.start)
     timer.start()
     try:
-        with holdfast.open(place) as store:
+        with takeback.open(place) as store:
             store.create_session("work")
     finally:
         timer.join()
@@ -190,13 +190,13 @@ def test_a_store_is_opened_as_soon_as_its_server_is_there(server: Any, tmp_path:
 
 
 def test_a_server_that_stays_away_is_told_in_time(server: Any, tmp_path: Path) -> None:
-    with holdfast.open(url(server, tmp_path, call_timeout=1)) as store:
+    with takeback.open(url(server, tmp_path, call_timeout=1)) as store:
         session = store.create_session("work")
         server.stop("immediate")
         try:
-            for call in (lambda: session.user("lost"), session.messages, lambda: holdfast.open(store.url)):
+            for call in (lambda: session.user("lost"), session.messages, lambda: takeback.open(store.url)):
                 began = time.monotonic()
-                with pytest.raises((holdfast.BackendError, holdfast.Busy)):
+                with pytest.raises((takeback.BackendError, takeback.Busy)):
                     call()
                 assert time.monotonic() - began < 3
         finally:
@@ -207,12 +207,12 @@ def test_a_server_that_stays_away_is_told_in_time(server: Any, tmp_path: Path) -
 
 def test_a_server_that_only_reads_for_a_while_is_waited_for(server: Any, tmp_path: Path) -> None:
     """As after a failover, until the new primary is ready; connections to the old one are not used again."""
-    with holdfast.open(url(server, tmp_path, call_timeout=10)) as store, holdfast.open(store.url) as other:
+    with takeback.open(url(server, tmp_path, call_timeout=10)) as store, takeback.open(store.url) as other:
         session = store.create_session("work")
         session.user("a title")
         role = f"ALTER ROLE {_postgres.OWNER} SET default_transaction_read_only"
         execute(server, f"{role} = on")
-        execute(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'")
+        execute(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'takeback'")
         timer = threading.Timer(1.0, lambda: execute(server, f"{role} = off"))
         timer.start()
         try:
@@ -224,13 +224,13 @@ def test_a_server_that_only_reads_for_a_while_is_waited_for(server: Any, tmp_pat
 
 
 def test_of_several_hosts_the_one_that_answers_is_used(server: Any, tmp_path: Path) -> None:
-    from holdfast.testing.proxy import Proxy, free_port
+    from takeback.testing.proxy import Proxy, free_port
 
     one = url(server, tmp_path, call_timeout=10)
     here = f"127.0.0.1:{server.port}"
     with Proxy(server.host, server.port) as proxy:
         several = one.replace(here, f"127.0.0.1:{free_port()},127.0.0.1:{proxy.port},{here}")
-        with holdfast.open(several) as store:
+        with takeback.open(several) as store:
             session = store.create_session("work")
             session.user("through the first that answers")
             assert proxy.accepted
@@ -257,17 +257,17 @@ def test_a_full_disk_of_the_server_stores_nothing_in_part(server: Any, tmp_path:
 
 
 def _fill(place: str, disk: Path) -> None:
-    with holdfast.open(place) as store:
+    with takeback.open(place) as store:
         session, stored = store.create_session("work"), list[str]()
         session.user("a title")
         rng = random.Random(1)
-        with contextlib.suppress(holdfast.StorageFull):
+        with contextlib.suppress(takeback.StorageFull):
             for number in range(1000):
                 texts = [f"{number}:{part}:{rng.randbytes(20_000).hex()}" for part in range(3)]
                 session.append(*({"role": "user", "content": text} for text in texts))
                 stored += texts
         assert len(stored) < 3000
-        with pytest.raises(holdfast.StorageFull, match="full"):
+        with pytest.raises(takeback.StorageFull, match="full"):
             session.append({"role": "user", "content": rng.randbytes(200_000).hex(), "id": "large"})
         assert stored
         assert [message.text for message in session.iter_messages()] == ["a title", *stored]

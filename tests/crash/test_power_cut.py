@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import takeback
 
 from . import _harness
 from ._harness import Acks, Child, compose, in_child, loop_disk, say, some_sizes, told
@@ -27,7 +27,7 @@ _CUTS_PER_DISK = 5
 
 
 def _make(path: Path) -> str:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         return store.create_session("victim").id
 
 
@@ -36,7 +36,7 @@ def _write_for_ever(
 ) -> None:
     rng, acknowledge, call = random.Random(seed), acks.writer(), 0
     while True:
-        with holdfast.open(path, durability=durability) as store:
+        with takeback.open(path, durability=durability) as store:
             session = store.get_session(session_id)
             for _ in range(rng.randrange(20, 600)):
                 call += 1
@@ -97,7 +97,7 @@ def _cut_again_and_again(
 
 
 def _everything_acknowledged(path: Path, session_id: str, acked: dict[str, int]) -> int:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         _harness.check_history(store.get_session(session_id).iter_messages(), acked)
@@ -129,7 +129,7 @@ def test_what_many_writers_were_told_survives_a_power_cut(
 
 def _a_beginning(path: Path, session_id: str, acked: dict[str, int]) -> int:
     """Whole calls in order, from the first on: the last ones may be gone. Give how many are."""
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         session = store.get_session(session_id)

@@ -15,9 +15,9 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast import presence
-from holdfast.storage.base import row_check
+import takeback
+from takeback import presence
+from takeback.storage.base import row_check
 
 from . import _rewinds
 from ._harness import ChildDied, in_child, open_through, told
@@ -73,7 +73,7 @@ def _look(place: Path, how: str | None = None) -> str:
     """Use the workspace, and say whether files and store are old or new; anything else is an error."""
     if how is not None:
         _recover(place, 0, how)
-    with holdfast.open(place / "s.db") as store:
+    with takeback.open(place / "s.db") as store:
         report = store.verify()
         assert not report, str(report)
         session = store.get_session("one")
@@ -88,7 +88,7 @@ def _look(place: Path, how: str | None = None) -> str:
 
 def _go_on(place: Path, said: str) -> None:
     """Take the rewind back or make it, and back and forth."""
-    with holdfast.open(place / "s.db") as store:
+    with takeback.open(place / "s.db") as store:
         session = store.get_session("one")
         for _ in range(2):
             if said == OLD:
@@ -171,14 +171,14 @@ def test_a_recovery_killed_at_any_step_goes_on(
 def _fail(place: Path, code: int, steps_at: list[int]) -> list[str]:
     """Fail one call of a rewind after the other, all in one process; give what it was told each time."""
     told_ = []
-    with holdfast.open(place / "s.db") as store:
+    with takeback.open(place / "s.db") as store:
         session = store.get_session("one")
         for at in steps_at:
             steps = Steps(failing(at, code))
             with steps.watching():
                 try:
                     session.rewind("then")
-                except holdfast.Error as error:
+                except takeback.Error as error:
                     told_.append(type(error).__name__)
                 else:
                     told_.append("done")
@@ -205,7 +205,7 @@ def test_a_call_that_fails_leaves_everything_as_it_was(
 ) -> None:
     def count(place: Path) -> int:
         steps = Steps(killing(0))
-        with holdfast.open(place / "s.db") as store, steps.watching():
+        with takeback.open(place / "s.db") as store, steps.watching():
             store.get_session("one").rewind("then")
         return steps.count
 
@@ -222,9 +222,9 @@ def test_a_call_that_fails_leaves_everything_as_it_was(
 
 def _fail_for_good(place: Path, at: int) -> list[str]:
     """Let every call from one on fail, so that nothing can be taken back either; then the disk works again."""
-    with holdfast.open(place / "s.db") as store:
+    with takeback.open(place / "s.db") as store:
         session = store.get_session("one")
-        with Steps(failing(at, errno.EIO, ever_after=True)).watching(), pytest.raises(holdfast.Error):
+        with Steps(failing(at, errno.EIO, ever_after=True)).watching(), pytest.raises(takeback.Error):
             session.rewind("then")
         session.capture_files()
         return sorted({*read(place / "w").items()} ^ {*now().items()})[:10]
@@ -237,9 +237,9 @@ def test_what_could_not_be_taken_back_is_as_soon_as_the_disk_works_again(templat
 
 def test_what_could_not_be_taken_back_is_by_the_next_process(template: Path, place: Path) -> None:
     def fail(place: Path) -> bool:
-        with holdfast.open(place / "s.db") as store:
+        with takeback.open(place / "s.db") as store:
             session = store.get_session("one")
-            with Steps(failing(700, errno.EIO, ever_after=True)).watching(), pytest.raises(holdfast.Error):
+            with Steps(failing(700, errno.EIO, ever_after=True)).watching(), pytest.raises(takeback.Error):
                 session.rewind("then")
         return read(place / "w") == now()
 
@@ -272,7 +272,7 @@ def test_looking_at_a_rewind_that_was_cut_off_changes_nothing_and_says_so(templa
     before = read(place / "w")
 
     def look(place: Path, read_only: bool) -> list[str]:
-        with holdfast.open(place / "s.db", read_only=read_only) as store:
+        with takeback.open(place / "s.db", read_only=read_only) as store:
             session = store.get_session("one")
             preview = session.preview_rewind("then")
             pending = session.rewind_pending()
@@ -287,19 +287,19 @@ def test_looking_at_a_rewind_that_was_cut_off_changes_nothing_and_says_so(templa
     said = in_child(look, place, True)
     assert said == in_child(look, place, False)
     for verb in (["status"], ["resume"], ["rewind", "one:then", "-n"]):
-        command = [sys.executable, "-m", "holdfast", *verb, "--store", place / "s.db", "-C", place / "w"]
+        command = [sys.executable, "-m", "takeback", *verb, "--store", place / "s.db", "-C", place / "w"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert "cut off half way" in shown, verb
     assert (read(place / "w"), in_child(_journals, place)) == (before, 1)
 
     def whole(place: Path) -> list[str]:
-        with holdfast.open(place / "s.db") as store:
+        with takeback.open(place / "s.db") as store:
             preview = store.get_session("one").preview_rewind("then")
             assert preview.pending is None
             return [f"{each.action} {each.path}" for each in preview.files]
 
     def go_on(place: Path) -> str:
-        with holdfast.open(place / "s.db") as store:
+        with takeback.open(place / "s.db") as store:
             session = store.get_session("one")
             session.preview_rewind("then").apply()
             assert session.rewind_pending() is None
@@ -317,7 +317,7 @@ def test_a_path_that_is_neither_old_nor_new_is_kept_and_named(template: Path, pl
     (place / "w" / "over0").write_text("a person's")
 
     def enter(place: Path) -> str:
-        with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+        with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
             return str(session.recovered)
 
     assert "over0" in in_child(enter, place)
@@ -332,7 +332,7 @@ def test_a_workspace_that_is_gone_by_the_time_of_recovery_stops_nothing(template
     _rewinds.clear(place / "w")
 
     def work(place: Path) -> list[str]:
-        with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+        with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
             session.user("third")
             assert session.capture_error
             assert not store.verify()
@@ -347,7 +347,7 @@ def test_a_new_directory_in_place_of_the_workspace_is_left_as_it_is(template: Pa
     _rewinds.build(place / "w", {"mine": ("f", 0o644, "mine")})
 
     def work(place: Path) -> list[str]:
-        with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+        with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
             assert "another directory" in str(session.recovered)
             session.user("third")
             assert not store.verify()
@@ -363,7 +363,7 @@ def test_a_workspace_that_was_moved_and_back_is_put_right(template: Path, place:
     (place / "w").rename(place / "elsewhere")
 
     def work(place: Path) -> None:
-        with holdfast.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+        with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
             assert session.capture_error
 
     in_child(work, place)
@@ -378,13 +378,13 @@ def test_a_directory_that_was_moved_is_put_right_where_it_is(tmp_path: Path) -> 
     def begin(place: Path) -> int:
         root = place / "w"
         _rewinds.build(root, then())
-        with holdfast.open(place / "s.db") as store, store.directory_session(root) as session:
+        with takeback.open(place / "s.db") as store, store.directory_session(root) as session:
             session.user("first")
             session.checkpoint("then")
             with session.tool("shell"):
                 _rewinds.build_inside(root, now())
         steps = Steps(killing(900))
-        with holdfast.open(place / "s.db") as store, store.directory_session(root) as session, steps.watching():
+        with takeback.open(place / "s.db") as store, store.directory_session(root) as session, steps.watching():
             session.rewind("then")
         return steps.count
 
@@ -392,7 +392,7 @@ def test_a_directory_that_was_moved_is_put_right_where_it_is(tmp_path: Path) -> 
     (tmp_path / "w").rename(tmp_path / "moved")
 
     def go_on(place: Path) -> None:
-        with holdfast.open(place / "s.db") as store, store.directory_session(place / "moved") as session:
+        with takeback.open(place / "s.db") as store, store.directory_session(place / "moved") as session:
             session.user("second")
 
     in_child(go_on, tmp_path)
@@ -415,11 +415,11 @@ def test_a_rewind_under_way_on_another_machine_is_left_alone(template: Path, pla
     before = read(place / "w")
 
     def work(place: Path) -> str | None:
-        with holdfast.open(place / "s.db") as store:
+        with takeback.open(place / "s.db") as store:
             session = store.get_session("one")
-            with pytest.raises(holdfast.Busy, match="far"):
+            with pytest.raises(takeback.Busy, match="far"):
                 session.preview_rewind("then")
-            with pytest.raises(holdfast.Busy, match="far"):
+            with pytest.raises(takeback.Busy, match="far"):
                 session.checkpoint("no")
             with store.session("one", workspace=place / "w") as session:
                 session.user("goes on")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import takeback
 
 from . import _harness
 from ._harness import ChildDied, compose, copy_store, in_child, told
@@ -30,7 +30,7 @@ def _texts() -> list[str]:
 
 
 def _make_closed(path: Path) -> str:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.create_session("a")
         for text in _texts():
             session.user(text)
@@ -38,7 +38,7 @@ def _make_closed(path: Path) -> str:
 
 
 def _make_killed(path: Path, note: Path) -> None:
-    session = holdfast.open(path).create_session("a")
+    session = takeback.open(path).create_session("a")
     for text in _texts():
         session.user(text)
     note.write_text(session.id)
@@ -58,13 +58,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def _read_one_by_one(path: Path, session_id: str) -> tuple[list[int], list[str]]:
     """Read each message alone; give the seqs that cannot be read, and what verify says. Nothing may be wrong."""
     lost, texts = [], _texts()
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.get_session(session_id)
         assert session.head.seq == _COUNT
         for seq, text in enumerate(texts, 1):
             try:
                 found = session.messages(after=seq - 1, before=seq + 1)
-            except holdfast.Corrupt:
+            except takeback.Corrupt:
                 lost.append(seq)
                 continue
             assert [message.text for message in found] == [text], f"message {seq} is wrong"
@@ -86,8 +86,8 @@ def _last_copy_of(data: bytes, text: str) -> int:
 
 def _refusal(path: Path) -> str:
     try:
-        holdfast.open(path).close()
-    except holdfast.Corrupt as error:
+        takeback.open(path).close()
+    except takeback.Corrupt as error:
         return str(error)
     return "opened"
 
@@ -102,7 +102,7 @@ def test_salvage_loses_only_the_damaged_message_and_verify_names_it(
     _flip(log, _last_copy_of(log.read_bytes(), _texts()[seq - 1]), 3)
     before = log.read_bytes(), path.read_bytes()
     assert "salvage" in in_child(_refusal, path)
-    assert in_child(holdfast.salvage, path, copy) > 0
+    assert in_child(takeback.salvage, path, copy) > 0
     assert (log.read_bytes(), path.read_bytes()) == before, "the original was changed"
     lost, problems = in_child(_read_one_by_one, copy, session_id)
     assert lost == [seq]
@@ -131,7 +131,7 @@ def test_salvage_never_gives_a_wrong_answer_and_loses_no_more_than_a_page(
             wrong.append(f"{where}: it opens")
             continue
         try:
-            in_child(holdfast.salvage, path, copy)
+            in_child(takeback.salvage, path, copy)
             lost, problems = in_child(_read_one_by_one, copy, session_id)
         except AssertionError as error:
             wrong.append(f"{where}: {str(error).strip().splitlines()[-1]}")
@@ -176,7 +176,7 @@ def _commits(log: bytes) -> list[int]:
 
 
 def _torn(path: Path, session_id: str) -> Any:
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         assert not store.verify()
         return len(store.get_session(session_id).messages())
 
@@ -214,15 +214,15 @@ def test_a_hole_that_relaxed_durability_leaves_is_no_damage(tmp_path: Path) -> N
     """Without a sync per commit a power cut may leave later commits without an earlier one: the tail is lost."""
 
     def die(path: Path) -> None:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             store.create_session("a").user("safe")
-        session = holdfast.open(path, durability="relaxed").list_sessions()[0]
+        session = takeback.open(path, durability="relaxed").list_sessions()[0]
         for number in range(10):
             session.user(f"relaxed {number}")
         os.kill(os.getpid(), signal.SIGKILL)
 
     def look(path: Path) -> list[str]:
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             assert not store.verify()
             return [message.text for message in store.list_sessions()[0].messages()]
 
@@ -267,8 +267,8 @@ def test_salvage_refuses_to_write_over_anything(tmp_path: Path, killed: tuple[Pa
 
     def work() -> str:
         try:
-            holdfast.salvage(path, target)
-        except holdfast.Error as error:
+            takeback.salvage(path, target)
+        except takeback.Error as error:
             return error.code
         return "written"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import takeback
 
 from ._harness import Barrier, Child, ChildDied, in_child, told
 from ._rewinds import clear, read
@@ -53,7 +53,7 @@ def large(rng: random.Random) -> str:
 class Writer:
     """A session that works in a directory of its own."""
 
-    def __init__(self, place: Path, store: holdfast.Store, name: str, rng: random.Random) -> None:
+    def __init__(self, place: Path, store: takeback.Store, name: str, rng: random.Random) -> None:
         self.root, self.store, self.name, self.rng = place / name, store, name, rng
         self.root.mkdir(exist_ok=True)
 
@@ -64,10 +64,10 @@ class Writer:
                 act = self.rng.choice(("edit", "edit", "say", "point", "point", "back", "undo", "fork", "purge"))
                 try:
                     getattr(self, act)()
-                except holdfast.Conflict as error:
+                except takeback.Conflict as error:
                     if act not in ("undo", "fork") and "call again" not in str(error):
                         raise
-                except holdfast.Unsupported as error:
+                except takeback.Unsupported as error:
                     self.session.capture_error = str(error)
                 self.note_missed()
 
@@ -118,7 +118,7 @@ class Writer:
 
 
 def _write(place: Path, name: str, seed: str, barrier: Barrier) -> None:
-    with holdfast.open(place / "s.db", durability="relaxed") as store:
+    with takeback.open(place / "s.db", durability="relaxed") as store:
         barrier.wait()
         Writer(place, store, name, random.Random(f"{seed} {name}")).work(6)
 
@@ -127,13 +127,13 @@ def _write_in_threads(place: Path, names: tuple[str, ...], seed: str, barrier: B
     """Write in several threads of one process, and sweep in one more."""
     failures: list[BaseException] = []
 
-    def run(store: holdfast.Store, name: str) -> None:
+    def run(store: takeback.Store, name: str) -> None:
         try:
             Writer(place, store, name, random.Random(f"{seed} {name}")).work(6)
         except BaseException as failure:
             failures.append(failure)
 
-    with holdfast.open(place / "s.db", durability="relaxed") as store:
+    with takeback.open(place / "s.db", durability="relaxed") as store:
         threads = [threading.Thread(target=run, args=(store, name)) for name in names]
         barrier.wait()
         for thread in threads:
@@ -147,7 +147,7 @@ def _write_in_threads(place: Path, names: tuple[str, ...], seed: str, barrier: B
 
 def _sweep(place: Path, barrier: Barrier) -> None:
     """Sweep until killed."""
-    with holdfast.open(place / "s.db", durability="relaxed") as store:
+    with takeback.open(place / "s.db", durability="relaxed") as store:
         barrier.wait()
         while True:
             store.prune(dry_run=False, spare_seconds=0)
@@ -157,7 +157,7 @@ def _sweep(place: Path, barrier: Barrier) -> None:
 def _check(place: Path, seed: str, *, every: bool) -> int:
     """See that nothing dangles and that points have their files; give how many points were gone to."""
     rng, count = random.Random(f"{seed} check"), 0
-    with holdfast.open(place / "s.db", durability="relaxed") as store:
+    with takeback.open(place / "s.db", durability="relaxed") as store:
         report = store.verify()
         assert not report, str(report)
         for session in store.iter_sessions():

@@ -9,10 +9,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import Session, Store
-from holdfast.exporters import jsonl
-from holdfast.importers import jsonl as importing
+import takeback
+from takeback import Session, Store
+from takeback.exporters import jsonl
+from takeback.importers import jsonl as importing
 
 TEXT = st.text(st.characters(), max_size=40)  # any character, half ones too
 VALUES = st.recursive(
@@ -53,7 +53,7 @@ def play(store: Store, steps: list[tuple[str, Any]]) -> list[Session]:
         at = 0 if not isinstance(value, float) else round(value * session.head.seq)
         try:
             _step(store, sessions, session, what, value, at, number)
-        except holdfast.Error:
+        except takeback.Error:
             continue
     return sessions
 

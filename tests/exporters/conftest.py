@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
-from holdfast import Store
+import takeback
+from takeback import Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
     """A store in memory."""
-    with holdfast.open(":memory:") as opened:
+    with takeback.open(":memory:") as opened:
         yield opened

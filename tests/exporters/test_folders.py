@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Busy, Corrupt, Invalid, Session, Store, Task
-from holdfast.exporters import mirror as mirrors
-from holdfast.exporters.mirror import MARK, Mirror, Mirrored
-from holdfast.importers import folder
+import takeback
+from takeback import Busy, Corrupt, Invalid, Session, Store, Task
+from takeback.exporters import mirror as mirrors
+from takeback.exporters.mirror import MARK, Mirror, Mirrored
+from takeback.importers import folder
 
 pytestmark = pytest.mark.feature("A8")
 
@@ -86,7 +86,7 @@ def test_a_file_that_has_nothing_to_say_goes(store: Store, work: Session, tmp_pa
         [MARK, "reasoning_log.md", "session.json", "walkthrough.md"]
     )
     assert place.joinpath("walkthrough.md").read_text() == "I painted.\n"
-    assert not [each for each in (tmp_path / "sessions").iterdir() if each.name.startswith(".holdfast-staged")]
+    assert not [each for each in (tmp_path / "sessions").iterdir() if each.name.startswith(".takeback-staged")]
 
 
 def test_a_session_that_is_gone_goes_from_the_mirror(store: Store, work: Session, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_folders_of_another_workspace_stay_until_their_session_is_deleted(store:
 def test_what_another_store_mirrored_is_left_alone(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
     place = tmp_path / "sessions" / work.id
-    with holdfast.open(":memory:") as other:
-        holdfast.copy(store, other)
+    with takeback.open(":memory:") as other:
+        takeback.copy(store, other)
         own = other.create_session("own")
         assert once(other, tmp_path) == Mirrored(written=(own.id,), blocked=(str(place),))
         other.purge_session(work.id)
@@ -144,12 +144,12 @@ def test_a_session_that_the_store_never_had_keeps_its_folder(store: Store, work:
 
 
 def test_a_message_that_cannot_be_read_keeps_the_folder(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         lost, whole = store.create_session("lost"), store.create_session("whole")
         lost.user("the last copy")
         once(store, tmp_path)
         store._backend._connection.execute("UPDATE entry SET chk = chk + 1 WHERE kind = 'message'")  # type: ignore[attr-defined]
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         assert once(store, tmp_path) == Mirrored(same=(whole.id,), damaged=(lost.id,))
     assert "the last copy" in (tmp_path / "sessions" / lost.id / "session.json").read_text()
 
@@ -208,7 +208,7 @@ def test_ids_never_become_paths_unchecked(store: Store, tmp_path: Path) -> None:
 
 
 def test_what_a_run_that_was_cut_off_left_is_removed(store: Store, work: Session, tmp_path: Path) -> None:
-    staged = tmp_path / "sessions" / ".holdfast-staged-0"
+    staged = tmp_path / "sessions" / ".takeback-staged-0"
     staged.mkdir(parents=True)
     staged.joinpath("tasks.md").write_text("half")
     once(store, tmp_path)
@@ -265,10 +265,10 @@ def _kill_at(step: str, patch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_in_the_way_of_what_comes_back_is_left(store: Store, work: Session, tmp_path: Path) -> None:
-    staged = tmp_path / "sessions" / ".holdfast-staged-0"
+    staged = tmp_path / "sessions" / ".takeback-staged-0"
     staged.mkdir(parents=True)
     staged.joinpath("my notes.txt").write_text("keep")
-    staged.joinpath(MARK).write_text(f"holdfast.mirror/1 {work.id}\n")
+    staged.joinpath(MARK).write_text(f"takeback.mirror/1 {work.id}\n")
     (tmp_path / "sessions" / work.id).write_text("a file in the way")
     once(store, tmp_path)
     assert staged.joinpath("my notes.txt").read_text() == "keep"
@@ -361,7 +361,7 @@ def test_readers_never_see_a_mixture(store: Store, tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_moment_of_the_store(tmp_path: Path) -> None:
     """While somebody writes, each folder that is made agrees with itself."""
-    with holdfast.open(tmp_path / "s.db", durability="relaxed") as store:
+    with takeback.open(tmp_path / "s.db", durability="relaxed") as store:
         session, stop = store.create_session(title="busy"), threading.Event()
 
         def write() -> None:
@@ -390,7 +390,7 @@ def test_a_folder_is_of_one_moment_of_the_store(tmp_path: Path) -> None:
 
 
 def test_it_is_kept_up_to_date(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, holdfast.open(tmp_path / "s.db") as watched:
+    with takeback.open(tmp_path / "s.db") as store, takeback.open(tmp_path / "s.db") as watched:
         one, told = store.create_session("one"), list[Mirrored]()
         mirror = Mirror(watched, tmp_path)
         thread = threading.Thread(target=mirror.follow, args=(told.append,))
@@ -432,7 +432,7 @@ def test_a_folder_can_be_imported_again(store: Store, work: Session, tmp_path: P
     work.set_walkthrough(odd)
     work.note(odd)
     once(store, tmp_path)
-    with holdfast.open(":memory:") as other:
+    with takeback.open(":memory:") as other:
         (brought,) = folder.read(other, tmp_path)
         made = other.get_session(brought.session)
         assert (brought.mirrored, brought.new) == (work.id, True)
@@ -460,7 +460,7 @@ def test_a_session_that_is_still_there_is_left_alone(store: Store, work: Session
 
 def test_a_session_that_has_the_id_for_its_name_is_another(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
-    with holdfast.open(":memory:") as other:
+    with takeback.open(":memory:") as other:
         named = [other.create_session(work.id, agent=agent) for agent in ("a", "b")]
         (brought,) = folder.read(other, tmp_path)
         assert brought.new
@@ -470,7 +470,7 @@ def test_a_session_that_has_the_id_for_its_name_is_another(store: Store, work: S
 
 def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
-    with holdfast.open(":memory:") as other:
+    with takeback.open(":memory:") as other:
         other.create_session("boat", agent="painter")
         (brought,) = folder.read(other, tmp_path)
         assert other.get_session(brought.session).name is None
@@ -482,13 +482,13 @@ def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path:
         "",
         "[]",
         "{}",
-        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":5}',
-        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
-        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
-        '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"","messages":[]}',
-        '{"schema":"holdfast.mirror/1","id":"x","agent_id":"a"}',
+        '{"schema":"takeback.mirror/1","id":"1000000000000000000000000","agent_id":5}',
+        '{"schema":"takeback.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":[{"role":"user","created_at":"","body":{"$text":5}}]}',
+        '{"schema":"takeback.mirror/1","id":"1000000000000000000000000","agent_id":"a","tasks":[{"description":"d","status":"nosuch"}]}',
+        '{"schema":"takeback.mirror/1","id":"1000000000000000000000000","agent_id":"","messages":[]}',
+        '{"schema":"takeback.mirror/1","id":"x","agent_id":"a"}',
         *(
-            '{"schema":"holdfast.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":'
+            '{"schema":"takeback.mirror/1","id":"1000000000000000000000000","agent_id":"a","messages":'
             f'[{{"role":"user","created_at":"","body":{body}}}]}}'
             for body in (
                 '{"role":"user","content":"x","attachments":"abc"}',

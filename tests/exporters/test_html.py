@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Session, Store, Task
-from holdfast.exporters import html
+from takeback import Session, Store, Task
+from takeback.exporters import html
 
 pytestmark = pytest.mark.feature("F9")
 

@@ -14,9 +14,9 @@ import pytest
 from _made import STEPS, lines_of, play, read_into, resealed
 from hypothesis import HealthCheck, given, settings
 
-import holdfast
-from holdfast import Conflict, Corrupt, Error, Invalid, SchemaTooNew, Session, Store
-from holdfast.importers.jsonl import Limits
+import takeback
+from takeback import Conflict, Corrupt, Error, Invalid, SchemaTooNew, Session, Store
+from takeback.importers.jsonl import Limits
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -49,7 +49,7 @@ def is_untouched(store: Store) -> bool:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_whatever_was_done_comes_back_and_gives_the_same_bytes(steps: list[tuple[str, Any]]) -> None:
-    with holdfast.open(":memory:") as source, holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as source, takeback.open(":memory:") as target:
         made = play(source, steps)
         data = lines_of(source)
         read_into(target, data)
@@ -66,7 +66,7 @@ def test_whatever_was_done_comes_back_and_gives_the_same_bytes(steps: list[tuple
 
 def test_lines_are_plain_json_that_people_can_look_at(store: Store, talk: Session) -> None:
     lines = [json.loads(each) for each in lines_of(store, talk).splitlines()]
-    assert lines[0] == {"type": "header", "format": "holdfast", "version": 1}
+    assert lines[0] == {"type": "header", "format": "takeback", "version": 1}
     assert (lines[-1]["type"], lines[-1]["lines"]) == ("end", len(lines) - 1)
     entries = [each for each in lines if each["type"] == "entry"]
     assert entries[0]["body"] == {"role": "user", "content": "hello"}
@@ -80,7 +80,7 @@ def test_lines_are_plain_json_that_people_can_look_at(store: Store, talk: Sessio
 def test_files_of_the_workspace_travel(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("one\n")
-    with holdfast.open(":memory:") as source, holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as source, takeback.open(":memory:") as target:
         with source.session("work", workspace=tmp_path) as s:
             s.user("go")
             point = s.checkpoint("here")
@@ -92,7 +92,7 @@ def test_a_session_that_went_on_there_is_left_alone_and_one_that_differs_is_a_co
     store: Store, talk: Session
 ) -> None:
     data = lines_of(store, talk)
-    with holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as target:
         read_into(target, data)
         target.get_session(talk.id).user("on")
         done = read_into(target, data).copied
@@ -105,7 +105,7 @@ def test_a_session_that_went_on_there_is_left_alone_and_one_that_differs_is_a_co
 
 def test_a_dry_run_judges_and_changes_nothing(store: Store, talk: Session) -> None:
     data = lines_of(store, talk)
-    with holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as target:
         found = read_into(target, data, dry_run=True)
         assert (talk.id in found.sessions, found.copied) == (True, None)
         assert is_untouched(target)
@@ -118,7 +118,7 @@ def test_a_dry_run_judges_and_changes_nothing(store: Store, talk: Session) -> No
 
 def test_a_file_that_is_cut_anywhere_is_refused(store: Store, talk: Session) -> None:
     data = lines_of(store, talk)
-    with holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as target:
         ends = [at for at, byte in enumerate(data) if byte == 10]
         for cut in [0, 1, *ends[:-1], *(at + 1 for at in ends[:-1]), len(data) - 20]:
             with pytest.raises((Corrupt, Invalid)):
@@ -128,7 +128,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(store: Store, talk: Session) -> 
 
 def test_a_changed_byte_is_noticed(store: Store, talk: Session, seed: int, counts: Callable[[int, int], int]) -> None:
     data, rng = lines_of(store, talk), random.Random(f"byte {seed}")
-    with holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as target:
         for _ in range(counts(150, 5000)):
             changed = bytearray(data)
             changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -142,7 +142,7 @@ def test_the_line_that_is_wrong_is_named(store: Store, talk: Session) -> None:
     for number, wrong in ((3, b"{}\n"), (4, b"no json\n"), (5, b'{"type":"nosuch"}\n'), (6, b"\xff\n"), (2, b"\n")):
         changed = [*lines[: number - 1], wrong, *lines[number:]]
         with pytest.raises(Corrupt, match=rf"^line {number}: .*nothing was imported$"):
-            read_into(holdfast.open(":memory:"), b"".join(changed))
+            read_into(takeback.open(":memory:"), b"".join(changed))
 
 
 def _entry(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def test_what_is_not_true_is_refused_though_the_checksum_fits(
     store: Store, talk: Session, forge: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     lines = [json.loads(each) for each in lines_of(store, talk).splitlines()][:-1]
-    with holdfast.open(":memory:") as target:
+    with takeback.open(":memory:") as target:
         read_into(target, resealed(lines), dry_run=True)
         forge(lines)
         with pytest.raises((Corrupt, Invalid)):
@@ -321,7 +321,7 @@ def test_what_is_not_true_is_refused_though_the_checksum_fits(
 
 def test_hostile_files_are_bounded(store: Store, talk: Session) -> None:
     data = lines_of(store, talk)
-    target = holdfast.open(":memory:")
+    target = takeback.open(":memory:")
     for limits in (Limits(line=100), Limits(lines=3), Limits(bytes=1000)):
         with pytest.raises(Invalid, match="larger than is read"):
             read_into(target, data, limits=limits)
@@ -344,15 +344,15 @@ def test_another_file_is_none_of_ours(store: Store, data: bytes) -> None:
 
 
 def test_a_file_of_a_newer_version_says_so(store: Store) -> None:
-    with pytest.raises(SchemaTooNew, match="newer Holdfast"):
-        read_into(store, b'{"type":"header","format":"holdfast","version":2}\n')
+    with pytest.raises(SchemaTooNew, match="newer Takeback"):
+        read_into(store, b'{"type":"header","format":"takeback","version":2}\n')
 
 
 def test_a_damaged_store_is_not_exported(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         store.create_session("talk").user("a sentence that is easy to find")
     data = bytearray((tmp_path / "a.db").read_bytes())
     data[data.index(b"easy to find")] ^= 1
     (tmp_path / "a.db").write_bytes(data)
-    with holdfast.open(tmp_path / "a.db") as store, pytest.raises(Error):
+    with takeback.open(tmp_path / "a.db") as store, pytest.raises(Error):
         lines_of(store, store.get_session("talk"))

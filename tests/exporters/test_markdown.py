@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from holdfast import Session, Store, Task
-from holdfast.exporters import markdown
+from takeback import Session, Store, Task
+from takeback.exporters import markdown
 
 pytestmark = pytest.mark.feature("F9")
 

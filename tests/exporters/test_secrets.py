@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from holdfast.exporters.secrets import Findings, mask
+from takeback.exporters.secrets import Findings, mask
 
 pytestmark = pytest.mark.feature("F9")
 

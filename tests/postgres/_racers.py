@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import holdfast
-from holdfast import Conflict, NotFound, Session, Store
+import takeback
+from takeback import Conflict, NotFound, Session, Store
 
 COUNT = 8
 _LOST = (Conflict, NotFound)  # what a lost race may say
@@ -29,7 +29,7 @@ class Racers:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["_racers", "psycopg", "holdfast.storage.postgres.backend"])
+        context.set_forkserver_preload(["_racers", "psycopg", "takeback.storage.postgres.backend"])
         self._pool = ProcessPoolExecutor(COUNT, context, initializer=_begin, initargs=(context.Barrier(COUNT),))
 
     def run(self, work: Callable[..., Any], *args: Any) -> list[Any]:
@@ -158,7 +158,7 @@ def write_on(session: Session, name: str, calls: int, *, moves: bool, seed: obje
 
 def write(number: int, url: str, ids: list[str], calls: int, moves: bool, seed: int) -> list[str]:
     """Write to one of some sessions."""
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session = store.get_session(ids[number % len(ids)])
         start()
         return write_on(session, f"p{number}", calls, moves=moves, seed=seed)
@@ -167,7 +167,7 @@ def write(number: int, url: str, ids: list[str], calls: int, moves: bool, seed: 
 def make(number: int, url: str, what: str, rounds: int, place: str) -> list[str]:
     """Ask for the same thing in every round; give its id, or why not."""
     found = []
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         for turn in range(rounds):
             start()
             try:
@@ -205,7 +205,7 @@ def _make(store: Store, what: str, name: str, place: str) -> str:
 def count_up(number: int, url: str, of: str, times: int) -> int:
     """Add one to a number in a state, as often as asked; give how often somebody was faster."""
     lost = 0
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         state: Any = store.get_agent("counter").state if of == "agent" else store.get_session("counter").state
         start()
         for _ in range(times):
@@ -222,7 +222,7 @@ def count_up(number: int, url: str, of: str, times: int) -> int:
 def keep_and_erase(number: int, url: str, calls: int, seed: int) -> list[str]:
     """Make, fork, delete, restore and purge sessions that share content with one that is kept; give what that says."""
     rng, said = random.Random(f"{seed} {number}"), list[str]()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         kept = store.session(f"kept {number}", agent=f"keeper {number}", hold=False)
         start()
         for call in range(calls):
@@ -266,5 +266,5 @@ def _disturb(store: Store, rng: random.Random, content: bytes) -> None:
 def open_new(number: int, url: str) -> str:
     """Open a store that nobody has made yet."""
     start()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         return store.create_session(f"of {number}").user("hello").text

@@ -22,10 +22,10 @@ import pytest
 from _racers import COUNT, Racers, in_threads, won
 
 import _postgres
-import holdfast
-from holdfast import Conflict, NotFound, Session, Store
-from holdfast.ops import moves
-from holdfast.storage.postgres.schema import lock_key
+import takeback
+from takeback import Conflict, NotFound, Session, Store
+from takeback.ops import moves
+from takeback.storage.postgres.schema import lock_key
 
 pytestmark = pytest.mark.feature("D9", "C6")
 
@@ -47,7 +47,7 @@ def url(tmp_path: Path) -> str:
 def store(url: str) -> Iterator[Store]:
     """An open store; afterwards it is verified, and no two transactions may have waited for each other."""
     before = _deadlocks()
-    with holdfast.open(f"{url}&pool_size=20") as store:
+    with takeback.open(f"{url}&pool_size=20") as store:
         yield store
         assert not (report := store.verify()), str(report)
     assert _deadlocks() == before, "transactions took locks in different orders"
@@ -57,9 +57,9 @@ def store(url: str) -> Iterator[Store]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store for tests that need nothing but a scope of their own."""
     place = tmp_path_factory.mktemp("shared")
-    with holdfast.open(f"{_postgres.app_url(place)}&pool_size=20&application_name=shared") as store:
+    with takeback.open(f"{_postgres.app_url(place)}&pool_size=20&application_name=shared") as store:
         yield store
-    with holdfast.open(_postgres.url(place)) as owner:  # sees all scopes
+    with takeback.open(_postgres.url(place)) as owner:  # sees all scopes
         assert not (report := owner.verify()), str(report)
 
 
@@ -71,7 +71,7 @@ def view(whole: Store, tmp_path: Path) -> Store:
 
 def _deadlocks() -> int:
     """Count deadlocks; who was in one tells of it when its connection ends."""
-    connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+    connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'takeback'"
     deadline = time.monotonic() + 2
     while _postgres.execute(connected)[0][0] and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -83,7 +83,7 @@ def _deadlocks() -> int:
 def stores(url: str, count: int = COUNT) -> Iterator[list[Store]]:
     """As many stores as writers, each with its own connections."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(holdfast.open(url)) for _ in range(count)]
+        yield [stack.enter_context(takeback.open(url)) for _ in range(count)]
 
 
 def texts(session: Session) -> list[str]:
@@ -158,7 +158,7 @@ def test_verify_finds_nothing_wrong_while_others_write(store: Store, url: str, s
 
 
 def _verify(url: str, ended: threading.Event) -> None:
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         while True:
             last = ended.is_set()
             assert not (report := store.verify()), str(report)
@@ -407,7 +407,7 @@ THEN: dict[str, Callable[[Session], Any]] = {
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_a_session_that_was_seen_before_it_changed_is_as_on_sqlite(view: Store, meanwhile: str) -> None:
     """An append is computed from what its handle saw last: whatever another handle did since, it must be noticed."""
-    with holdfast.open(":memory:") as file:
+    with takeback.open(":memory:") as file:
         for then in THEN:
             assert _stale(view, meanwhile, then) == _stale(file, meanwhile, then), then
 
@@ -419,7 +419,7 @@ def _stale(store: Store, meanwhile: str, then: str) -> Any:
     MEANWHILE[meanwhile](store, store.get_session(session.id))
     try:
         answer = THEN[then](session)
-    except holdfast.Error as error:
+    except takeback.Error as error:
         answer = type(error).__name__
     try:
         session.refresh()
@@ -526,7 +526,7 @@ def test_what_reaches_across_sessions_is_alone(
             found = _overlap(monkeypatch, slow, partial(first, slow.scoped(scope)), partial(second, fast.scoped(scope)))
             won(found, lost=(Conflict, NotFound))  # type: ignore[arg-type]
             _check_whole(fast.scoped(scope), inside)
-    with holdfast.open(_postgres.url(tmp_path)) as owner:  # sees all scopes
+    with takeback.open(_postgres.url(tmp_path)) as owner:  # sees all scopes
         assert not (report := owner.verify()), str(report)
 
 
@@ -568,7 +568,7 @@ def _overlap(
 
 def _before_commit(patch: pytest.MonkeyPatch, store: Store, do: Callable[[], Any]) -> None:
     """Do something before the next commit of a store."""
-    from holdfast.storage.postgres.backend import PostgresTx
+    from takeback.storage.postgres.backend import PostgresTx
 
     commit, done = PostgresTx.commit, list[bool]()
 
@@ -671,7 +671,7 @@ def test_a_transaction_that_runs_again_decides_again(store: Store, url: str, mon
     calls = [{"id": f"c{number}", "name": "look", "arguments": {}} for number in (1, 2)]
     session.append({"role": "assistant", "content": "", "tool_calls": calls})
     answer = {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"r": 1}}}]}
-    with holdfast.open(url) as other:
+    with takeback.open(url) as other:
         theirs = other.get_session(session.id)
         _fail_once(monkeypatch, store, lambda: theirs.append(answer))
         session.append(answer)
@@ -682,7 +682,7 @@ def _fail_once(patch: pytest.MonkeyPatch, store: Store, between: Callable[[], An
     """Let the next commit of a store fail as if others were in the way, and something happen before the next try."""
     import psycopg
 
-    from holdfast.storage.postgres.backend import PostgresTx
+    from takeback.storage.postgres.backend import PostgresTx
 
     commit, failed = PostgresTx.commit, list[bool]()
 
@@ -747,7 +747,7 @@ def _follow(store: Store, ended: threading.Event) -> list[Any]:
 
 def _change(url: str, number: int, seed: int, turns: int) -> None:
     rng = random.Random(f"{seed} {number}")
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         views = [store.scoped(scope) for scope in SCOPES]
         sessions = [view.session(f"s{number % 3}", hold=False) for view in views]
         for turn in range(turns):

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import _postgres
-import holdfast
+import takeback
 from crash import _writers
-from holdfast.model.feed import Change
-from holdfast.testing.proxy import Proxy
+from takeback.model.feed import Change
+from takeback.testing.proxy import Proxy
 
 pytestmark = [pytest.mark.feature("C6"), pytest.mark.timeout(120)]
 
@@ -33,14 +33,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 class Follower:
     """A thread that follows a store and remembers what came when."""
 
-    def __init__(self, store: holdfast.Store, after: str | None = None) -> None:
+    def __init__(self, store: takeback.Store, after: str | None = None) -> None:
         self.seen = list[tuple[float, Change]]()
         self.failed: BaseException | None = None
         self._arrived = threading.Condition()
         self.thread = threading.Thread(target=self._run, args=(store, after))
         self.thread.start()
 
-    def _run(self, store: holdfast.Store, after: str | None) -> None:
+    def _run(self, store: takeback.Store, after: str | None) -> None:
         try:
             for change in store.follow(after):
                 with self._arrived:
@@ -62,7 +62,7 @@ class Follower:
         return not self.thread.is_alive()
 
 
-def delays(follower: Follower, session: holdfast.Session, number: int, pause: float = 0.1) -> list[float]:
+def delays(follower: Follower, session: takeback.Session, number: int, pause: float = 0.1) -> list[float]:
     """Append some messages and measure how long after each commit the follower had it."""
     found = []
     for each in range(number):
@@ -86,12 +86,12 @@ def no_thread(name: str, seconds: float = 3.0) -> bool:
 
 
 def test_a_follower_gets_every_change_once_and_in_order(place: str) -> None:
-    with holdfast.open(place) as store, holdfast.open(place) as other:
+    with takeback.open(place) as store, takeback.open(place) as other:
         sessions = [store.create_session(f"s{n}") for n in range(3)]
         sessions[0].user("before")
         follower = Follower(other)
 
-        def write(session: holdfast.Session) -> None:
+        def write(session: takeback.Session) -> None:
             for number in range(20):
                 session.user(f"{number}")
 
@@ -111,7 +111,7 @@ def test_a_follower_gets_every_change_once_and_in_order(place: str) -> None:
 
 
 def test_following_ends_when_the_store_is_closed(place: str) -> None:
-    store = holdfast.open(place)
+    store = takeback.open(place)
     store.create_session("work")
     follower = Follower(store)
     follower.await_count(1)
@@ -121,7 +121,7 @@ def test_following_ends_when_the_store_is_closed(place: str) -> None:
 
 
 def test_only_changes_of_the_own_scope_are_followed(place: str) -> None:
-    with holdfast.open(place) as store:
+    with takeback.open(place) as store:
         ann, bob = store.scoped("ann"), store.scoped("bob")
         follower = Follower(ann)
         bob.create_session("his")
@@ -134,14 +134,14 @@ def test_only_changes_of_the_own_scope_are_followed(place: str) -> None:
 
 def test_awaited_following_stops_its_thread(place: str) -> None:
     async def work() -> None:
-        async with holdfast.aopen(place) as store:
+        async with takeback.aopen(place) as store:
             session = await store.create_session("work")
             async for change in store.follow():
                 if change.session_id == session.id:
                     break
             async with aclosing(store.follow()) as changes:  # type: ignore[type-var]
                 assert (await anext(changes)).kind == "agent"
-            assert await asyncio.to_thread(no_thread, "holdfast-follow")
+            assert await asyncio.to_thread(no_thread, "takeback-follow")
 
             async def forever() -> list[Change]:
                 return [change async for change in store.follow()]
@@ -152,18 +152,18 @@ def test_awaited_following_stops_its_thread(place: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             del task
-            assert await asyncio.to_thread(no_thread, "holdfast-follow")
+            assert await asyncio.to_thread(no_thread, "takeback-follow")
             ends = asyncio.create_task(forever())
             await asyncio.sleep(0.2)
         assert len(await asyncio.wait_for(ends, 5)) == 2
 
     asyncio.run(work())
-    assert no_thread("holdfast-follow")
+    assert no_thread("takeback-follow")
 
 
 def test_awaited_following_keeps_little_ahead_of_a_slow_reader(place: str) -> None:
     async def work() -> None:
-        async with holdfast.aopen(place) as store:
+        async with takeback.aopen(place) as store:
             session = await store.create_session("work")
             for number in range(300):
                 await session.user(f"{number}")
@@ -177,14 +177,14 @@ def test_awaited_following_keeps_little_ahead_of_a_slow_reader(place: str) -> No
                         break
 
     asyncio.run(work())
-    assert no_thread("holdfast-follow")
+    assert no_thread("takeback-follow")
 
 
 # ---------------------------------------------------------------------- notices of PostgreSQL
 
 _FOLLOW = """
-import sys, holdfast
-with holdfast.open(sys.argv[1]) as store:
+import sys, takeback
+with takeback.open(sys.argv[1]) as store:
     for change in store.follow():
         print(change.kind, flush=True)
 """
@@ -192,7 +192,7 @@ with holdfast.open(sys.argv[1]) as store:
 
 def test_another_process_is_woken_within_a_tenth_of_a_second(tmp_path: Path) -> None:
     place = _postgres.url(tmp_path)
-    with holdfast.open(place) as store:
+    with takeback.open(place) as store:
         session = store.create_session("work")
         child = subprocess.Popen([sys.executable, "-c", _FOLLOW, place], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
@@ -214,7 +214,7 @@ def test_another_process_is_woken_within_a_tenth_of_a_second(tmp_path: Path) -> 
 
 def test_changes_that_nobody_tells_of_are_found(tmp_path: Path) -> None:
     """The process that made them may have died before its notice."""
-    with holdfast.open(_postgres.url(tmp_path)) as store, holdfast.open(_postgres.url(tmp_path)) as other:
+    with takeback.open(_postgres.url(tmp_path)) as store, takeback.open(_postgres.url(tmp_path)) as other:
         session = store.create_session("work")
         follower = Follower(other)
         follower.await_count(2)
@@ -231,8 +231,8 @@ def test_a_listener_that_went_deaf_does_not_wait_for_ever(tmp_path: Path) -> Non
     server = _postgres.server()
     with (
         Proxy(server.host, server.port) as proxy,
-        holdfast.open(_postgres.url(tmp_path)),
-        holdfast.open(_postgres.url(tmp_path, port=proxy.port)) as store,
+        takeback.open(_postgres.url(tmp_path)),
+        takeback.open(_postgres.url(tmp_path, port=proxy.port)) as store,
     ):
         listener: Any = store._backend.listen()
         listener.wait(0.2)
@@ -249,7 +249,7 @@ def test_a_listener_that_went_deaf_does_not_wait_for_ever(tmp_path: Path) -> Non
 def test_following_goes_on_after_a_crash_of_the_server(tmp_path: Path) -> None:
     with _writers.own_server() as server:
         place = _writers.url(server, tmp_path)
-        with holdfast.open(place) as store, holdfast.open(place) as other:
+        with takeback.open(place) as store, takeback.open(place) as other:
             session = store.create_session("work")
             follower = Follower(other)
             follower.await_count(2)
@@ -266,7 +266,7 @@ def test_following_goes_on_after_a_crash_of_the_server(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_is_left_holds_no_connection(tmp_path: Path) -> None:
-    with holdfast.open(_postgres.url(tmp_path, application_name="leaver")) as store:
+    with takeback.open(_postgres.url(tmp_path, application_name="leaver")) as store:
         session = store.create_session("work")
 
         def lines() -> int:
@@ -288,18 +288,18 @@ def test_a_follower_that_is_left_holds_no_connection(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     yield
-    assert no_thread("holdfast-follow")
+    assert no_thread("takeback-follow")
 
 
 def test_many_writes_need_few_notices(tmp_path: Path) -> None:
     """A notice is a transaction of its own; one for many writes is enough."""
-    with holdfast.open(_postgres.url(tmp_path)) as store:
+    with takeback.open(_postgres.url(tmp_path)) as store:
         session = store.create_session("work")
         server = _postgres.server()
         import psycopg
 
         with psycopg.connect(server.dsn(_postgres.DATABASE), autocommit=True) as listener:
-            listener.execute(f'LISTEN "holdfast_{_postgres.schema_of(tmp_path)}"')  # type: ignore[arg-type]
+            listener.execute(f'LISTEN "takeback_{_postgres.schema_of(tmp_path)}"')  # type: ignore[arg-type]
             began = time.monotonic()
             for number in range(100):
                 session.user(f"{number}")

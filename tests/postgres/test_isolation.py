@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import _postgres
-import holdfast
-from holdfast import Conflict, Error, Invalid, NotFound, Purged, Session, Store
-from holdfast.client.agent import Agent
-from holdfast.client.attachments import Attachment
-from holdfast.client.streaming import Stream
-from holdfast.client.tools import ToolRun
-from holdfast.ops.streams import Piece
+import takeback
+from takeback import Conflict, Error, Invalid, NotFound, Purged, Session, Store
+from takeback.client.agent import Agent
+from takeback.client.attachments import Attachment
+from takeback.client.streaming import Stream
+from takeback.client.tools import ToolRun
+from takeback.ops.streams import Piece
 
 pytestmark = pytest.mark.feature("F13", "C6")
 
@@ -195,7 +195,7 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
             assert not {each.id for each in x.b.operations(cursor=cursor)} & ours
 
     def repair(x: Any) -> None:
-        refused(lambda: x.b.repair(x.a.place / "copy.db"), by=holdfast.Unsupported) if x.server else None
+        refused(lambda: x.b.repair(x.a.place / "copy.db"), by=takeback.Unsupported) if x.server else None
 
     def backup(x: Any) -> None:
         refused(lambda: x.b.backup(x.a.place / "backup.db"), by=Invalid)
@@ -515,11 +515,11 @@ CASES: dict[str, Callable[[Any], None]] = {
 KINDS = (
     Store,
     Session,
-    holdfast.Agent,
-    holdfast.AgentState,
-    holdfast.SessionState,
+    takeback.Agent,
+    takeback.AgentState,
+    takeback.SessionState,
     ToolRun,
-    holdfast.Rewind,
+    takeback.Rewind,
     Attachment,
     Stream,
 )
@@ -581,7 +581,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "superuser": lambda: _postgres.app_url(place).replace(_postgres.APP, "postgres", 1),
     }
     url = urls[request.param]()
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         assert store.capabilities.isolation == ("row security" if request.param == "postgres" else "queries")
         yield World(store, url, place)
         assert not (report := store.verify()), str(report)
@@ -622,7 +622,7 @@ class Tables:
 
     def __init__(self, place: Path) -> None:
         self.url, self.schema = _postgres.app_url(place), _postgres.schema_of(place)
-        with holdfast.open(self.url) as store:
+        with takeback.open(self.url) as store:
             for scope in ("", ONE, TWO):
                 Things(store.scoped(scope), place)
         self.samples = {
@@ -641,7 +641,7 @@ class Tables:
         dsn = _postgres.server().dsn(_postgres.DATABASE, user)
         connection = psycopg.connect(dsn, autocommit=True, options=f"-c search_path={self.schema}")
         if said is not None:
-            connection.execute("SELECT set_config('holdfast.scope', %s, false)", (said,))
+            connection.execute("SELECT set_config('takeback.scope', %s, false)", (said,))
         return connection
 
     def scopes(self, user: str, said: str | None) -> dict[str, set[str]]:
@@ -671,7 +671,7 @@ def test_every_table_with_a_scope_has_the_policy_forced(tables: Tables) -> None:
         tables.schema,
     )
     own = ("own_scope", "PERMISSIVE", "{public}", "ALL", f"(scope = {tables.schema}.own_scope())", None)
-    said_all = "(current_setting('holdfast.scope'::text, true) = '*'::text)"
+    said_all = "(current_setting('takeback.scope'::text, true) = '*'::text)"
     every = ("every_scope", "PERMISSIVE", f"{{{_postgres.OWNER}}}", "SELECT", said_all, None)
     assert {row[0]: row[1:] for row in policies if row[4] == "ALL"} == dict.fromkeys(SCOPED, own)
     assert {row[0]: row[1:] for row in policies if row[4] != "ALL"} == dict.fromkeys(SCOPED, every)
@@ -753,7 +753,7 @@ def test_a_run_time_role_cannot_change_what_belongs_to_the_store(tables: Tables)
 
 def test_what_a_transaction_said_ends_with_it(tables: Tables) -> None:
     """One connection, used in turn for all that the store does: nothing of a scope stays on it."""
-    with holdfast.open(f"{tables.url}&pool_size=1") as store:
+    with takeback.open(f"{tables.url}&pool_size=1") as store:
         one = store.scoped(ONE)
         session = one.create_session()
 
@@ -770,7 +770,7 @@ def test_what_a_transaction_said_ends_with_it(tables: Tables) -> None:
         ):
             use()
             with store._backend._pool.taken(time.monotonic() + 10) as connection:  # type: ignore[attr-defined]
-                said = connection.execute("SELECT current_setting('holdfast.scope', true)").fetchone()
+                said = connection.execute("SELECT current_setting('takeback.scope', true)").fetchone()
                 seen = connection.execute(f'SELECT count(*) FROM "{tables.schema}".entry').fetchone()
             assert (said[0] or "", seen[0]) == ("", 0)
 
@@ -783,7 +783,7 @@ def test_ten_thousand_scopes_cost_no_traffic_and_leave_nothing(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = _postgres.app_url(tmp_path) if engine == "postgres" else str(tmp_path / "a.db")
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         _forbid_traffic(monkeypatch)
         handles = [store.scoped(f"tenant {number}") for number in range(10_000)]
         assert handles[-1].scoped("other").scope == "other"
@@ -802,7 +802,7 @@ def test_ten_thousand_awaited_scopes_cost_no_traffic(
     url = _postgres.app_url(tmp_path) if engine == "postgres" else str(tmp_path / "a.db")
 
     async def use() -> None:
-        async with holdfast.aopen(url) as store:
+        async with takeback.aopen(url) as store:
             _forbid_traffic(monkeypatch)
             for number in range(10_000):
                 store.scoped(f"tenant {number}")
@@ -813,8 +813,8 @@ def test_ten_thousand_awaited_scopes_cost_no_traffic(
 
 
 def _forbid_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.storage.postgres.pool import Pool
-    from holdfast.storage.sqlite import SqliteBackend
+    from takeback.storage.postgres.pool import Pool
+    from takeback.storage.sqlite import SqliteBackend
 
     def forbidden(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a scope was looked up")
@@ -825,7 +825,7 @@ def _forbid_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_verify_covers_its_scope_for_a_run_time_role_and_all_for_the_owner(tmp_path: Path) -> None:
     app, owner = _postgres.app_url(tmp_path), _postgres.url(tmp_path)
-    with holdfast.open(app) as store:
+    with takeback.open(app) as store:
         for scope in (ONE, TWO):
             store.scoped(scope).create_session("x").user("y")
         assert not store.verify()
@@ -837,7 +837,7 @@ def test_verify_covers_its_scope_for_a_run_time_role_and_all_for_the_owner(tmp_p
         (problem, *_) = store.scoped(ONE).verify().problems
         assert problem.where.startswith("entry ")
         checked = store.scoped(TWO).verify().checked
-    with holdfast.open(owner) as store:
+    with takeback.open(owner) as store:
         assert store.verify().problems == store.scoped(TWO).verify().problems
         assert problem in store.verify().problems
         assert store.verify().checked > checked

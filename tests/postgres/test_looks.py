@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.cli import main
+import takeback
+from takeback.cli import main
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -25,11 +25,11 @@ LOOKS = [
 ]
 
 
-def _make(store: holdfast.Store, place: Path) -> None:
+def _make(store: takeback.Store, place: Path) -> None:
     for name in ("one", "two", "three", "four"):
         s = store.create_session(name, workspace=place, tags=[name])
         s.user(f"Begin {name}")
-        s.assistant("Done", usage=holdfast.Usage(10, 2))
+        s.assistant("Done", usage=takeback.Usage(10, 2))
     store.get_session("one").fork(1, name="side")
     store.get_session("two").complete()
     store.get_session("three").archive()
@@ -42,9 +42,9 @@ def test_looks_are_the_same_on_a_server_and_in_a_file(
 ) -> None:
     server, file = _postgres.url(tmp_path), str(tmp_path / "copy.db")
     monkeypatch.chdir(tmp_path)
-    with holdfast.open(server) as store:
+    with takeback.open(server) as store:
         _make(store, tmp_path)
-    holdfast.copy(server, file)
+    takeback.copy(server, file)
     for arguments in LOOKS:
         said = []
         for url in (server, file):

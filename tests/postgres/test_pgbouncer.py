@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 import _postgres
-import holdfast
-from holdfast.testing import pgbouncer
-from holdfast.testing.contract.messages import Messages
-from holdfast.testing.contract.races import Races
-from holdfast.testing.postgres import Server
+import takeback
+from takeback.testing import pgbouncer
+from takeback.testing.contract.messages import Messages
+from takeback.testing.contract.races import Races
+from takeback.testing.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("C6"), pytest.mark.timeout(300)]
 
@@ -47,15 +47,15 @@ def pooled(place: Path, **options: Any) -> str:
 class TestPooled(Messages, Races):
     """The parts of the contract that use every kind of statement; the whole of it takes two minutes and holds too."""
 
-    def open(self, tmp_path: Path, **options: Any) -> holdfast.Store:
-        return holdfast.open(pooled(tmp_path), **options)
+    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
+        return takeback.open(pooled(tmp_path), **options)
 
 
-def said(session: holdfast.Session) -> list[str]:
+def said(session: takeback.Session) -> list[str]:
     return [message.text for message in session.iter_messages()]
 
 
-def sound(store: holdfast.Store) -> None:
+def sound(store: takeback.Store) -> None:
     report = store.verify()
     assert not report, str(report)
 
@@ -81,29 +81,29 @@ def together(*work: Any) -> None:
 
 
 def test_eight_threads_share_two_connections_of_the_server(tmp_path: Path) -> None:
-    with holdfast.open(pooled(tmp_path)) as one, holdfast.open(pooled(tmp_path)) as two:
+    with takeback.open(pooled(tmp_path)) as one, takeback.open(pooled(tmp_path)) as two:
         session = one.create_session("work")
 
-        def write(store: holdfast.Store, name: str) -> None:
+        def write(store: takeback.Store, name: str) -> None:
             mine = store.get_session(session.id)
             for number in range(15):
                 mine.user(f"{name}:{number}", idempotency_key=f"{name}:{number}")
                 mine.note(f"{name}:{number}")
-                with pytest.raises(holdfast.Conflict):
+                with pytest.raises(takeback.Conflict):
                     mine.append({"role": "user", "content": "refused"}, expected_revision=0)
 
         together(*(lambda n=n: write((one, two)[n % 2], f"t{n}") for n in range(8)))
         expected = sorted(f"t{n}:{number}" for n in range(8) for number in range(15))
         assert sorted(said(session)) == sorted(note.text for note in session.notes()) == expected
         sound(one)
-    used = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND application_name = 'holdfast'"
+    used = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND application_name = 'takeback'"
     assert _postgres.execute(used, _postgres.APP)[0][0] <= 2
 
 
 def test_a_scope_ends_with_its_transaction(tmp_path: Path, bouncer: pgbouncer.Bouncer) -> None:
     """The next transaction of the same server connection may be anybody's."""
     schema = _postgres.schema_of(tmp_path)
-    with holdfast.open(pooled(tmp_path)) as store:
+    with takeback.open(pooled(tmp_path)) as store:
         names = ("ann", "bob", "eve", "")
         handles = {name: store.scoped(name or None) for name in names}
         for name, handle in handles.items():
@@ -120,7 +120,7 @@ def test_a_scope_ends_with_its_transaction(tmp_path: Path, bouncer: pgbouncer.Bo
             with psycopg.connect(bouncer.dsn(), autocommit=True, prepare_threshold=None) as connection:
                 for _ in range(100):
                     row = connection.execute(
-                        f"SELECT current_setting('holdfast.scope', true), current_setting('lock_timeout'),"  # type: ignore[arg-type]
+                        f"SELECT current_setting('takeback.scope', true), current_setting('lock_timeout'),"  # type: ignore[arg-type]
                         f" current_setting('synchronous_commit'), (SELECT count(*) FROM {schema}.session)"
                     ).fetchone()
                     assert row in [("", "0", "on", 0), (None, "0", "on", 0)]
@@ -134,7 +134,7 @@ def test_a_scope_ends_with_its_transaction(tmp_path: Path, bouncer: pgbouncer.Bo
 
 def test_nothing_stays_set_on_a_connection_that_others_will_use(tmp_path: Path, bouncer: pgbouncer.Bouncer) -> None:
     """A hint need not be on disk; if that stayed so, the next commit on its connection would not be either."""
-    with holdfast.open(pooled(tmp_path)) as store:
+    with takeback.open(pooled(tmp_path)) as store:
         session = store.create_session("work")
         reader = threading.Thread(target=lambda: list(store.follow()))
         reader.start()
@@ -159,7 +159,7 @@ def _untouched(bouncer: pgbouncer.Bouncer) -> None:
 
 def test_statements_are_prepared_only_where_a_connection_is_ours(tmp_path: Path) -> None:
     """Behind an old bouncer a prepared name is unknown at the next server connection, or another statement."""
-    with holdfast.open(pooled(tmp_path)) as behind, holdfast.open(_postgres.url(tmp_path)) as direct:
+    with takeback.open(pooled(tmp_path)) as behind, takeback.open(_postgres.url(tmp_path)) as direct:
         for store, prepares in ((behind, False), (direct, True)):
             session = store.create_session()
             for number in range(8):
@@ -176,7 +176,7 @@ def test_statements_are_prepared_only_where_a_connection_is_ours(tmp_path: Path)
 def test_a_bouncer_that_cannot_be_recognised_turns_prepared_statements_off(tmp_path: Path) -> None:
     """One that passes the server's own numbers on: the first complaint ends it, for connections in the pool too."""
     place = pooled(tmp_path, pool_size=4)
-    with holdfast.open(place) as one, holdfast.open(place) as two:
+    with takeback.open(place) as one, takeback.open(place) as two:
         for store in (one, two):
             backend: Any = store._backend
             backend._pool._greet = lambda connection: setattr(connection, "prepare_threshold", 5)
@@ -184,7 +184,7 @@ def test_a_bouncer_that_cannot_be_recognised_turns_prepared_statements_off(tmp_p
                 pooled_line.connection.prepare_threshold = 5
         session = one.create_session("work")
 
-        def write(store: holdfast.Store, name: str) -> None:
+        def write(store: takeback.Store, name: str) -> None:
             mine = store.get_session(session.id)
             for number in range(20):
                 mine.user(f"{name}:{number}", idempotency_key=f"{name}:{number}")
@@ -197,7 +197,7 @@ def test_a_bouncer_that_cannot_be_recognised_turns_prepared_statements_off(tmp_p
 
 def test_following_looks_by_itself(tmp_path: Path) -> None:
     """Nobody listens behind a bouncer, so a change is seen at the next look."""
-    with holdfast.open(pooled(tmp_path)) as store, holdfast.open(_postgres.url(tmp_path)) as direct:
+    with takeback.open(pooled(tmp_path)) as store, takeback.open(_postgres.url(tmp_path)) as direct:
         session = direct.create_session("work")
         seen, arrived = list[tuple[float, str]](), threading.Semaphore(0)
 

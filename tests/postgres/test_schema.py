@@ -17,13 +17,13 @@ import pytest
 from _racers import COUNT, Racers, in_threads, won
 
 import _postgres
-import holdfast
-from holdfast import Conflict, Invalid, NotFound, SchemaTooNew, Store, Unsupported, ids
-from holdfast.model.entry import Numbers
-from holdfast.ops import branches, chain, entries, quick, sessions
-from holdfast.storage.base import row_check
-from holdfast.storage.postgres.backend import PostgresTx
-from holdfast.testing.clock import ManualClock
+import takeback
+from takeback import Conflict, Invalid, NotFound, SchemaTooNew, Store, Unsupported, ids
+from takeback.model.entry import Numbers
+from takeback.ops import branches, chain, entries, quick, sessions
+from takeback.storage.base import row_check
+from takeback.storage.postgres.backend import PostgresTx
+from takeback.testing.clock import ManualClock
 
 pytestmark = pytest.mark.feature("C6", "E6")
 
@@ -55,7 +55,7 @@ def as_owner(schema: str, *statements: str) -> None:
 @pytest.mark.parametrize("name", ["Mixed_Case", "_", "s" + "x" * 62, "select", "a1"])
 def test_a_schema_may_have_any_plain_name(name: str) -> None:
     before = relations("public")
-    with holdfast.open(dsn(schema=name)) as store:
+    with takeback.open(dsn(schema=name)) as store:
         session = store.session("x", hold=False)
         assert [session.user("plain").seq, session.user("id", id="m").seq] == [1, 2]
         change = next(iter(store.follow()))
@@ -68,7 +68,7 @@ def test_a_schema_may_have_any_plain_name(name: str) -> None:
 
 def test_stores_of_one_database_do_not_see_each_other(tmp_path: Path) -> None:
     one, two = (_postgres.url(tmp_path / name) for name in ("one", "two"))
-    with holdfast.open(one) as first, holdfast.open(two) as second:
+    with takeback.open(one) as first, takeback.open(two) as second:
         session = first.create_session("x", agent="a", idempotency_key="k")
         session.user("y", idempotency_key="k")
         absent = [second.find_session("x"), second.find_session(session.id), second.find_agent("a")]
@@ -91,14 +91,14 @@ def test_stores_of_one_database_do_not_see_each_other(tmp_path: Path) -> None:
 )
 def test_options_that_mean_nothing_are_refused(options: str) -> None:
     with pytest.raises(Invalid):
-        holdfast.open(f"{dsn()}?{options}")
+        takeback.open(f"{dsn()}?{options}")
 
 
 @pytest.mark.parametrize("options", ["sslmode=bogus", "port=99999", "keepalives_idle=abc", "options=-c%20nosuch=1"])
 def test_an_option_that_libpq_refuses_is_not_tried_again(options: str) -> None:
     began = time.monotonic()
-    with pytest.raises(holdfast.Error):
-        holdfast.open(f"{dsn()}?{options}&call_timeout=60")
+    with pytest.raises(takeback.Error):
+        takeback.open(f"{dsn()}?{options}&call_timeout=60")
     assert time.monotonic() - began < 30
 
 
@@ -114,7 +114,7 @@ def test_a_url_means_what_libpq_says(tmp_path: Path) -> None:
         socket = server.socket_dsn(_postgres.DATABASE, _postgres.OWNER, schema=schema)
         urls.append(f"{socket}&options=-c%20statement_timeout%3D54321")
     for url in urls:
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             assert store.session("日本語 ü", hold=False).user("日本語").text == "日本語"
             with store._backend._pool.taken(time.monotonic() + 10) as connection:  # type: ignore[attr-defined]
                 assert connection.execute("SHOW statement_timeout").fetchone() == ("54321ms",)
@@ -122,24 +122,24 @@ def test_a_url_means_what_libpq_says(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_said_soon(tmp_path: Path) -> None:
-    from holdfast.testing.proxy import free_port
+    from takeback.testing.proxy import free_port
 
     began = time.monotonic()
-    with pytest.raises(holdfast.BackendError, match="cannot be reached"):
-        holdfast.open(f"postgresql://u@127.0.0.1:{free_port()}/db?connect_timeout=2")
+    with pytest.raises(takeback.BackendError, match="cannot be reached"):
+        takeback.open(f"postgresql://u@127.0.0.1:{free_port()}/db?connect_timeout=2")
     assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:p@[::1/db", "postgres://["])
 def test_a_url_that_is_none_is_said_to_be_none(url: str) -> None:
-    for call in (holdfast.open, holdfast.migrate):
+    for call in (takeback.open, takeback.migrate):
         with pytest.raises(Invalid, match="cannot be read"):
             call(url)
 
 
 def test_a_file_may_be_called_like_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with holdfast.open("postgresql") as store:
+    with takeback.open("postgresql") as store:
         assert store.capabilities.name == "sqlite"
 
 
@@ -169,10 +169,10 @@ def _secret_urls() -> list[str]:
 
 @pytest.mark.parametrize("number", range(11))
 def test_no_error_shows_a_password(number: int) -> None:
-    with pytest.raises(holdfast.Error) as told:
-        holdfast.open(_secret_urls()[number])
+    with pytest.raises(takeback.Error) as told:
+        takeback.open(_secret_urls()[number])
     shown = "".join(traceback.format_exception(told.value))
-    shown = "\n".join(line for line in shown.splitlines() if "holdfast.open(" not in line)
+    shown = "\n".join(line for line in shown.splitlines() if "takeback.open(" not in line)
     assert SECRET not in shown
 
 
@@ -183,7 +183,7 @@ def test_no_store_shows_its_password(tmp_path: Path) -> None:
         f"postgresql://{_postgres.OWNER}:{SECRET}@{place}",
         f"postgresql://{place}&user={_postgres.OWNER}&password={SECRET}",
     ):
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             session, agent = store.session("x", hold=False), store.get_agent("main")
             shown = [repr(store), str(store), store.url, store._repr_html_(), repr(store.capabilities), repr(session)]
             shown += [repr(agent), repr(store.scoped("y")), repr(store._backend), str(store.verify())]
@@ -191,7 +191,7 @@ def test_no_store_shows_its_password(tmp_path: Path) -> None:
 
 
 def test_no_store_shows_the_password_of_its_key(tmp_path: Path) -> None:
-    with holdfast.open(f"{_postgres.url(tmp_path)}&sslpassword={SECRET}") as store:
+    with takeback.open(f"{_postgres.url(tmp_path)}&sslpassword={SECRET}") as store:
         assert SECRET not in repr(store)
 
 
@@ -202,18 +202,18 @@ def test_a_run_time_role_needs_no_right_to_make_anything(tmp_path: Path) -> None
     import psycopg
 
     schema = _postgres.schema_of(tmp_path)
-    version = holdfast.migrate(_postgres.url(tmp_path), grant_to=_postgres.APP)
+    version = takeback.migrate(_postgres.url(tmp_path), grant_to=_postgres.APP)
     assert version >= 1
     app = _postgres.url(tmp_path, user=_postgres.APP)
     made = relations(schema)
-    with holdfast.open(app) as store:
+    with takeback.open(app) as store:
         session = store.session("x", agent="a", hold=False)
         session.user("y", attachments=[b"z" * 1000])
         session.checkpoint("cp")
         session.rewind(0)
         store.purge_session(session)
         assert not store.verify()
-    assert holdfast.migrate(app) == version  # there is nothing to do
+    assert takeback.migrate(app) == version  # there is nothing to do
     assert relations(schema) == made
     with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE, _postgres.APP), autocommit=True) as connection:
         for sql in (
@@ -233,43 +233,43 @@ def test_a_role_with_an_odd_name_is_only_a_name(tmp_path: Path) -> None:
     quoted = '"' + role.replace('"', '""') + '"'
     _postgres.execute(f"CREATE ROLE {quoted} LOGIN")
     try:
-        holdfast.migrate(_postgres.url(tmp_path), grant_to=role)
-        with holdfast.open(_postgres.url(tmp_path, user=role)) as store:
+        takeback.migrate(_postgres.url(tmp_path), grant_to=role)
+        with takeback.open(_postgres.url(tmp_path, user=role)) as store:
             assert store.session("x", hold=False).user("y").seq == 1
     finally:
         _postgres.execute(f"DROP OWNED BY {quoted}; DROP ROLE {quoted}")
     with pytest.raises(Invalid, match="no such role"):
-        holdfast.migrate(_postgres.url(tmp_path), grant_to="no such role")
+        takeback.migrate(_postgres.url(tmp_path), grant_to="no such role")
 
 
 def test_a_role_that_may_not_make_the_tables_is_told_to_migrate(tmp_path: Path) -> None:
     app = _postgres.url(tmp_path, user=_postgres.APP)
-    for call in (holdfast.open, holdfast.migrate):
-        with pytest.raises(Unsupported, match=r"holdfast\.migrate"):
+    for call in (takeback.open, takeback.migrate):
+        with pytest.raises(Unsupported, match=r"takeback\.migrate"):
             call(app)
     assert relations(_postgres.schema_of(tmp_path)) == []
-    holdfast.migrate(_postgres.url(tmp_path))  # without a word of who may use it
-    with pytest.raises(Unsupported, match=rf"holdfast\.migrate\(url, grant_to='{_postgres.APP}'\)"):
-        holdfast.open(app)
-    holdfast.migrate(_postgres.url(tmp_path), grant_to=_postgres.APP)
-    holdfast.open(app).close()
+    takeback.migrate(_postgres.url(tmp_path))  # without a word of who may use it
+    with pytest.raises(Unsupported, match=rf"takeback\.migrate\(url, grant_to='{_postgres.APP}'\)"):
+        takeback.open(app)
+    takeback.migrate(_postgres.url(tmp_path), grant_to=_postgres.APP)
+    takeback.open(app).close()
 
 
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     url, schema = _postgres.url(tmp_path), _postgres.schema_of(tmp_path)
-    version = holdfast.migrate(url, grant_to=_postgres.APP)
-    with holdfast.open(url) as store:
+    version = takeback.migrate(url, grant_to=_postgres.APP)
+    with takeback.open(url) as store:
         store.session("x", hold=False).user("y")
     made, records = relations(schema), _postgres.execute(f'SELECT * FROM "{schema}".migration')
-    assert [holdfast.migrate(url), holdfast.migrate(url, grant_to=_postgres.APP)] == [version, version]
+    assert [takeback.migrate(url), takeback.migrate(url, grant_to=_postgres.APP)] == [version, version]
     assert (relations(schema), _postgres.execute(f'SELECT * FROM "{schema}".migration')) == (made, records)
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         assert store.session("x", hold=False).message_count == 1
 
 
 def test_one_of_many_threads_migrates(tmp_path: Path) -> None:
     url = _postgres.url(tmp_path)
-    found = won(in_threads([lambda: holdfast.migrate(url, grant_to=_postgres.APP)] * 6))
+    found = won(in_threads([lambda: takeback.migrate(url, grant_to=_postgres.APP)] * 6))
     assert len(found) == 6
     assert len(set(found)) == 1
 
@@ -283,7 +283,7 @@ def test_eight_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
             place = tmp_path / str(turn)
             assert racers.run(_racers.open_new, _postgres.url(place)) == ["hello"] * COUNT
             assert _postgres.execute(f'SELECT count(*) FROM "{_postgres.schema_of(place)}".migration') == [(3,)]
-            with holdfast.open(_postgres.url(place)) as store:
+            with takeback.open(_postgres.url(place)) as store:
                 assert {each.name for each in store.list_sessions()} == {f"of {number}" for number in range(COUNT)}
                 assert not (report := store.verify()), str(report)
     finally:
@@ -293,11 +293,11 @@ def test_eight_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
 @pytest.mark.promise("R22")
 def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     url, schema = _postgres.url(tmp_path), _postgres.schema_of(tmp_path)
-    holdfast.migrate(url)
+    takeback.migrate(url)
     newer = (99, "future", 1)
     _postgres.execute(f'INSERT INTO "{schema}".migration VALUES (%s, %s, %s, %s)', *newer, row_check(newer))
     made = relations(schema)
-    for call in (holdfast.open, holdfast.migrate, lambda url: holdfast.open(url, read_only=True)):
+    for call in (takeback.open, takeback.migrate, lambda url: takeback.open(url, read_only=True)):
         with pytest.raises(SchemaTooNew, match="99"):
             call(url)
     assert relations(schema) == made
@@ -328,7 +328,7 @@ def test_a_schema_of_another_program_is_refused_and_left_alone(tmp_path: Path, w
     as_owner(schema, (FOREIGN | FOREIGN_RECORDS)[what])
     before = relations(schema)
     try:
-        for call in (holdfast.open, holdfast.migrate):
+        for call in (takeback.open, takeback.migrate):
             with pytest.raises(Invalid, match="another"):
                 call(_postgres.url(tmp_path))
     finally:
@@ -343,7 +343,7 @@ def test_a_store_from_an_older_server_is_used_on_a_newer_one(tmp_path: Path) -> 
         *(f'"{schema}"', "append%"),
     ):
         _postgres.execute(f"DROP FUNCTION {each}")
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         assert store.session("x", hold=False).user("y").seq == 1
 
 
@@ -353,14 +353,14 @@ def test_a_store_from_an_older_server_is_used_on_a_newer_one(tmp_path: Path) -> 
 def test_a_store_that_is_only_read_is_not_made(tmp_path: Path) -> None:
     for user in (_postgres.OWNER, _postgres.APP):
         with pytest.raises(NotFound):
-            holdfast.open(_postgres.url(tmp_path, user=user), read_only=True)
+            takeback.open(_postgres.url(tmp_path, user=user), read_only=True)
     assert relations(_postgres.schema_of(tmp_path)) == []
 
 
 def test_a_store_that_is_only_read_needs_no_right_to_write(tmp_path: Path) -> None:
     """A role that may only select can read everything; every write is refused before the server is asked."""
-    schema, reader = _postgres.schema_of(tmp_path), "holdfast_reader"
-    with holdfast.open(_postgres.url(tmp_path)) as store:
+    schema, reader = _postgres.schema_of(tmp_path), "takeback_reader"
+    with takeback.open(_postgres.url(tmp_path)) as store:
         session = store.session("x", agent="a", hold=False)
         session.user("y", attachments=[b"z" * 1000])
         session.checkpoint("cp")
@@ -368,7 +368,7 @@ def test_a_store_that_is_only_read_needs_no_right_to_write(tmp_path: Path) -> No
     try:
         _postgres.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO {reader}')
         _postgres.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{schema}" TO {reader}')
-        with holdfast.open(_postgres.url(tmp_path, user=reader), read_only=True) as store:
+        with takeback.open(_postgres.url(tmp_path, user=reader), read_only=True) as store:
             assert store.capabilities.read_only
             seen = store.get_session("x")
             assert seen.messages()[0].attachments[0].read() == b"z" * 1000
@@ -407,7 +407,7 @@ NAMES = [
 def test_text_is_compared_byte_by_byte(tmp_path: Path) -> None:
     """Every column of text and every index over one says so itself, whatever the database's own order is."""
     schema = f'"{_postgres.schema_of(tmp_path)}"'
-    holdfast.migrate(_postgres.url(tmp_path))
+    takeback.migrate(_postgres.url(tmp_path))
     others = _postgres.execute(
         """SELECT c.relname, a.attname, l.collname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         JOIN pg_collation l ON l.oid = a.attcollation WHERE c.relnamespace = %s::regnamespace AND l.collname <> 'C'""",
@@ -420,7 +420,7 @@ def _foreign_order() -> str | None:
     """Make a database whose own order is not that of bytes, where the server can; give its name."""
     import psycopg
 
-    server, name = _postgres.server(), "holdfast_en_us"
+    server, name = _postgres.server(), "takeback_en_us"
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
             return name
@@ -448,7 +448,7 @@ def any_order(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_names_are_in_the_same_order_as_on_sqlite(any_order: str) -> None:
     found = []
     for url in (":memory:", any_order):
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             for name in NAMES:
                 store.create_agent(name)
                 store.create_session(name, agent=name, tags=[name])
@@ -533,7 +533,7 @@ def test_rows_are_the_same_however_they_were_appended(
     assert min(used["append"], used["append_known"]) > 30
     assert used["with marks"] > 20
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.client.speaking.Speaking._known", lambda self: None)
+        patch.setattr("takeback.client.speaking.Speaking._known", lambda self: None)
         tables["one, computed by the server"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "server"), scope)
     expected = _replayed(monkeypatch, str(tmp_path / "a.db"), scope)
     assert len(expected["entry"]) > 150
@@ -547,7 +547,7 @@ def test_functions_of_another_version_are_in_nobodys_way(tmp_path: Path, monkeyp
     body = "(p TEXT, q BIGINT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 1'"
     as_owner(schema, *(f"CREATE FUNCTION {name}{body}" for name in ("append", "append_known")))
     used = _count_uses(monkeypatch)
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session = store.create_session("x")
         for number in range(3):
             session.user(str(number))
@@ -574,7 +574,7 @@ def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:
 
 def _replayed(monkeypatch: pytest.MonkeyPatch, url: str, scope: str) -> Any:
     clock = ManualClock()
-    with holdfast.open(url, scope=scope, clock=clock) as store, monkeypatch.context() as patch:
+    with takeback.open(url, scope=scope, clock=clock) as store, monkeypatch.context() as patch:
         patch.setattr(ids.os, "urandom", random.Random(1).randbytes)
         for module in (entries, quick):
             patch.setattr(module, "new_salt", lambda: b"0123456789abcdef")
@@ -589,7 +589,7 @@ def _replayed(monkeypatch: pytest.MonkeyPatch, url: str, scope: str) -> Any:
 def test_hashes_and_checks_are_those_of_the_specification(tmp_path: Path) -> None:
     """Computed here from the stored columns, entry by entry, as SPEC.md says."""
     clock = ManualClock()
-    with holdfast.open(_postgres.app_url(tmp_path), clock=clock) as store:
+    with takeback.open(_postgres.app_url(tmp_path), clock=clock) as store:
         _history(store, clock)
         rows = store._read(lambda tx: tx.all("SELECT * FROM entry ORDER BY key"))
         trees = {
@@ -627,7 +627,7 @@ def _move_to_another_cluster(schema: str) -> None:
 def test_a_follower_goes_on_in_a_restored_store(tmp_path: Path, role: str) -> None:
     app, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
     url = app if role == "app" else _postgres.url(tmp_path)
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         session = store.session("x", hold=False)
         for number in range(3):
             session.user(str(number))
@@ -635,7 +635,7 @@ def test_a_follower_goes_on_in_a_restored_store(tmp_path: Path, role: str) -> No
         old, half = [(change.kind, change.last_seq) for change in seen], seen[2].cursor
     for life in range(2, 4):
         _move_to_another_cluster(schema)
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             session = store.get_session("x")
             assert [(change.kind, change.last_seq) for change in store.events()] == old
             session.user("plain")
@@ -645,11 +645,11 @@ def test_a_follower_goes_on_in_a_restored_store(tmp_path: Path, role: str) -> No
             assert [(change.kind, change.last_seq) for change in seen] == old
             cursors = [change.cursor for change in seen]
             assert len(set(cursors)) == len(cursors)
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             assert _postgres.execute(f'SELECT max(epoch) FROM "{schema}".epoch') == [(life,)]
             later = [change.last_seq for change in store.events(cursors[-2])]
             assert later == [session.head.seq]
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         cursor = [change.cursor for change in store.events()][2]
         assert [(change.kind, change.last_seq) for change in store.events(cursor)] == old[3:]
         assert half != cursor  # the rows were given other numbers here, which a real dump does not do
@@ -666,22 +666,22 @@ def _until(store: Store, after: str | None, count: int) -> list[Any]:
 
 def test_a_restored_store_that_is_only_read_shows_all_changes(tmp_path: Path) -> None:
     url = _postgres.app_url(tmp_path)
-    with holdfast.open(url) as store:
+    with takeback.open(url) as store:
         store.session("x", hold=False).user("y")
         count = len(list(store.events()))
     _move_to_another_cluster(_postgres.schema_of(tmp_path))
-    with holdfast.open(url, read_only=True) as store:
+    with takeback.open(url, read_only=True) as store:
         assert len(list(store.events())) == count
 
 
 def test_only_another_life_begins_an_epoch(tmp_path: Path) -> None:
     url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
     for _ in range(3):
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             won(in_threads([lambda: store.create_session().user("x")] * 4))
     assert _postgres.execute(f'SELECT count(*) FROM "{schema}".epoch') == [(1,)]
     _move_to_another_cluster(schema)
-    won(in_threads([lambda: holdfast.open(url).close()] * 6))
+    won(in_threads([lambda: takeback.open(url).close()] * 6))
     assert _postgres.execute(f'SELECT count(*) FROM "{schema}".epoch') == [(2,)]
 
 
@@ -729,7 +729,7 @@ def _call(store: Store, text: str) -> Any:
 @pytest.mark.promise("R19")
 def test_text_that_is_too_long_for_an_index_is_refused_and_nothing_else(tmp_path: Path) -> None:
     """About 2,600 bytes fit; what is longer is told, and what fits is as on SQLite."""
-    with holdfast.open(":memory:") as file, holdfast.open(_postgres.app_url(tmp_path)) as server:
+    with takeback.open(":memory:") as file, takeback.open(_postgres.app_url(tmp_path)) as server:
         refused = set[str]()
         for what, call in LONG.items():
             for text in (_long(10), _long(500), _long(999), _long(1001), "x" * 1000):
@@ -757,4 +757,4 @@ def _forget_databases() -> Iterator[None]:
     yield
     found = _postgres._started()
     if not isinstance(found, str):
-        found.drop_database("holdfast_en_us")
+        found.drop_database("takeback_en_us")

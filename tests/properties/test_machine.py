@@ -1,4 +1,4 @@
-"""The state machine of ``holdfast.testing`` on every backend, blocking and awaited."""
+"""The state machine of ``takeback.testing`` on every backend, blocking and awaited."""
 
 import os
 
@@ -6,35 +6,35 @@ import pytest
 from hypothesis import settings
 
 import _postgres
-import holdfast
-from holdfast.testing import awaited
-from holdfast.testing.machine import SessionMachine
+import takeback
+from takeback.testing import awaited
+from takeback.testing.machine import SessionMachine
 
 
 class MemoryMachine(SessionMachine):
     persistent = False
 
-    def open_store(self) -> holdfast.Store:
-        return holdfast.open(":memory:")
+    def open_store(self) -> takeback.Store:
+        return takeback.open(":memory:")
 
 
 class AwaitedMachine(SessionMachine):
-    def open_store(self) -> holdfast.Store:
+    def open_store(self) -> takeback.Store:
         return awaited.open(os.path.join(self._folder.name, "machine.db"), durability="relaxed")
 
 
 class AwaitedMemoryMachine(MemoryMachine):
-    def open_store(self) -> holdfast.Store:
+    def open_store(self) -> takeback.Store:
         return awaited.open(":memory:")
 
 
 class PostgresMachine(SessionMachine):
-    def open_store(self) -> holdfast.Store:
-        return holdfast.open(_postgres.app_url(self._folder.name))
+    def open_store(self) -> takeback.Store:
+        return takeback.open(_postgres.app_url(self._folder.name))
 
 
 class AwaitedPostgresMachine(SessionMachine):
-    def open_store(self) -> holdfast.Store:
+    def open_store(self) -> takeback.Store:
         return awaited.open(_postgres.url(self._folder.name))
 
 

@@ -10,22 +10,22 @@ from typing import Any
 from test_verify import _ACTIONS
 
 import _postgres
-import holdfast
-from holdfast import Copied, Store
-from holdfast.client.store import Store as Handle
-from holdfast.clock import SystemClock
-from holdfast.ops import calls
-from holdfast.storage.base import Backend
-from holdfast.storage.memory import MemoryBackend
-from holdfast.storage.wrap import Wrapper
+import takeback
+from takeback import Copied, Store
+from takeback.client.store import Store as Handle
+from takeback.clock import SystemClock
+from takeback.ops import calls
+from takeback.storage.base import Backend
+from takeback.storage.memory import MemoryBackend
+from takeback.storage.wrap import Wrapper
 
 Open = Callable[[Path], Store]
 
 # How the stores of these tests are opened: the same path is the same store, where a store outlives its handle.
 OPENERS: dict[str, Open] = {
-    "file": lambda path: holdfast.open(path, durability="relaxed"),
-    "memory": lambda path: holdfast.open(":memory:"),
-    "postgres": lambda path: holdfast.open(_postgres.url(path)),
+    "file": lambda path: takeback.open(path, durability="relaxed"),
+    "memory": lambda path: takeback.open(":memory:"),
+    "postgres": lambda path: takeback.open(_postgres.url(path)),
 }
 SCOPES = ("", "anna")
 
@@ -64,7 +64,7 @@ def _agents(store: Store) -> None:
     store.undo()
 
 
-def _work(talk: holdfast.Session) -> None:
+def _work(talk: takeback.Session) -> None:
     talk.set_tasks(["one", "two"])
     talk.update_task(0, "completed")
     talk.set_plan("the plan")
@@ -77,7 +77,7 @@ def _work(talk: holdfast.Session) -> None:
     talk.checkpoint("here", description="a point", idempotency_key="point")
 
 
-def _tools(talk: holdfast.Session) -> None:
+def _tools(talk: takeback.Session) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     talk.append({"role": "assistant", "content": None, "tool_calls": [call]})
     talk.tool_result("c1", "done")
@@ -88,7 +88,7 @@ def _tools(talk: holdfast.Session) -> None:
     talk.append({"role": "assistant", "content": None, "tool_calls": [{**call, "id": "open"}]})
 
 
-def _moves(store: Store, talk: holdfast.Session) -> None:
+def _moves(store: Store, talk: takeback.Session) -> None:
     talk.fork(4, name="aside")
     talk.rewind(8, idempotency_key="back")
     talk.undo()
@@ -106,7 +106,7 @@ def _moves(store: Store, talk: holdfast.Session) -> None:
     talk.undo()
 
 
-def _others(store: Store, talk: holdfast.Session) -> None:
+def _others(store: Store, talk: takeback.Session) -> None:
     child = store.create_session("child", agent="coder", kind="subagent", parent=talk, label="helper")
     child.user("from the parent")
     fork = talk.fork(3, as_session=True, name="forked")
@@ -157,7 +157,7 @@ def view(store: Store) -> dict[Any, Any]:
     return seen
 
 
-def session_view(session: holdfast.Session) -> dict[str, Any]:
+def session_view(session: takeback.Session) -> dict[str, Any]:
     """Give everything that the API shows of a session; hashes are those of its checkpoint and its rows."""
     names = ("id", "key", "name", "title", "kind", "label", "agent_id", "workspace", "tags", "archived")
     more = ("pinned", "deleted", "metadata", "prompt", "revision", "head", "created_at", "updated_at", "message_count")
@@ -185,7 +185,7 @@ _HASHES = """SELECT b.uid, e.key - (e.key >> 32 << 32), e.hash FROM branch b JOI
 JOIN entry e ON e.key > (b.bid << 32) AND e.key < ((b.bid + 1) << 32) WHERE s.scope = ? AND s.id = ? ORDER BY 1, 2"""
 
 
-def _hashes(session: holdfast.Session) -> list[Any]:
+def _hashes(session: takeback.Session) -> list[Any]:
     return session._store._read(lambda tx: tx.all(_HASHES, (session._store.scope, session.id)))
 
 
@@ -256,7 +256,7 @@ def interruptible(left: list[int]) -> Store:
 
 
 def memory() -> Store:
-    return holdfast.open(":memory:")
+    return takeback.open(":memory:")
 
 
 def is_empty(done: Copied) -> bool:
@@ -276,5 +276,5 @@ def go_on(store: Store, rng: random.Random) -> None:
                 rng.choice((handle.delete_session, handle.restore_session))(rng.choice(sessions))
             try:
                 rng.choice(_ACTIONS)(rng.choice(sessions).refresh(), rng)
-            except holdfast.Error:
+            except takeback.Error:
                 continue

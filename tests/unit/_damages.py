@@ -16,17 +16,17 @@ from typing import Any
 
 import apsw
 
-import holdfast
-from holdfast import presence
-from holdfast.storage.base import row_check
-from holdfast.testing.contract.base import die
+import takeback
+from takeback import presence
+from takeback.storage.base import row_check
+from takeback.testing.contract.base import die
 
 # ---------------------------------------------------------------------- the store that is damaged
 
 
 def build(path: Path) -> Path:
     """Make a small store with some of everything in it."""
-    with holdfast.open(path, durability="relaxed") as store:
+    with takeback.open(path, durability="relaxed") as store:
         store.create_agent("coder", name="Coder", system_prompt="be brief", config={"x": 1})
         store.update_agent("coder", metadata={"team": "one"})
         agent = store.get_agent("coder")
@@ -103,7 +103,7 @@ def _add_files(path: Path) -> None:
     database.close()
 
 
-def _leave_under_way(session: holdfast.Session) -> None:
+def _leave_under_way(session: takeback.Session) -> None:
     """Leave a session as kill -9 leaves it: held, half an answer written, messages received and waiting."""
     session.user("go")
     for text in ("one", "two", "three"):

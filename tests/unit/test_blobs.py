@@ -6,9 +6,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-import holdfast
-from holdfast.client import blobs
-from holdfast.clock import SystemClock
+import takeback
+from takeback.client import blobs
+from takeback.clock import SystemClock
 
 CLOCK = SystemClock()
 
@@ -23,12 +23,12 @@ def test_a_stream_comes_back_whatever_its_pieces(size: int) -> None:
         step = rng.randrange(1, 2_000_000)
         pieces.append(data[at : at + step])
         at += step
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         digest = blobs.store_stream(store._backend, CLOCK, "", pieces)
         assert b"".join(blobs.open_stream(store._backend, "", digest)) == data
         assert blobs.store(store._backend, CLOCK, "", data) == digest
         assert store.stats().blobs == 1
-        with pytest.raises(holdfast.NotFound):
+        with pytest.raises(takeback.NotFound):
             list(blobs.open_stream(store._backend, "another scope", digest))
         assert not store.verify()
 
@@ -36,14 +36,14 @@ def test_a_stream_comes_back_whatever_its_pieces(size: int) -> None:
 @pytest.mark.feature("E3", "F5")
 def test_a_damaged_chunk_is_never_given_out(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(3_000_000)
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         digest = blobs.store(store._backend, CLOCK, "", data)
     connection = apsw.Connection(str(tmp_path / "s.db"))
     connection.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE n = 1")
     connection.close()
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         stream = blobs.open_stream(store._backend, "", digest)
         assert next(stream) == data[: 1 << 20]
-        with pytest.raises(holdfast.Corrupt):
+        with pytest.raises(takeback.Corrupt):
             next(stream)
         assert store.verify()

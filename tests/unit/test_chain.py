@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from holdfast.model.entry import Numbers
-from holdfast.ops import chain
+from takeback.model.entry import Numbers
+from takeback.ops import chain
 
 SALT = bytes(range(16))
 UID = "0123456789abcdefghjkmnpqr"
@@ -44,10 +44,10 @@ def test_the_format_is_the_one_that_the_page_describes() -> None:
     previous = bytes(32)
     for (body, raw, seq, at_ms, numbers), body_hash, entry_hash in VECTORS:
         tail = b"\x00" if raw is None else b"\x01" + i64(len(raw)) + raw
-        content = hashlib.sha256(b"holdfast body 1\n" + SALT + i64(len(body)) + body + tail).digest()
+        content = hashlib.sha256(b"takeback body 1\n" + SALT + i64(len(body)) + body + tail).digest()
         header = struct.pack(">H", 25) + UID.encode() + i64(seq) + struct.pack(">H", 7) + b"message" + i64(at_ms)
         header += struct.pack(">H", 12) + b"".join(map(i64, numbers))
-        previous = hashlib.sha256(b"holdfast entry 1\n" + previous + header + content).digest()
+        previous = hashlib.sha256(b"takeback entry 1\n" + previous + header + content).digest()
         assert (content.hex(), previous.hex()) == (body_hash, entry_hash)
 
 

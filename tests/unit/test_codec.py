@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import Corrupt, Invalid, codec
+import takeback
+from takeback import Corrupt, Invalid, codec
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.binary(max_size=50)
@@ -59,7 +59,7 @@ def _has_huge_integer(value: Any) -> bool:
 @pytest.mark.promise("R19")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=VALUES, text=TEXT, raw=st.none() | st.binary())
-def test_every_message_comes_back_from_a_store(memory: holdfast.Session, content: Any, text: str, raw: bytes) -> None:
+def test_every_message_comes_back_from_a_store(memory: takeback.Session, content: Any, text: str, raw: bytes) -> None:
     memory.append({"role": "user", "content": content, "raw": raw, "metadata": {"text": text, "deep": [content]}})
     message = memory.messages(limit=1)[0]
     assert message.raw == raw
@@ -68,13 +68,13 @@ def test_every_message_comes_back_from_a_store(memory: holdfast.Session, content
 
 
 @pytest.fixture(scope="module")
-def memory() -> holdfast.Session:
-    return holdfast.open(":memory:").create_session()
+def memory() -> takeback.Session:
+    return takeback.open(":memory:").create_session()
 
 
 @pytest.mark.promise("R19")
 @pytest.mark.slow
-def test_ten_megabytes_of_anything_come_back(memory: holdfast.Session) -> None:
+def test_ten_megabytes_of_anything_come_back(memory: takeback.Session) -> None:
     for text in ("x" * 10_000_000, "\0" * 10_000_000, "ä\ud800" * 2_000_000, '"\\' * 4_000_000):
         memory.user(text)
         assert memory.messages(limit=1)[0].text == text

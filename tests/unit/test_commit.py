@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import BackendError
-from holdfast.storage import commit
-from holdfast.storage.commit import GroupCommit, Ticket
+import takeback
+from takeback.errors import BackendError
+from takeback.storage import commit
+from takeback.storage.commit import GroupCommit, Ticket
 
 
 class Engine:
@@ -195,7 +195,7 @@ def test_a_batch_that_the_engine_refuses_fails_only_the_culprit() -> None:
 # ---------------------------------------------------------------------- a handler that closes the store
 
 
-def _closing_at(number: int, store: holdfast.Store, told: list[str]) -> Callable[[Any, str, Any], Any]:
+def _closing_at(number: int, store: takeback.Store, told: list[str]) -> Callable[[Any, str, Any], Any]:
     """Close the store, as a signal handler would, before the n-th step of the interpreter within this module."""
     steps = itertools.count(1)
 
@@ -205,7 +205,7 @@ def _closing_at(number: int, store: holdfast.Store, told: list[str]) -> Callable
             try:
                 store.close()
                 told.append("closed")
-            except holdfast.Busy:
+            except takeback.Busy:
                 told.append("busy")
         return step
 
@@ -224,19 +224,19 @@ def test_a_store_closed_at_any_moment_of_a_write_is_closed_or_says_that_it_is_bu
     tally = list[str]()
     for number in itertools.count(1):
         path, told, stored = tmp_path / f"{number}.db", list[str](), False
-        store = holdfast.open(path)
+        store = takeback.open(path)
         session = store.session("s")
         session.user("first")
         sys.settrace(_closing_at(number, store, told))
         try:
             session.user("second")
             stored = True
-        except holdfast.Closed:
+        except takeback.Closed:
             pass
         finally:
             sys.settrace(None)
         store.close()
-        with holdfast.open(path, read_only=True) as again:
+        with takeback.open(path, read_only=True) as again:
             texts = [each.text for each in again.get_session("s").messages()]
         assert texts in (["first", "second"], ["first"])
         assert stored is False or "second" in texts, f"acknowledged and lost, closed at step {number}"
@@ -251,14 +251,14 @@ def test_a_store_closed_at_any_moment_of_a_write_is_closed_or_says_that_it_is_bu
 @pytest.mark.timeout(60)
 def test_a_handler_that_writes_while_its_thread_waits_in_line_is_told(tmp_path: Path) -> None:
     told, stop = list[str](), threading.Event()
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session = store.session("s")
 
         def handler(number: int, frame: Any) -> None:
             try:
                 session.user("from the handler")
                 told.append("stored")
-            except holdfast.Busy:
+            except takeback.Busy:
                 told.append("busy")
 
         def others() -> None:

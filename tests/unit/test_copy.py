@@ -13,9 +13,9 @@ from _copied import OPENERS, SCOPES, assert_same, assert_sound, go_on, is_empty,
 from _damages import DAMAGES, damaged
 from test_verify import grow
 
-import holdfast
-from holdfast import Conflict, Copying, Invalid, NotFound, Store, Unsupported
-from holdfast.ops.transfer import base
+import takeback
+from takeback import Conflict, Copying, Invalid, NotFound, Store, Unsupported
+from takeback.ops.transfer import base
 
 pytestmark = [pytest.mark.feature("C6"), pytest.mark.feature("E6")]
 
@@ -29,7 +29,7 @@ PAIRS = list(itertools.product(OPENERS, OPENERS))
 def test_whatever_can_be_seen_is_the_same_in_the_copy(tmp_path: Path, one: str, two: str) -> None:
     with OPENERS[one](tmp_path / "a.db") as source, OPENERS[two](tmp_path / "b.db") as target:
         before = views(rich(source))
-        done = holdfast.copy(source, target)
+        done = takeback.copy(source, target)
         assert_same(source, target)
         assert views(source) == before
         counted = [source.scoped(scope).stats() for scope in SCOPES]
@@ -38,13 +38,13 @@ def test_whatever_can_be_seen_is_the_same_in_the_copy(tmp_path: Path, one: str, 
         sessions = [each for scope in SCOPES for each in source.scoped(scope).iter_sessions(archived=None)]
         sessions += [each for scope in SCOPES for each in source.scoped(scope).iter_sessions(trash=True)]
         assert done.checkpoints == sum(len(each.checkpoints()) for each in sessions)
-        assert is_empty(holdfast.copy(source, target))
+        assert is_empty(takeback.copy(source, target))
 
 
 def test_the_copy_goes_on_where_the_original_is(tmp_path: Path) -> None:
     """Undo, redo, retries, open calls, checkpoints and forks work in the copy as they do in the original."""
     source, target = rich(memory()), memory()
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     seen = []
     for store in (source, target):
         talk = store.get_session("talk", agent="coder")
@@ -70,23 +70,23 @@ def test_the_copy_goes_on_where_the_original_is(tmp_path: Path) -> None:
 def _outcome(step: Callable[[], Any]) -> Any:
     try:
         return step()
-    except holdfast.Error as error:
+    except takeback.Error as error:
         return error.code
 
 
 def test_copying_back_brings_nothing_and_on_again_the_same(tmp_path: Path) -> None:
     source, target, third = rich(memory()), memory(), memory()
-    holdfast.copy(source, target)
-    assert is_empty(holdfast.copy(target, source))
-    holdfast.copy(target, third)
+    takeback.copy(source, target)
+    assert is_empty(takeback.copy(target, source))
+    takeback.copy(target, third)
     assert_same(source, third)
     talk = target.get_session("talk", agent="coder")
     talk.user("said in the copy")
     talk.rewind(2)
-    done = holdfast.copy(target, source)
+    done = takeback.copy(target, source)
     assert (done.sessions, done.entries, done.operations) == (2, 1, 1), "its sub-agent went back with it"
     assert_same(source, target)
-    assert is_empty(holdfast.copy(third, source)), "a destination that has more is left alone"
+    assert is_empty(takeback.copy(third, source)), "a destination that has more is left alone"
 
 
 def test_stores_of_all_kinds_come_over(seed: int, counts: Callable[[int, int], int]) -> None:
@@ -95,21 +95,21 @@ def test_stores_of_all_kinds_come_over(seed: int, counts: Callable[[int, int], i
         with memory() as source, memory() as target:
             grow(source, rng, rng.randrange(70))
             grow(source.scoped("anna"), rng, rng.randrange(20))
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
             assert_same(source, target)
             go_on(source, rng)
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
             assert_same(source, target)
-            assert is_empty(holdfast.copy(source, target)), f"seed {seed}, store {number}"
+            assert is_empty(takeback.copy(source, target)), f"seed {seed}, store {number}"
 
 
 def test_what_a_repair_recorded_as_lost_comes_over(tmp_path: Path) -> None:
     for name in [name for name in DAMAGES if name.startswith(("entry", "blob", "branch", "operation"))]:
         path, _ = damaged(tmp_path, name)
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             repaired = store.repair(tmp_path / f"{path.stem} {len(list(tmp_path.iterdir()))}.db").path
-        with holdfast.open(repaired) as source, memory() as target:
-            holdfast.copy(source, target)
+        with takeback.open(repaired) as source, memory() as target:
+            takeback.copy(source, target)
             assert_sound(target)
             for session in source.iter_sessions(archived=None):
                 assert list(session.entries()) == list(target.get_session(session.id).entries()), name
@@ -123,7 +123,7 @@ def test_what_a_repair_recorded_as_lost_comes_over(tmp_path: Path) -> None:
 def test_a_second_copy_brings_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "ROWS", 7)
     source, target = rich(memory()), memory()
-    first = holdfast.copy(source, target)
+    first = takeback.copy(source, target)
     talk = source.get_session("talk", agent="coder")
     talk.append(*({"role": "user", "content": f"new {number}"} for number in range(40)))
     talk.add_task("a third")
@@ -132,13 +132,13 @@ def test_a_second_copy_brings_only_what_is_new(monkeypatch: pytest.MonkeyPatch) 
     talk.fork(20, as_session=True, name="new fork").user("new session")
     talk.checkpoint("late")
     source.get_agent("coder").state.set("late", True)
-    done = holdfast.copy(source, target)
+    done = takeback.copy(source, target)
     assert (done.sessions, done.entries, done.agents, done.checkpoints, done.operations) == (2, 44, 1, 1, 2)
     assert (done.already.sessions, done.already.entries) == (first.sessions - 1, first.entries)
     assert_same(source, target)
     source.undo()
     talk.undo()
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     assert_same(source, target)
 
 
@@ -147,14 +147,14 @@ def test_a_name_that_was_given_up_in_between_goes_to_the_next() -> None:
     first = source.create_session("name", agent="a")
     first.user("first")
     source.delete_agent("b") or source.create_agent("b", name="one")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     source.delete_session(first)
     source.create_session("name", agent="a").user("second")
     source.restore_session(first)  # as "name (2)", changed last
     first.refresh().user("on")
     source.delete_agent("b")
     source.create_agent("b", name="two")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     assert_same(source, target)
     assert target.get_session("name (2)").messages()[0].text == "first"
 
@@ -166,18 +166,18 @@ def test_changes_that_leave_no_trace_in_the_session_itself_come_over() -> None:
     talk.user("hello")
     fork = talk.fork(as_session=True, name="fork")
     source.create_session("other", agent="b").user("x")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     fork.user("later than the session that it came from")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     talk.undo()
     source.delete_agent("b")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     assert_same(source, target)
     assert {session.name for session in target.list_sessions(trash=True)} == {"fork", "other"}
     target.undo(next(operation for operation in target.operations() if operation.kind == "delete"))
-    assert is_empty(holdfast.copy(source, target)), "what was changed in the destination alone stays"
+    assert is_empty(takeback.copy(source, target)), "what was changed in the destination alone stays"
     assert len(target.list_sessions(trash=True)) == 1
-    holdfast.copy(target, source)
+    takeback.copy(target, source)
     assert_same(source, target)
 
 
@@ -186,8 +186,8 @@ def test_two_stores_merge_into_one() -> None:
     two.create_session("elsewhere", agent="main").user("hello", attachments=[b"attached " * 9])
     two.create_session("more", agent="passing").user("hello")
     both.create_session("own").user("there before")
-    holdfast.copy(one, both)
-    holdfast.copy(two, both)
+    takeback.copy(one, both)
+    takeback.copy(two, both)
     assert_sound(both)
     for store in (one, two):
         wanted = views(store)
@@ -198,8 +198,8 @@ def test_two_stores_merge_into_one() -> None:
                     both.scoped(scope).get_session(session_id).entries()
                 )
     assert both.stats().sessions == one.stats().sessions + two.stats().sessions + 1
-    assert is_empty(holdfast.copy(one, both))
-    assert is_empty(holdfast.copy(two, both))
+    assert is_empty(takeback.copy(one, both))
+    assert is_empty(takeback.copy(two, both))
 
 
 # ---------------------------------------------------------------------- conflicts
@@ -260,14 +260,14 @@ def test_a_conflict_is_named_and_everything_else_is_copied(make: Callable[[Store
     source, target = memory(), memory()
     source.create_agent("coder", config={"x": 1})
     source.create_session("talk", agent="coder").append(*({"role": "user", "content": str(n)} for n in range(5)))
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     name = make(source, target)
     before = target._read(lambda tx: tx.one("SELECT count(*) FROM session WHERE id = ?", (name,)))
     mine = [list(session.entries()) for session in target.iter_sessions()]
     source.create_session("free", agent="coder").user("not in conflict")
     for _ in range(2):
         with pytest.raises(Conflict, match="calling again goes on") as caught:
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
         assert name in (caught.value.found, str(caught.value.found)) or name in str(caught.value)
     assert_sound(target)
     assert target._read(lambda tx: tx.one("SELECT count(*) FROM session WHERE id = ?", (name,))) == before
@@ -283,10 +283,10 @@ def test_what_is_in_conflict_follows_when_that_is_settled() -> None:
     child = source.create_session("child", parent=wanted)
     wanted.fork(1, as_session=True, name="fork").user("reads from it")
     with pytest.raises(Conflict, match=r"2 conflicts more"):
-        holdfast.copy(source, target)
+        takeback.copy(source, target)
     assert len(target.list_sessions()) == 1
     target.delete_session(mine)
-    assert holdfast.copy(source, target).sessions == 3
+    assert takeback.copy(source, target).sessions == 3
     assert target.get_session("wanted").id == wanted.id
     assert [session.id for session in target.list_sessions(parent=wanted.id)] == [child.id]
     assert_sound(target)
@@ -294,12 +294,12 @@ def test_what_is_in_conflict_follows_when_that_is_settled() -> None:
 
 def test_a_purge_is_neither_copied_nor_taken_back() -> None:
     source, target = rich(memory()), memory()
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     gone, kept = target.get_session("trash").id, source.get_session("child").id
     target.purge_session(gone)
     source.get_session(gone).user("more")
     source.purge_session(kept)
-    done = holdfast.copy(source, target)
+    done = takeback.copy(source, target)
     assert is_empty(done)
     assert [gone in done.left_out[0], kept in done.left_out[1]] in ([True, True], [False, False])
     assert all(name in str(done) for name in (gone, kept, "left out"))
@@ -313,7 +313,7 @@ def test_a_purge_is_neither_copied_nor_taken_back() -> None:
 
 def test_progress_says_what_is_done_of_how_much() -> None:
     source, told = rich(memory()), list[Copying]()
-    done = holdfast.copy(source, memory(), progress=told.append)
+    done = takeback.copy(source, memory(), progress=told.append)
     assert list(dict.fromkeys(each.phase for each in told)) == [
         "agents",
         "content",
@@ -331,9 +331,9 @@ def test_progress_says_what_is_done_of_how_much() -> None:
 def test_a_copy_says_what_it_did(tmp_path: Path) -> None:
     source = memory()
     source.create_session("a").user("hello")
-    done = holdfast.copy(source, tmp_path / "b.db")
+    done = takeback.copy(source, tmp_path / "b.db")
     assert str(done).startswith("1 session, 1 entry, 1 agent, 0.0 MB copied in ")
-    again = holdfast.copy(source, str(tmp_path / "b.db"))
+    again = takeback.copy(source, str(tmp_path / "b.db"))
     assert str(again).startswith("nothing copied in ")
     assert "already there: 1 session, 1 entry, 1 agent" in str(again)
     assert repr(again) == f"<Copied {again}>"
@@ -342,14 +342,14 @@ def test_a_copy_says_what_it_did(tmp_path: Path) -> None:
 
 
 def test_two_different_stores_are_needed(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         for other in (store, store.scoped("x"), tmp_path / "a.db"):
             with pytest.raises(Invalid, match="same store"):
-                holdfast.copy(store, other)
-        with holdfast.open(tmp_path / "a.db", read_only=True) as reader, pytest.raises(Unsupported):
-            holdfast.copy(memory(), reader)
+                takeback.copy(store, other)
+        with takeback.open(tmp_path / "a.db", read_only=True) as reader, pytest.raises(Unsupported):
+            takeback.copy(memory(), reader)
     with pytest.raises(NotFound):
-        holdfast.copy(tmp_path / "missing.db", tmp_path / "new.db")
+        takeback.copy(tmp_path / "missing.db", tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()
     with pytest.raises(Invalid):
-        holdfast.copy(store, 7)  # type: ignore[arg-type]
+        takeback.copy(store, 7)  # type: ignore[arg-type]

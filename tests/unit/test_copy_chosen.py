@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from _copied import OPENERS, assert_sound, is_empty, memory, rich, session_view
 
-import holdfast
-from holdfast import Invalid, NotFound, Store
+import takeback
+from takeback import Invalid, NotFound, Store
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -22,10 +22,10 @@ def _names(store: Store) -> set[str | None]:
 def test_a_chosen_session_is_the_same_in_the_copy(tmp_path: Path, engine: str, name: str) -> None:
     with OPENERS[engine](tmp_path / "a.db") as source, memory() as target:
         wanted = next(each for each in rich(source).iter_sessions(archived=None) if each.name == name)
-        holdfast.copy(source, target, sessions=[wanted])
+        takeback.copy(source, target, sessions=[wanted])
         assert session_view(target.get_session(wanted.id)) == session_view(wanted)
         assert_sound(target)
-        assert is_empty(holdfast.copy(source, target, sessions=[wanted]))
+        assert is_empty(takeback.copy(source, target, sessions=[wanted]))
 
 
 def test_what_a_session_needs_goes_with_it_and_nothing_else() -> None:
@@ -34,7 +34,7 @@ def test_what_a_session_needs_goes_with_it_and_nothing_else() -> None:
     def copied(name: str, **how: bool) -> set[str | None]:
         target = memory()
         found = next(each for each in source.iter_sessions(archived=None) if each.name == name)
-        holdfast.copy(source, target, sessions=[found.id], **how)
+        takeback.copy(source, target, sessions=[found.id], **how)
         return _names(target)
 
     assert copied("talk") == {"talk", "child"}
@@ -49,7 +49,7 @@ def test_content_that_only_others_need_stays() -> None:
     one, two = source.create_session("one"), source.create_session("two")
     one.user("see", attachments=[b"mine"])
     two.user("see", attachments=[b"theirs"])
-    assert holdfast.copy(source, target, sessions=[one]).blobs == 1
+    assert takeback.copy(source, target, sessions=[one]).blobs == 1
     assert target.stats().blobs == 1
 
 
@@ -60,7 +60,7 @@ def test_files_of_a_workspace_go_with_it(tmp_path: Path) -> None:
     with source.session("work", workspace=tmp_path) as s:
         s.user("go")
         point = s.checkpoint("here")
-    holdfast.copy(source, target, sessions=[s])
+    takeback.copy(source, target, sessions=[s])
     assert target.get_session(s.id).file_at("src/a.py", point) == b"one\n"
     assert_sound(target)
 
@@ -71,7 +71,7 @@ def test_an_agent_that_says_something_else_there_stays() -> None:
         store.create_agent("coder", system_prompt=prompt)
     mine = source.create_session("mine", agent="coder")
     mine.user("hello")
-    done = holdfast.copy(source, target, sessions=[mine])
+    done = takeback.copy(source, target, sessions=[mine])
     assert [each.startswith("agent 'coder' ") for each in done.left_out] == [True]
     assert target.get_session(mine.id).message_count == 1
     assert target.get_agent("coder").system_prompt == "be long"
@@ -80,9 +80,9 @@ def test_an_agent_that_says_something_else_there_stays() -> None:
 def test_a_session_that_is_not_there_is_not_found() -> None:
     source, target = memory(), memory()
     with pytest.raises(NotFound):
-        holdfast.copy(source, target, sessions=["nosuch"])
+        takeback.copy(source, target, sessions=["nosuch"])
     with pytest.raises(Invalid):
-        holdfast.copy(source, target, sessions="nosuch")
+        takeback.copy(source, target, sessions="nosuch")
     assert not target.list_sessions()
 
 
@@ -90,7 +90,7 @@ def test_a_session_of_another_scope_is_not_found() -> None:
     source, target = memory(), memory()
     theirs = source.scoped("anna").create_session("theirs")
     with pytest.raises(NotFound):
-        holdfast.copy(source, target, sessions=[theirs])
-    assert holdfast.copy(source.scoped("anna"), target, sessions=[theirs]).sessions == 1
+        takeback.copy(source, target, sessions=[theirs])
+    assert takeback.copy(source.scoped("anna"), target, sessions=[theirs]).sessions == 1
     assert not target.list_sessions()
     assert target.scoped("anna").get_session("theirs").id == theirs.id

@@ -30,9 +30,9 @@ from _copied import (
 from _damages import DAMAGES, damaged
 from test_verify import _ACTIONS, grow
 
-import holdfast
-from holdfast import Copying, Corrupt, NotFound, Store
-from holdfast.ops.transfer import base
+import takeback
+from takeback import Copying, Corrupt, NotFound, Store
+from takeback.ops.transfer import base
 
 pytestmark = [pytest.mark.feature("C6"), pytest.mark.feature("E6")]
 
@@ -55,18 +55,18 @@ def test_interrupted_before_any_write_it_shows_nothing_half_done_and_goes_on(
     source, left = _small(memory(), random.Random(f"interrupted {seed}")), [10**9]
     wanted, shown = views(source), set[int]()
     with interruptible(left) as target:
-        holdfast.copy(source, target)
+        takeback.copy(source, target)
     writes = 10**9 - left[0]
     for number in range(writes):
         left[0] = 10**9
         with interruptible(left) as target:
             left[0] = number
             with pytest.raises(Interrupted):
-                holdfast.copy(source, target)
+                takeback.copy(source, target)
             left[0] = 10**9
             assert_sound(target)
             shown.add(assert_whole(target, wanted))
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
             assert views(target) == wanted, f"seed {seed}, write {number}"
             assert_sound(target)
     tally("interrupted copies", writes)
@@ -81,7 +81,7 @@ def test_interrupted_while_it_brings_what_is_new_it_goes_on(
     monkeypatch.setattr(base, "ROWS", 5)
     source, left = _small(memory(), random.Random(f"new {seed}")), [10**9]
     with memory() as first:
-        holdfast.copy(source, first)
+        takeback.copy(source, first)
         if kind == "growing":
             last = source.get_session("last")
             last.append(*({"role": "user", "content": str(number)} for number in range(23)))
@@ -94,37 +94,37 @@ def test_interrupted_while_it_brings_what_is_new_it_goes_on(
         for number in itertools.count(step=1 if kind == "growing" else 3):
             left[0] = 10**9
             with interruptible(left) as target:
-                holdfast.copy(first, target)
+                takeback.copy(first, target)
                 left[0] = number
                 try:
-                    holdfast.copy(source, target)
+                    takeback.copy(source, target)
                     break
                 except Interrupted:
                     left[0] = 10**9
                 assert_sound(target)
-                holdfast.copy(source, target)
+                takeback.copy(source, target)
                 assert views(target) == wanted
                 assert_sound(target)
     assert number > 3
 
 
 _KILLED = """
-import sys, holdfast
-from holdfast.client.store import Store
-from holdfast.clock import SystemClock
-from holdfast.storage.sqlite import SqliteBackend
-from holdfast.testing.faults import FaultyVFS
+import sys, takeback
+from takeback.client.store import Store
+from takeback.clock import SystemClock
+from takeback.storage.sqlite import SqliteBackend
+from takeback.testing.faults import FaultyVFS
 vfs = FaultyVFS()
 backend = SqliteBackend(sys.argv[2], vfs=vfs.name, sync=vfs.sync)
 vfs.arm(int(sys.argv[3]), "kill")
 with Store(backend, clock=SystemClock()) as target:
-    holdfast.copy(sys.argv[1], target)
+    takeback.copy(sys.argv[1], target)
 """
 
 
 def test_killed_again_and_again_it_gets_there(tmp_path: Path, seed: int) -> None:
     source, target, deaths = tmp_path / "a.db", tmp_path / "b.db", 0
-    with holdfast.open(source, durability="relaxed") as store:
+    with takeback.open(source, durability="relaxed") as store:
         _small(rich(store), random.Random(f"killed {seed}"))
         wanted = views(store)
     for number in (30, 60, 120, 150, 200, 40, 90):
@@ -132,11 +132,11 @@ def test_killed_again_and_again_it_gets_there(tmp_path: Path, seed: int) -> None
         died = subprocess.run(script, check=False).returncode
         assert died in (0, -signal.SIGKILL)
         deaths += died != 0
-        with holdfast.open(target) as store:
+        with takeback.open(target) as store:
             assert_sound(store)
             assert_whole(store, wanted)
-    holdfast.copy(source, target)
-    with holdfast.open(target) as store:
+    takeback.copy(source, target)
+    with takeback.open(target) as store:
         assert views(store) == wanted
         assert_sound(store)
     assert deaths >= 4
@@ -148,11 +148,11 @@ def test_content_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
     with interruptible(left) as target:
         left[0] = 6
         with pytest.raises(Interrupted):
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
         chunks = target._read(lambda tx: tx.one("SELECT count(*) FROM chunk"))[0]
         assert 0 < chunks < 6
         left[0] = 1000
-        holdfast.copy(source, target)
+        takeback.copy(source, target)
         assert target._read(lambda tx: tx.one("SELECT count(*) FROM chunk")) == (6,)
         assert 1000 - left[0] < 6 + 6, "chunks that were there are not written again"
         assert_same(source, target)
@@ -174,7 +174,7 @@ def test_sessions_that_go_on_meanwhile_come_out_as_of_one_moment(tmp_path: Path,
                     rng.choice(_ACTIONS)(session.refresh(), rng)
                     if rng.random() < 0.03:
                         session.fork(rng.randrange(session.head.seq + 1), as_session=True).user("forked")
-                except holdfast.Error:
+                except takeback.Error:
                     continue
 
         writers = [threading.Thread(target=write, args=(number,)) for number in range(3)]
@@ -182,14 +182,14 @@ def test_sessions_that_go_on_meanwhile_come_out_as_of_one_moment(tmp_path: Path,
             writer.start()
         try:
             for _ in range(4):
-                holdfast.copy(source, target)
+                takeback.copy(source, target)
                 assert_sound(target)
                 for session in target.iter_sessions(archived=None):
                     assert len(session.messages()) == session.message_count
         finally:
             for writer in writers:
                 writer.join()
-        holdfast.copy(source, target)
+        takeback.copy(source, target)
         assert_same(source, target)
 
 
@@ -208,7 +208,7 @@ def test_the_destination_may_be_in_use(tmp_path: Path) -> None:
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            holdfast.copy(source, target)
+            takeback.copy(source, target)
         finally:
             stop.set()
             writer.join()
@@ -247,7 +247,7 @@ def test_nobody_sees_a_session_before_it_is_whole() -> None:
                 target.resolve(session.id[:20])
         assert_sound(target)
 
-    holdfast.copy(source, target, progress=_at("sessions", look))
+    takeback.copy(source, target, progress=_at("sessions", look))
     assert seen == []
     assert_same(source, target)
 
@@ -260,7 +260,7 @@ def test_what_is_purged_in_the_source_meanwhile_is_erased_from_the_copy() -> Non
         source.purge_session(source.get_session("talk", agent="coder"))
         source.purge_session("forked")
 
-    holdfast.copy(source, target, progress=_at("sessions", purge))
+    takeback.copy(source, target, progress=_at("sessions", purge))
     assert_same(source, target)
     texts = target._read(lambda tx: tx.all("SELECT body FROM entry"))
     assert not any(b"from the parent" in (body or b"") for (body,) in texts)
@@ -273,12 +273,12 @@ def test_a_fork_of_a_session_that_goes_on_meanwhile_brings_what_it_reads(monkeyp
     talk = source.create_session("talk")
     talk.user("one")
     fork = source.create_session("placeholder")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     talk.append(*({"role": "user", "content": str(number)} for number in range(9)))
     talk.fork(7, as_session=True, name="fork").user("on")
     talk.rename("late")
     fork.user("changed first")
-    holdfast.copy(source, target)
+    takeback.copy(source, target)
     assert_same(source, target)
 
 
@@ -303,14 +303,14 @@ def test_damage_of_the_source_is_named_and_nothing_of_it_is_seen(tmp_path: Path)
 
 def _refusal(path: Path, target: Store) -> Corrupt | None:
     try:
-        holdfast.copy(path, target)
+        takeback.copy(path, target)
     except Corrupt as error:
         return error
     return None
 
 
 def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.ops.transfer import pages
+    from takeback.ops.transfer import pages
 
     insert = pages._insert
 
@@ -321,13 +321,13 @@ def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPat
     source, target = rich(memory()), memory()
     monkeypatch.setattr(pages, "_insert", spoil)
     with pytest.raises(Corrupt, match=r"entry \w+-5 "):
-        holdfast.copy(source, target)
+        takeback.copy(source, target)
     assert target.find_session("talk") is None
 
 
 _MEMORY = """
-import re, sys, holdfast
-done = holdfast.copy(sys.argv[1], sys.argv[2])
+import re, sys, takeback
+done = takeback.copy(sys.argv[1], sys.argv[2])
 print(done.bytes, int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024)
 """
 
@@ -336,7 +336,7 @@ print(done.bytes, int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").r
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from Linux's /proc")
 def test_memory_follows_the_page_not_the_store(tmp_path: Path) -> None:
     rng = random.Random(1)
-    with holdfast.open(tmp_path / "a.db", durability="relaxed") as store:
+    with takeback.open(tmp_path / "a.db", durability="relaxed") as store:
         session = store.create_session("large")
         for _ in range(2):
             session.user("see", attachments=[rng.randbytes(50_000_000)])

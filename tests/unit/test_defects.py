@@ -10,9 +10,9 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast import Store
-from holdfast.testing.clock import ManualClock
+import takeback
+from takeback import Store
+from takeback.testing.clock import ManualClock
 
 
 def _break(tx: object) -> None:
@@ -30,25 +30,25 @@ def plant(path: Path, sql: str, *values: Any) -> None:
 @pytest.mark.defect("S0-8", "S4-6")
 def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         made = [store.create_session(f"s{n}") for n in range(5)]
     plant(path, "UPDATE session SET title = 'forged' WHERE name = 's2'")
     plant(path, "UPDATE session SET messages = 99 WHERE name = 's3'")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         page = store.list_sessions()
         assert [s.name for s in page] == ["s4", "s1", "s0"]
         assert set(page.damaged) == {made[2].id, made[3].id}
         assert "2 damaged" in repr(page)
-        with pytest.raises(holdfast.Corrupt):
+        with pytest.raises(takeback.Corrupt):
             store.get_session(made[2].id)
         assert store.verify()
 
 
 @pytest.mark.feature("A2")
 @pytest.mark.defect("S0-4", "S4-2", "S2-1")
-def test_two_handles_lose_nothing_of_each_other(holdfast_store: Store) -> None:
-    first = holdfast_store.create_session("s")
-    second = holdfast_store.get_session("s")
+def test_two_handles_lose_nothing_of_each_other(takeback_store: Store) -> None:
+    first = takeback_store.create_session("s")
+    second = takeback_store.get_session("s")
     for n in range(10):
         (first if n % 2 else second).user(str(n))
     assert [m.text for m in first.messages()] == [m.text for m in second.messages()] == [str(n) for n in range(10)]
@@ -56,21 +56,21 @@ def test_two_handles_lose_nothing_of_each_other(holdfast_store: Store) -> None:
 
 @pytest.mark.feature("E7")
 @pytest.mark.defect("S4-3", "S3-9")
-def test_an_append_does_not_bring_a_deleted_session_back(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session("s")
-    holdfast_store.delete_session(session.id)
-    with pytest.raises(holdfast.Conflict):
+def test_an_append_does_not_bring_a_deleted_session_back(takeback_store: Store) -> None:
+    session = takeback_store.create_session("s")
+    takeback_store.delete_session(session.id)
+    with pytest.raises(takeback.Conflict):
         session.user("x")
-    holdfast_store.purge_session(session.id)
-    with pytest.raises(holdfast.NotFound):
+    takeback_store.purge_session(session.id)
+    with pytest.raises(takeback.NotFound):
         session.user("x")
-    assert list(holdfast_store.list_sessions()) == []
+    assert list(takeback_store.list_sessions()) == []
 
 
 @pytest.mark.feature("D10")
 @pytest.mark.defect("S3-6")
-def test_the_first_of_many_messages_is_never_dropped(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_the_first_of_many_messages_is_never_dropped(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
     for n in range(250):
         session.user(str(n))
     assert [m.text for m in session.messages()][:2] == ["0", "1"]
@@ -79,8 +79,8 @@ def test_the_first_of_many_messages_is_never_dropped(holdfast_store: Store) -> N
 
 @pytest.mark.feature("D6")
 @pytest.mark.defect("S3-14")
-def test_a_limit_counts_after_the_filter_and_tool_messages_name_their_tool(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_a_limit_counts_after_the_filter_and_tool_messages_name_their_tool(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
     for n in range(5):
         session.user(str(n))
         with session.tool("bash", {"n": n}) as run:
@@ -92,28 +92,28 @@ def test_a_limit_counts_after_the_filter_and_tool_messages_name_their_tool(holdf
 @pytest.mark.feature("D1")
 @pytest.mark.defect("S3-2", "S4-22", "S0-15", "S3-13")
 def test_ids_are_unique_and_order_holds_whatever_the_clock_says(
-    holdfast_store: Store, holdfast_clock: ManualClock
+    takeback_store: Store, takeback_clock: ManualClock
 ) -> None:
-    holdfast_clock.ms = -5
-    made = [holdfast_store.create_session() for _ in range(50)]
-    holdfast_clock.ms = -10_000
+    takeback_clock.ms = -5
+    made = [takeback_store.create_session() for _ in range(50)]
+    takeback_clock.ms = -10_000
     made[7].user("x")
     assert len({session.id for session in made}) == 50
-    assert holdfast_store.list_sessions()[0].id == made[7].id
-    listed = holdfast_store.list_sessions(order="created", limit=100)
+    assert takeback_store.list_sessions()[0].id == made[7].id
+    listed = takeback_store.list_sessions(order="created", limit=100)
     assert [s.id for s in listed] == [s.id for s in reversed(made)]
 
 
 @pytest.mark.feature("B1")
 @pytest.mark.defect("S3-7", "S1-19")
-def test_a_clock_that_steps_back_gives_no_negative_time(holdfast_store: Store, holdfast_clock: ManualClock) -> None:
-    session = holdfast_store.create_session()
+def test_a_clock_that_steps_back_gives_no_negative_time(takeback_store: Store, takeback_clock: ManualClock) -> None:
+    session = takeback_store.create_session()
     with session.tool("slow") as run:
-        holdfast_clock.advance(-(10**9))
+        takeback_clock.advance(-(10**9))
         run.result("x")
     assert session.stats().duration >= 0
     for huge in (float("inf"), 1e300, -1, "5"):
-        with pytest.raises(holdfast.Invalid):
+        with pytest.raises(takeback.Invalid):
             session.user("x", duration=huge)  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ def test_a_clock_that_steps_back_gives_no_negative_time(holdfast_store: Store, h
 @pytest.mark.defect("S4-5", "S4-4", "S0-6", "S1-2")
 @pytest.mark.parametrize("agent_id", ["x.json", "x.json.json", "../../x", "/etc/passwd", "CON", "a/b", "x" * 900, "."])
 def test_an_id_is_data_and_never_a_path(tmp_path: Path, agent_id: str) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         store.create_agent(agent_id)
         assert [agent.id for agent in store.list_agents()] == [agent_id]
         assert store.delete_agent(agent_id) is not None
@@ -131,13 +131,13 @@ def test_an_id_is_data_and_never_a_path(tmp_path: Path, agent_id: str) -> None:
 @pytest.mark.feature("B4")
 @pytest.mark.defect("S4-8", "S4-9")
 def test_a_checksum_does_not_depend_on_the_order_of_keys_or_on_reopening(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session = store.create_session("s")
         for n in range(20):
             session.state.update({f"k{(n * 7 + i) % 9}": i for i in range(6)})
         made = session.checkpoint("c")
     for _ in range(3):
-        with holdfast.open(tmp_path / "s.db") as store:
+        with takeback.open(tmp_path / "s.db") as store:
             session = store.get_session("s")
             assert session.get_checkpoint("c") == made
             session.rewind("c")
@@ -146,8 +146,8 @@ def test_a_checksum_does_not_depend_on_the_order_of_keys_or_on_reopening(tmp_pat
 
 @pytest.mark.feature("B4")
 @pytest.mark.defect("S1-14", "S1-2")
-def test_checkpoints_are_listed_in_the_order_they_were_made(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_checkpoints_are_listed_in_the_order_they_were_made(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
     names = [f"cp-{n}" for n in (9, 10, 1, 100, 2)]
     for name in names:
         session.checkpoint(name)
@@ -158,8 +158,8 @@ def test_checkpoints_are_listed_in_the_order_they_were_made(holdfast_store: Stor
 
 @pytest.mark.feature("B2")
 @pytest.mark.defect("S1-15")
-def test_prompts_answers_and_tool_calls_have_one_order(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_prompts_answers_and_tool_calls_have_one_order(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
     session.user("a")
     with session.tool("t", 1) as run:
         session.assistant("meanwhile")
@@ -171,8 +171,8 @@ def test_prompts_answers_and_tool_calls_have_one_order(holdfast_store: Store) ->
 
 @pytest.mark.feature("C2")
 @pytest.mark.defect("S2-3", "S0-12")
-def test_an_unknown_role_or_field_makes_nothing_unreadable(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_an_unknown_role_or_field_makes_nothing_unreadable(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
     session.append({"role": "Oracle", "content": "x", "novelty": {"deep": [None]}})
     session.append(
         {
@@ -191,8 +191,8 @@ def test_an_unknown_role_or_field_makes_nothing_unreadable(holdfast_store: Store
 
 @pytest.mark.feature("D9")
 @pytest.mark.defect("S3-15")
-def test_a_thread_that_dies_poisons_nothing(holdfast_store: Store) -> None:
-    session = holdfast_store.create_session()
+def test_a_thread_that_dies_poisons_nothing(takeback_store: Store) -> None:
+    session = takeback_store.create_session()
 
     def die() -> None:
         session.user("before")
@@ -210,11 +210,11 @@ def test_a_thread_that_dies_poisons_nothing(holdfast_store: Store) -> None:
 @pytest.mark.defect("S4-20")
 def test_deleting_an_agent_is_all_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         made = [store.create_session(agent="a") for _ in range(5)]
     plant(path, "UPDATE session SET title = 'forged' WHERE sid = 4")
-    with holdfast.open(path) as store:
-        with pytest.raises(holdfast.Corrupt):
+    with takeback.open(path) as store:
+        with pytest.raises(takeback.Corrupt):
             store.delete_agent("a")
         assert store.find_agent("a") is not None
         assert len(store.list_sessions()) == 4
@@ -223,26 +223,26 @@ def test_deleting_an_agent_is_all_or_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.feature("D4")
 @pytest.mark.defect("S3-10")
-def test_a_main_session_can_be_used_for_ever(holdfast_store: Store) -> None:
-    main = holdfast_store.main_session("a")
+def test_a_main_session_can_be_used_for_ever(takeback_store: Store) -> None:
+    main = takeback_store.main_session("a")
     main.user("x")
-    holdfast_store.delete_session(main)
+    takeback_store.delete_session(main)
     main.user("y")
-    assert [m.text for m in holdfast_store.main_session("a").messages()] == ["y"]
+    assert [m.text for m in takeback_store.main_session("a").messages()] == ["y"]
 
 
 @pytest.mark.feature("E2")
 @pytest.mark.defect("S4-27")
-def test_archived_sessions_are_left_out_unless_asked_for(holdfast_store: Store) -> None:
-    holdfast_store.create_session("a").archive()
-    assert list(holdfast_store.list_sessions()) == []
-    assert [s.name for s in holdfast_store.list_sessions(archived=True)] == ["a"]
+def test_archived_sessions_are_left_out_unless_asked_for(takeback_store: Store) -> None:
+    takeback_store.create_session("a").archive()
+    assert list(takeback_store.list_sessions()) == []
+    assert [s.name for s in takeback_store.list_sessions(archived=True)] == ["a"]
 
 
 @pytest.mark.feature("E11")
 @pytest.mark.defect("S4-26")
 def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         store.create_session().user("x" * 100_000)
         said = store.stats().total_bytes
         found = sum(file.stat().st_size for file in tmp_path.iterdir())
@@ -252,20 +252,20 @@ def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
 @pytest.mark.feature("C5")
 @pytest.mark.defect("S2-6", "S4-25")
 def test_absent_unreadable_and_damaged_are_different_answers(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session = store.create_session("s")
         session.user("x")
-        with pytest.raises(holdfast.NotFound):
+        with pytest.raises(takeback.NotFound):
             store.get_session("nosuch")
     plant(tmp_path / "s.db", "UPDATE entry SET body = x'00'")
-    with holdfast.open(tmp_path / "s.db") as store, pytest.raises(holdfast.Corrupt):
+    with takeback.open(tmp_path / "s.db") as store, pytest.raises(takeback.Corrupt):
         store.get_session("s").messages()
 
 
 @pytest.mark.feature("E3")
 @pytest.mark.defect("S0-5", "S4-24")
 def test_an_append_does_not_rewrite_what_is_there(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session = store.create_session()
         session.user("big", attachments=[os.urandom(2_000_000)])
         session.append(*({"role": "user", "content": "x" * 500} for _ in range(2000)))
@@ -278,7 +278,7 @@ def test_an_append_does_not_rewrite_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.feature("C5")
-def test_a_naive_time_is_refused(holdfast_store: Store) -> None:
-    with pytest.raises(holdfast.Invalid):
-        holdfast_store.list_sessions(since=datetime(2026, 1, 1))
-    assert list(holdfast_store.list_sessions(since=datetime(2026, 1, 1, tzinfo=UTC))) == []
+def test_a_naive_time_is_refused(takeback_store: Store) -> None:
+    with pytest.raises(takeback.Invalid):
+        takeback_store.list_sessions(since=datetime(2026, 1, 1))
+    assert list(takeback_store.list_sessions(since=datetime(2026, 1, 1, tzinfo=UTC))) == []

@@ -92,7 +92,7 @@ def test_every_marker_names_a_row_and_every_defect_has_a_test() -> None:
 @pytest.mark.feature("E6")
 def test_the_readme_names_its_two_commands_and_backs_its_claims() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    assert "pip install holdfast" in text
+    assert "pip install takeback" in text
     for target in re.findall(r"^    make (\S+)", text, re.M):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.M)
     pinned = (ROOT / "requirements" / "bench.txt").read_text("utf-8")

@@ -16,16 +16,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-import holdfast
-from holdfast import mounts
-from holdfast.client.store import Store
-from holdfast.clock import SystemClock
-from holdfast.model.message import draft
-from holdfast.ops import entries
-from holdfast.storage import files
-from holdfast.storage.base import Tx
-from holdfast.storage.commit import Ticket
-from holdfast.storage.sqlite import SqliteBackend
+import takeback
+from takeback import mounts
+from takeback.client.store import Store
+from takeback.clock import SystemClock
+from takeback.model.message import draft
+from takeback.ops import entries
+from takeback.storage import files
+from takeback.storage.base import Tx
+from takeback.storage.commit import Ticket
+from takeback.storage.sqlite import SqliteBackend
 
 
 @pytest.mark.feature("C5")
@@ -33,7 +33,7 @@ from holdfast.storage.sqlite import SqliteBackend
 def test_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     old = os.umask(umask)
     try:
-        with holdfast.open(tmp_path / "deep" / "er" / "s.db") as store:
+        with takeback.open(tmp_path / "deep" / "er" / "s.db") as store:
             store.create_session().user("a")
             folder = tmp_path / "deep" / "er"
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
@@ -57,11 +57,11 @@ def test_the_settings_are_the_safe_ones(tmp_path: Path) -> None:
 
 @pytest.mark.feature("E6")
 def test_relaxed_durability_comes_only_by_name(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db", durability="relaxed") as store:
+    with takeback.open(tmp_path / "s.db", durability="relaxed") as store:
         assert store.capabilities.durability == "relaxed"
         assert store._backend._connection.pragma("synchronous") == 1  # type: ignore[attr-defined]
-    with pytest.raises(holdfast.Invalid):
-        holdfast.open(tmp_path / "s.db", durability="off")
+    with pytest.raises(takeback.Invalid):
+        takeback.open(tmp_path / "s.db", durability="off")
 
 
 @pytest.mark.feature("E6")
@@ -69,7 +69,7 @@ def test_a_network_file_system_gets_a_rollback_journal_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(files, "network_filesystem", lambda path: "nfs4")
-    with caplog.at_level(logging.WARNING, "holdfast"), holdfast.open(tmp_path / "s.db") as store:
+    with caplog.at_level(logging.WARNING, "takeback"), takeback.open(tmp_path / "s.db") as store:
         assert store.capabilities.journal == "delete"
         assert store._backend._connection.pragma("synchronous") == 3  # type: ignore[attr-defined]
         session = store.create_session()
@@ -98,44 +98,44 @@ def test_mounts_are_told_apart() -> None:
 @pytest.mark.feature("C5")
 def test_paths_that_cannot_be_a_store_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a store, but text that somebody wrote")
-    with pytest.raises(holdfast.Corrupt):
-        holdfast.open(tmp_path / "file")
+    with pytest.raises(takeback.Corrupt):
+        takeback.open(tmp_path / "file")
     assert (tmp_path / "file").read_text().startswith("not a store")
     for path in ("", tmp_path, tmp_path / "file" / "below", "a\0b", "sqlite://host/x.db", "sqlite:///x.db?mode=ro"):
-        with pytest.raises(holdfast.Invalid):
-            holdfast.open(path)
-    with pytest.raises(holdfast.Unsupported):
-        holdfast.open("mysql://x")
-    with pytest.raises(holdfast.NotFound):
-        holdfast.open(tmp_path / "absent.db", read_only=True)
+        with pytest.raises(takeback.Invalid):
+            takeback.open(path)
+    with pytest.raises(takeback.Unsupported):
+        takeback.open("mysql://x")
+    with pytest.raises(takeback.NotFound):
+        takeback.open(tmp_path / "absent.db", read_only=True)
 
 
 @pytest.mark.feature("E6")
 def test_urls_name_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url, path in [("a.db", "a.db"), ("sqlite:///b%20c.db", "b c.db"), (f"sqlite:///{tmp_path}/d.db", "d.db")]:
-        holdfast.open(url).close()
+        takeback.open(url).close()
         assert (tmp_path / path).exists()
-    monkeypatch.setenv("HOLDFAST_STORE", "mine.db")
-    holdfast.open().close()
-    monkeypatch.delenv("HOLDFAST_STORE")
+    monkeypatch.setenv("TAKEBACK_STORE", "mine.db")
+    takeback.open().close()
+    monkeypatch.delenv("TAKEBACK_STORE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    holdfast.open().close()
+    takeback.open().close()
     assert (tmp_path / "mine.db").exists()
-    assert (tmp_path / "data" / "holdfast" / "holdfast.db").exists()
+    assert (tmp_path / "data" / "takeback" / "takeback.db").exists()
 
 
 @pytest.mark.feature("D9")
 def test_nothing_else_in_the_process_may_open_a_live_store(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         store.create_session().user("a")
         os.link(path, tmp_path / "alias")
         for name in (str(path), f"file:{path}?mode=ro", str(tmp_path / "alias")):
-            with pytest.raises(holdfast.Unsupported):
+            with pytest.raises(takeback.Unsupported):
                 sqlite3.connect(name, uri=True)
         for name in ("s.db", "alias", "s.db-shm"):
-            with pytest.raises(holdfast.Unsupported):
+            with pytest.raises(takeback.Unsupported):
                 (tmp_path / name).read_bytes()
         (tmp_path / "s.db-wal").read_bytes()
         (tmp_path / "other").write_text("free")
@@ -165,7 +165,7 @@ def in_child(work: Callable[[], object]) -> str:
 @pytest.mark.feature("D9")
 def test_a_forked_child_neither_uses_nor_harms_what_its_parent_has_open(tmp_path: Path) -> None:
     """SQLite's list of open files comes along in a fork and speaks of locks that the child does not have."""
-    held = {"store": holdfast.open(tmp_path / "s.db")}
+    held = {"store": takeback.open(tmp_path / "s.db")}
     session = held["store"].create_session("s")
     session.user("a")
 
@@ -175,19 +175,19 @@ def test_a_forked_child_neither_uses_nor_harms_what_its_parent_has_open(tmp_path
 
     assert in_child(lambda: session.user("b")) == "Closed"
     assert in_child(held["store"].close) == ""
-    assert in_child(lambda: holdfast.open(tmp_path / "s.db")) == "Unsupported"
+    assert in_child(lambda: takeback.open(tmp_path / "s.db")) == "Unsupported"
     assert in_child(drop) == ""
-    assert in_child(lambda: holdfast.open(tmp_path / "other.db").create_session()) == ""
+    assert in_child(lambda: takeback.open(tmp_path / "other.db").create_session()) == ""
     session.user("c")
     assert [m.text for m in session.messages()] == ["a", "c"]
     assert (tmp_path / "s.db-wal").exists()
     held["store"].close()
-    assert in_child(lambda: holdfast.open(tmp_path / "s.db").create_session()) == "", "closed before the fork: free"
+    assert in_child(lambda: takeback.open(tmp_path / "s.db").create_session()) == "", "closed before the fork: free"
 
 
 @pytest.mark.feature("D9")
 def test_one_store_may_be_opened_twice_in_a_process(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as one, holdfast.open(tmp_path / "s.db") as two:
+    with takeback.open(tmp_path / "s.db") as one, takeback.open(tmp_path / "s.db") as two:
         session = one.create_session("s")
         found = two.find_session("s")
         assert found is not None
@@ -201,14 +201,14 @@ def test_one_store_may_be_opened_twice_in_a_process(tmp_path: Path) -> None:
 def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "real" / "s.db")
-    with holdfast.open(tmp_path / "link.db") as store:
+    with takeback.open(tmp_path / "link.db") as store:
         store.create_session("s").user("a")
     assert {path.name for path in tmp_path.iterdir()} == {"real", "link.db"}
-    with holdfast.open(tmp_path / "real" / "s.db") as store:
+    with takeback.open(tmp_path / "real" / "s.db") as store:
         assert store.find_session("s") is not None
     os.link(tmp_path / "real" / "s.db", tmp_path / "second.db")
-    with pytest.raises(holdfast.Invalid, match="hard links"):
-        holdfast.open(tmp_path / "second.db")
+    with pytest.raises(takeback.Invalid, match="hard links"):
+        takeback.open(tmp_path / "second.db")
 
 
 @pytest.mark.feature("D9")
@@ -216,7 +216,7 @@ def test_a_store_that_was_dropped_lets_go_of_everything(tmp_path: Path) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        holdfast.open(tmp_path / "s.db").create_session().user("x")
+        takeback.open(tmp_path / "s.db").create_session().user("x")
         gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
     (tmp_path / "s.db").read_bytes()
@@ -224,14 +224,14 @@ def test_a_store_that_was_dropped_lets_go_of_everything(tmp_path: Path) -> None:
 
 @pytest.mark.feature("C5")
 def test_a_signal_handler_that_writes_is_refused_and_hangs_nothing(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session, outcomes = store.create_session(), list[str]()
 
         def handler(number: int, frame: object) -> None:
             for call in (lambda: session.user("from the handler"), store.close):
                 try:
                     call()
-                except holdfast.Error as error:
+                except takeback.Error as error:
                     outcomes.append(error.code)
 
         old = signal.signal(signal.SIGUSR1, handler)
@@ -246,7 +246,7 @@ def test_a_signal_handler_that_writes_is_refused_and_hangs_nothing(tmp_path: Pat
 @pytest.mark.feature("D9")
 def test_an_exception_that_strikes_after_the_commit_doubles_nothing(tmp_path: Path) -> None:
     """A timeout raised by a signal handler may arrive right behind COMMIT: the batch must not run again."""
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session, backend = store.create_session(), store._backend
         assert isinstance(backend, SqliteBackend)
         attempt, struck = backend._attempt, [False]
@@ -269,23 +269,23 @@ def test_an_exception_that_strikes_after_the_commit_doubles_nothing(tmp_path: Pa
 def test_a_store_that_ends_before_its_mark_is_refused(tmp_path: Path) -> None:
     """Whatever takes acknowledged commits away - here the log is simply gone - is noticed at the next open."""
     path = tmp_path / "s.db"
-    holdfast.open(path).close()
+    takeback.open(path).close()
     script = (
-        "import os, sys, holdfast; store = holdfast.open(sys.argv[1]); session = store.create_session();"
+        "import os, sys, takeback; store = takeback.open(sys.argv[1]); session = store.create_session();"
         "[session.user(str(n)) for n in range(30)]; os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
     (tmp_path / "s.db-wal").unlink()
     for _ in range(2):
-        with pytest.raises(holdfast.Corrupt, match="acknowledged"):
-            holdfast.open(path)
+        with pytest.raises(takeback.Corrupt, match="acknowledged"):
+            takeback.open(path)
     (tmp_path / "s.db-lock").unlink()
-    holdfast.open(path).close()
+    takeback.open(path).close()
 
 
 @pytest.mark.feature("E6")
 def test_the_log_is_given_its_length_once_and_goes_with_the_store(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         session = store.create_session()
         session.user("a")
         assert (tmp_path / "s.db-wal").stat().st_size < 1 << 20
@@ -297,7 +297,7 @@ def test_the_log_is_given_its_length_once_and_goes_with_the_store(tmp_path: Path
 
 @pytest.mark.feature("D9")
 def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> None:
-    store = holdfast.open(tmp_path / "s.db")
+    store = takeback.open(tmp_path / "s.db")
     session = store.create_session()
     stored: list[int] = []
 
@@ -305,7 +305,7 @@ def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> Non
         try:
             while True:
                 stored.append(session.user("x").seq)
-        except holdfast.Closed:
+        except takeback.Closed:
             pass
 
     threads = [threading.Thread(target=write) for _ in range(4)]
@@ -317,7 +317,7 @@ def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> Non
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
-    with holdfast.open(tmp_path / "s.db") as again:
+    with takeback.open(tmp_path / "s.db") as again:
         assert [m.seq for m in again.get_session(session.id).messages()] == sorted(stored)
         assert not again.verify()
 
@@ -327,7 +327,7 @@ def test_a_relaxed_log_is_not_mistaken_for_a_damaged_one(tmp_path: Path) -> None
     """Without a sync per commit a power cut may leave holes in the log: what follows them was never promised."""
     path = tmp_path / "s.db"
     script = (
-        "import os, sys, holdfast; store = holdfast.open(sys.argv[1], durability='relaxed');"
+        "import os, sys, takeback; store = takeback.open(sys.argv[1], durability='relaxed');"
         "session = store.create_session('a'); [session.user(str(n)) for n in range(30)]; os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
@@ -335,7 +335,7 @@ def test_a_relaxed_log_is_not_mistaken_for_a_damaged_one(tmp_path: Path) -> None
     data = bytearray(log.read_bytes())
     data[32 + 110 * 4120 + 2000] ^= 1
     log.write_bytes(data)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.find_session("a")
         assert session is not None
         assert 0 < session.message_count < 30
@@ -347,7 +347,7 @@ def test_a_relaxed_log_is_not_mistaken_for_a_damaged_one(tmp_path: Path) -> None
 def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None:
     """An operation that fails behind another in one batch must not leave its position in the mark."""
     path = tmp_path / "s.db"
-    store = holdfast.open(path)
+    store = takeback.open(path)
     session = store.create_session()
     backend = store._backend
     assert isinstance(backend, SqliteBackend)
@@ -357,16 +357,16 @@ def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None
 
     def append_and_fail(tx: Tx) -> None:
         append("lost")(tx)
-        raise holdfast.Conflict("planted")
+        raise takeback.Conflict("planted")
 
     batch: list[Ticket[object]] = [Ticket(append("kept"), False), Ticket(append_and_fail, False)]
     backend._group._commit(batch)
     backend._sync_log()
-    assert isinstance(batch[1].error, holdfast.Conflict)
+    assert isinstance(batch[1].error, takeback.Conflict)
     assert [m.text for m in session.messages()] == ["kept"]
     assert backend._mark.read() == 3
     store.close()
-    holdfast.open(path).close()
+    takeback.open(path).close()
 
 
 @pytest.mark.feature("E6")
@@ -406,12 +406,12 @@ def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> Non
         session = store.create_session("s")
         session.user("told")
         failing[0] = True
-        with pytest.raises(holdfast.BackendError):
+        with pytest.raises(takeback.BackendError):
             session.user("not told")
         failing[0] = False
-        with pytest.raises(holdfast.BackendError, match="earlier"):
+        with pytest.raises(takeback.BackendError, match="earlier"):
             session.user("refused")
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         found = store.find_session("s")
         assert found is not None
         assert [m.text for m in found.messages()] in (["told"], ["told", "not told"])

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ParsedChatCompletion
 from openai.types.responses import ParsedResponse, Response, ResponseFunctionToolCall, ResponseInputItemParam
 
-from holdfast import Usage
-from holdfast.model import forms
-from holdfast.model.forms import Given
-from holdfast.model.tools import ToolCall, ToolResult
+from takeback import Usage
+from takeback.model import forms
+from takeback.model.forms import Given
+from takeback.model.tools import ToolCall, ToolResult
 
 
 def only(item: object) -> Given:
@@ -463,7 +463,7 @@ def test_recognising_and_reading_never_raise(value: Any) -> None:
     for found in forms.recognise(value):
         assert [call.id for call in found.calls] == [call.id for call in forms.calls(found.form, found.value)]
         assert found.is_turn == (found.role == "user")
-    for form in ("anthropic", "openai-chat", "openai-responses", "gemini", "of a newer Holdfast"):
+    for form in ("anthropic", "openai-chat", "openai-responses", "gemini", "of a newer Takeback"):
         forms.content(form, value)
         assert isinstance(forms.text(form, value), str)
         assert all(isinstance(call.id, str) and isinstance(call.name, str) for call in forms.calls(form, value))

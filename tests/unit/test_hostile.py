@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import _postgres
-import holdfast
-from holdfast import Session, Store
-from holdfast.testing import awaited
+import takeback
+from takeback import Session, Store
+from takeback.testing import awaited
 
 HOSTILE = [
     *["", " ", ".", "..", "../../etc/passwd", "/etc/passwd", "a/b", "a\\b", "C:\\x", "~", "~root", "$HOME", "`id`"],
@@ -78,10 +78,10 @@ CALLS: dict[str, Callable[[Store, Session, Any], Any]] = {
 
 
 OPENERS: dict[str, Callable[[Path], Any]] = {
-    "file": lambda place: holdfast.open(place / "s.db", durability="relaxed"),
+    "file": lambda place: takeback.open(place / "s.db", durability="relaxed"),
     "awaited file": lambda place: awaited.open(place / "s.db", durability="relaxed"),
-    "memory": lambda place: holdfast.open(":memory:"),
-    "postgres": lambda place: holdfast.open(_postgres.app_url("hostile"), scope=str(place)),  # a scope is cheap to make
+    "memory": lambda place: takeback.open(":memory:"),
+    "postgres": lambda place: takeback.open(_postgres.app_url("hostile"), scope=str(place)),  # a scope is cheap to make
     "awaited postgres": lambda place: awaited.open(_postgres.app_url("hostile"), scope=str(place)),
 }
 
@@ -101,7 +101,7 @@ def test_hostile_text_is_data_or_refused(store: Store, tmp_path: Path, call: str
     session = store.create_session("victim", agent="tester")
     session.user("kept")
     for text in HOSTILE:
-        with contextlib.suppress(holdfast.Invalid, holdfast.NotFound, holdfast.Conflict):
+        with contextlib.suppress(takeback.Invalid, takeback.NotFound, takeback.Conflict):
             CALLS[call](store, session, text)
     assert session.messages()[0].text == "kept"
     assert not store.verify(), str(store.verify())
@@ -116,7 +116,7 @@ def test_hostile_text_is_data_or_refused(store: Store, tmp_path: Path, call: str
 def test_every_backend_gives_the_same_answer_to_hostile_text(tmp_path: Path) -> None:
     answers = []
     for url in (tmp_path / "s.db", _postgres.app_url(tmp_path)):
-        with holdfast.open(url) as store:
+        with takeback.open(url) as store:
             session = store.create_session("victim", agent="tester")
             answers.append([(call, text, _answer(store, session, call, text)) for call in CALLS for text in HOSTILE])
     assert answers[0] == answers[1]
@@ -125,7 +125,7 @@ def test_every_backend_gives_the_same_answer_to_hostile_text(tmp_path: Path) -> 
 def _answer(store: Store, session: Session, call: str, text: str) -> Any:
     try:
         CALLS[call](store, session, text)
-    except holdfast.Error as error:
+    except takeback.Error as error:
         return type(error).__name__
     return "done"
 
@@ -140,7 +140,7 @@ def test_hostile_text_comes_back_as_it_was(store: Store) -> None:
         assert (message.text, message.metadata) == (text, {"k": text})
         try:
             name = store.create_session(text, workspace=text).name
-        except holdfast.Invalid:
+        except takeback.Invalid:
             continue
         found = store.find_session(text, workspace=text)
         assert found is not None
@@ -161,12 +161,12 @@ def test_things_that_are_no_text_are_refused(store: Store, wrong: Any) -> None:
         lambda: session.append({"role": wrong}),
     ]
     for call in calls:
-        with pytest.raises(holdfast.Invalid):
+        with pytest.raises(takeback.Invalid):
             call()
     for number in ("5", -1, 1.5, True, 2**70):
-        with pytest.raises(holdfast.Invalid):
+        with pytest.raises(takeback.Invalid):
             session.messages(limit=number)  # type: ignore[arg-type]
-        with pytest.raises(holdfast.NotFound if number == "5" else holdfast.Invalid):
+        with pytest.raises(takeback.NotFound if number == "5" else takeback.Invalid):
             session.stats(at=number)  # type: ignore[arg-type]
 
 
@@ -180,7 +180,7 @@ def test_things_that_are_no_text_are_refused(store: Store, wrong: Any) -> None:
 )
 def test_usage_that_is_no_usage_is_refused(store: Store, usage: Any) -> None:
     session = store.create_session()
-    with pytest.raises(holdfast.Invalid):
+    with pytest.raises(takeback.Invalid):
         session.user("x", usage=usage)
     assert session.refresh().message_count == 0
 
@@ -189,14 +189,14 @@ def test_usage_that_is_no_usage_is_refused(store: Store, usage: Any) -> None:
 @pytest.mark.parametrize("duration", [-1, float("inf"), float("nan"), "5", True, 1e12])
 def test_a_duration_that_is_none_is_refused(store: Store, duration: Any) -> None:
     session = store.create_session()
-    with pytest.raises(holdfast.Invalid):
+    with pytest.raises(takeback.Invalid):
         session.user("x", duration=duration)
 
 
 @pytest.mark.feature("C5")
 def test_every_error_says_what_to_do() -> None:
-    public = [getattr(holdfast, name) for name in holdfast.__all__]
-    errors = [each for each in public if isinstance(each, type) and issubclass(each, holdfast.Error)]
+    public = [getattr(takeback, name) for name in takeback.__all__]
+    errors = [each for each in public if isinstance(each, type) and issubclass(each, takeback.Error)]
     assert len({error.code for error in errors}) == len(errors) == 13
     for error in errors:
         assert str(error()) == error.__doc__
@@ -209,8 +209,8 @@ def test_every_error_says_what_to_do() -> None:
 )
 def test_a_field_of_the_wrong_type_is_refused_before_it_is_stored(store: Store, fields: dict[str, Any]) -> None:
     session = store.create_session()
-    with pytest.raises(holdfast.Invalid):
+    with pytest.raises(takeback.Invalid):
         session.user("x", **fields)
-    with pytest.raises(holdfast.Invalid):
+    with pytest.raises(takeback.Invalid):
         session.append({"role": "user", **fields})
     assert session.messages() == []

@@ -17,14 +17,14 @@ import msgspec
 import pytest
 
 import _postgres
-import holdfast
-from holdfast import Busy, Closed, LeaseLost, Session, Store, presence
-from holdfast.client import holding, keeper
-from holdfast.ops import leases, sessions
-from holdfast.ops.sessions import LeaseRow
-from holdfast.storage.base import Tx
-from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.base import die
+import takeback
+from takeback import Busy, Closed, LeaseLost, Session, Store, presence
+from takeback.client import holding, keeper
+from takeback.ops import leases, sessions
+from takeback.ops.sessions import LeaseRow
+from takeback.storage.base import Tx
+from takeback.testing.clock import ManualClock
+from takeback.testing.contract.base import die
 
 pytestmark = [pytest.mark.promise("R26"), pytest.mark.feature("F6")]
 
@@ -66,7 +66,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with holdfast.open(tmp_path / "a.db", durability="relaxed") as store:
+    with takeback.open(tmp_path / "a.db", durability="relaxed") as store:
         store.create_session("job")
         yield store
         report = store.verify()
@@ -195,7 +195,7 @@ def test_a_holder_whose_clock_is_wrong_keeps_its_lease_as_long_as_it_gives_signs
 def test_a_clock_that_runs_ahead_takes_nothing_from_a_holder_elsewhere(tmp_path: Path, hurried: None) -> None:
     """Two machines, one of them a day ahead: it shows the other as gone, and yet does not get its lease."""
     path, ahead = tmp_path / "a.db", ManualClock(int(time.time() * 1000) + DAY)
-    with holdfast.open(path) as one, holdfast.open(path, clock=ahead) as two:
+    with takeback.open(path) as one, takeback.open(path, clock=ahead) as two:
         held = one.session("job")
         held.user("a")
         _put_far_away(one, held, silent_ms=0, keep=True)
@@ -211,7 +211,7 @@ def test_a_clock_that_runs_ahead_takes_nothing_from_a_holder_elsewhere(tmp_path:
 
 def test_a_clock_that_jumps_a_day_back_and_forth_changes_nothing(tmp_path: Path, hurried: None, seed: int) -> None:
     clock, rng = ManualClock(), random.Random(f"jumps {seed}")
-    with holdfast.open(tmp_path / "a.db", clock=clock, durability="relaxed") as store, store.session("job") as held:
+    with takeback.open(tmp_path / "a.db", clock=clock, durability="relaxed") as store, store.session("job") as held:
         token, began = _lease(store).token, _lease(store).beats
         for number in range(50):
             clock.advance(rng.choice((DAY, -DAY, 1, 40_000, -40_000)))
@@ -271,11 +271,11 @@ def test_a_handle_that_nobody_has_any_more_gives_its_lease_back(store: Store, hu
 
 def test_closing_the_store_gives_back_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         held = [store.session(f"job {number}") for number in range(3)]
         stream = held[0].stream(flush_seconds=60)
         stream.write("half")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         assert {(s.status, s.holder) for s in store.list_sessions()} == {("active", None)}
         assert [(m.text, m.status) for m in store.get_session("job 0").messages()] == [("half", "interrupted")]
         with pytest.raises(Closed):
@@ -284,8 +284,8 @@ def test_closing_the_store_gives_back_what_it_holds(tmp_path: Path) -> None:
 
 _HOLD = """
 import os, signal, sys, time
-import holdfast
-store = holdfast.open(sys.argv[1])
+import takeback
+store = takeback.open(sys.argv[1])
 session = store.session("job")
 session.user("a")
 stream = session.stream(flush_seconds=60)
@@ -317,7 +317,7 @@ def _finished(process: subprocess.Popen[str], code: int) -> str:
 def test_a_process_that_ends_without_closing_gives_back_what_it_holds(tmp_path: Path, end: str, code: int) -> None:
     process = _python(_HOLD + end, tmp_path / "a.db")
     _finished(process, code)
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         seen = store.get_session("job")
         assert (seen.status, seen.holder, seen.stopped_at) == ("active", None, None)
         assert [(m.text, m.status) for m in seen.messages()] == [("a", "complete"), ("half", "interrupted")]
@@ -328,7 +328,7 @@ def test_a_process_that_is_killed_is_seen_to_be_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     process = _python(_HOLD + "time.sleep(60)", path)
     pid = _ready(process)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         with pytest.raises(Busy) as busy:
             store.session("job")
         assert f"process {pid} on" in str(busy.value)
@@ -356,37 +356,37 @@ def test_a_signal_leaves_no_session_held(tmp_path: Path, number: signal.Signals)
     time.sleep(0.1)
     process.send_signal(number)
     process.communicate(timeout=30)
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         assert store.get_session("job").status == "interrupted"
         store.session("job").release()
 
 
 _FORK = """
 import os, sys
-import holdfast
-store = holdfast.open(sys.argv[1])
+import takeback
+store = takeback.open(sys.argv[1])
 session = store.session("job")
 session.user("before")
 pid = os.fork()
 if pid == 0:
     try:
         session.user("from the child")
-    except holdfast.Closed:
+    except takeback.Closed:
         print("closed", flush=True)
     if sys.argv[2] == "del":
         del session, store
     if sys.argv[2] == "own":
         try:
-            with holdfast.open(sys.argv[1]) as own:
+            with takeback.open(sys.argv[1]) as own:
                 own.session("job")
-        except holdfast.Busy as busy:
+        except takeback.Busy as busy:
             print("busy", f"process {os.getppid()} on" in str(busy), flush=True)
-        except holdfast.Unsupported:
+        except takeback.Unsupported:
             print("unsupported", flush=True)
     sys.exit(0)  # as a process ends: what it inherited is cleaned up
 print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 session.user("after")
-other = holdfast.open(sys.argv[1]).get_session("job")
+other = takeback.open(sys.argv[1]).get_session("job")
 print(other.status, other.holder is not None, [m.text for m in other.messages()], flush=True)
 """
 
@@ -458,7 +458,7 @@ def _wait_and_tell(open_store: Callable[[], Store]) -> float:
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_whoever_waits_gets_it_soon_after_it_was_given_back(tmp_path: Path, backend: str) -> None:
     url = _postgres.url(tmp_path) if backend == "postgres" else str(tmp_path / "a.db")
-    waits = sorted(_wait_and_tell(lambda: holdfast.open(url)) for _ in range(3))
+    waits = sorted(_wait_and_tell(lambda: takeback.open(url)) for _ in range(3))
     assert waits[1] < 0.1, waits
 
 
@@ -466,7 +466,7 @@ def test_whoever_waits_gets_it_soon_after_its_holder_was_killed(tmp_path: Path) 
     path = tmp_path / "a.db"
     process = _python(_HOLD + "time.sleep(60)", path)
     _ready(process)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         threading.Timer(0.2, process.kill).start()
         began = time.monotonic()
         with store.session("job", wait=20) as mine:
@@ -480,7 +480,7 @@ def test_whoever_waits_gets_it_soon_after_its_holder_was_killed(tmp_path: Path) 
 
 def test_a_repaired_lease_is_free_and_its_old_holder_does_not_come_back(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         held = store.session("job")
         held.user("a")
         stream = held.stream()
@@ -493,7 +493,7 @@ def test_a_repaired_lease_is_free_and_its_old_holder_does_not_come_back(tmp_path
         done = store.repair(tmp_path / "copy.db")
         assert [problem.kind for problem in done.lost] == ["lease"]
         store._write(lambda tx: tx.run("UPDATE lease SET token = token - 5"))
-    with holdfast.open(tmp_path / "copy.db") as copy, copy.session("job") as mine:
+    with takeback.open(tmp_path / "copy.db") as copy, copy.session("job") as mine:
         assert [m.text for m in mine.receive()] == ["one", "two"]
         mine.user("b")
         assert not copy.verify()

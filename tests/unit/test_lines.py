@@ -12,10 +12,10 @@ from _copied import OPENERS, SCOPES, assert_sound, go_on, is_empty, memory, rich
 from _damages import DAMAGES, damaged
 from test_verify import grow
 
-import holdfast
-from holdfast import Store
-from holdfast.exporters import jsonl
-from holdfast.importers import jsonl as importing
+import takeback
+from takeback import Store
+from takeback.exporters import jsonl
+from takeback.importers import jsonl as importing
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -88,9 +88,9 @@ def test_a_file_names_no_scope_and_goes_into_any() -> None:
 def test_what_a_repair_recorded_as_lost_comes_back(tmp_path: Path) -> None:
     for name in [name for name in DAMAGES if name.startswith(("entry", "blob", "branch", "operation"))]:
         path, _ = damaged(tmp_path, name)
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             repaired = store.repair(tmp_path / f"{path.stem} {len(list(tmp_path.iterdir()))}.db").path
-        with holdfast.open(repaired) as source, memory() as target:
+        with takeback.open(repaired) as source, memory() as target:
             data = exported(source)
             imported(target, data)
             assert_sound(target)

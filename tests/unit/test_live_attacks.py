@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Busy, Conflict, Invalid, LeaseLost, Session, Store
-from holdfast.client.keeper import Keeper
-from holdfast.storage.base import Tx
+import takeback
+from takeback import Busy, Conflict, Invalid, LeaseLost, Session, Store
+from takeback.client.keeper import Keeper
+from takeback.storage.base import Tx
 
 pytestmark = pytest.mark.feature("F6")
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with holdfast.open(path) as found:
+    with takeback.open(path) as found:
         yield found
 
 
@@ -38,7 +38,7 @@ def _call(session: Session, *ids: str) -> None:
 
 
 def _child(code: str, path: Path) -> subprocess.Popen[str]:
-    text = f"import holdfast, os, signal, sys, time\nstore = holdfast.open({str(path)!r})\n{code}"
+    text = f"import takeback, os, signal, sys, time\nstore = takeback.open({str(path)!r})\n{code}"
     return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -181,7 +181,7 @@ def test_who_wanted_a_lease_and_did_not_get_it_takes_nothing_back(
         patch.setattr(store._backend, "write", fails)
         with pytest.raises(Busy, match="not now"):
             store.session(session)
-    with holdfast.open(path) as other, other.session("x") as mine:
+    with takeback.open(path) as other, other.session("x") as mine:
         store._keeper.give_back_abandoned()
         mine.user("still mine")
         with pytest.raises(Busy, match="is run by"):
@@ -202,7 +202,7 @@ def test_a_lease_that_could_not_be_given_back_is_given_back_later(
         raise ValueError("boo")
     monkeypatch.setattr(store._backend, "write", real)
     store._keeper._beat_at = 0.0
-    with holdfast.open(path) as other, other.session("x", wait=10) as mine:
+    with takeback.open(path) as other, other.session("x", wait=10) as mine:
         assert mine.error == "ValueError: boo"
 
 
@@ -299,7 +299,7 @@ def test_a_handler_that_closes_the_store_is_told_and_does_not_hang(path: Path) -
 
 def test_a_silent_process_of_another_user_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where processes of others are hidden, only a signal tells whether they are there."""
-    from holdfast import presence
+    from takeback import presence
 
     monkeypatch.setattr(presence.os, "kill", lambda pid, number: (_ for _ in ()).throw(PermissionError()))
     assert presence._began(2**22 + 1) == ""
@@ -322,7 +322,7 @@ def test_a_stream_that_lost_its_session_is_let_go(store: Store) -> None:
 @pytest.mark.feature("F4")
 def test_a_stream_nobody_has_any_more_holds_no_session(store: Store, path: Path) -> None:
     store.session("x").stream().write("half")
-    with holdfast.open(path) as other, other.session("x", wait=10):
+    with takeback.open(path) as other, other.session("x", wait=10):
         pass
 
 
@@ -365,7 +365,7 @@ def test_half_a_tools_input_is_no_text(store: Store) -> None:
 
 def test_a_task_that_is_cancelled_leaves_nothing_behind(path: Path) -> None:
     async def run() -> None:
-        async with holdfast.aopen(path) as store:
+        async with takeback.aopen(path) as store:
             session = await store.create_session("x")
             for _ in range(10):
                 for begin in (session.__aenter__, lambda: session.stream().__aenter__()):
@@ -377,7 +377,7 @@ def test_a_task_that_is_cancelled_leaves_nothing_behind(path: Path) -> None:
                     await asyncio.sleep(0.05)  # what was begun is ended behind the task's back
             await asyncio.sleep(0.3)
             assert await session.messages() == []
-            with holdfast.open(path) as other, other.session("x", wait=10):
+            with takeback.open(path) as other, other.session("x", wait=10):
                 pass
 
     asyncio.run(run())

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-import holdfast
-from holdfast import Session, Store
-from holdfast.testing.clock import ManualClock
+import takeback
+from takeback import Session, Store
+from takeback.testing.clock import ManualClock
 
 ENDED = ("completed", "error", "timeout", "stopped")
 
@@ -27,13 +27,13 @@ def move(session: Session, status: str) -> None:
 @pytest.mark.defect("S3-8")
 @pytest.mark.parametrize(("before", "after"), list(product(ENDED, ENDED)))
 def test_an_end_is_not_overwritten_by_another(
-    holdfast_store: Store, holdfast_clock: ManualClock, before: str, after: str
+    takeback_store: Store, takeback_clock: ManualClock, before: str, after: str
 ) -> None:
-    session = holdfast_store.create_session()
+    session = takeback_store.create_session()
     move(session, before)
     said = session.refresh().status, session.result, session.error, session.finished_at
-    holdfast_clock.advance(1000)
-    with pytest.raises(holdfast.Conflict):
+    takeback_clock.advance(1000)
+    with pytest.raises(takeback.Conflict):
         move(session, after)
     assert (session.refresh().status, session.result, session.error, session.finished_at) == said
     move(session, "active")
@@ -44,24 +44,24 @@ def test_an_end_is_not_overwritten_by_another(
 @pytest.mark.feature("D2")
 @pytest.mark.defect("S3-9", "S3-10")
 @pytest.mark.parametrize("status", ENDED)
-def test_a_finished_session_takes_no_message_until_it_goes_on(holdfast_store: Store, status: str) -> None:
-    main = holdfast_store.main_session("a")
+def test_a_finished_session_takes_no_message_until_it_goes_on(takeback_store: Store, status: str) -> None:
+    main = takeback_store.main_session("a")
     main.user("x")
     move(main, status)
-    for handle in (main, holdfast_store.main_session("a"), holdfast_store.get_session(main.id)):
+    for handle in (main, takeback_store.main_session("a"), takeback_store.get_session(main.id)):
         for add in (handle.user, handle.assistant, handle.send):
-            with pytest.raises(holdfast.Conflict):
+            with pytest.raises(takeback.Conflict):
                 add("too late")
-    with holdfast_store.main_session("a") as again:
+    with takeback_store.main_session("a") as again:
         again.user("y")
-    assert [m.text for m in holdfast_store.main_session("a").messages()] == ["x", "y"]
+    assert [m.text for m in takeback_store.main_session("a").messages()] == ["x", "y"]
 
 
 @pytest.mark.feature("D8")
 @pytest.mark.defect("S3-7")
-def test_a_session_runs_no_negative_time(holdfast_store: Store, holdfast_clock: ManualClock) -> None:
-    session = holdfast_store.create_session()
-    holdfast_clock.advance(-(10**9))
+def test_a_session_runs_no_negative_time(takeback_store: Store, takeback_clock: ManualClock) -> None:
+    session = takeback_store.create_session()
+    takeback_clock.advance(-(10**9))
     assert session.runtime() == 0
     session.complete()
     assert session.runtime() == 0

@@ -9,8 +9,8 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import Invalid
-from holdfast.model import forms
+from takeback import Invalid
+from takeback.model import forms
 
 
 class Answer(pydantic.BaseModel):

@@ -36,10 +36,10 @@ def test_the_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> N
     ]
     subprocess.run(install, check=True, capture_output=True)
     program = (
-        "import holdfast; assert 'site' in holdfast.__file__, holdfast.__file__\n"
-        "with holdfast.open('elsewhere.db') as store:\n"
+        "import takeback; assert 'site' in takeback.__file__, takeback.__file__\n"
+        "with takeback.open('elsewhere.db') as store:\n"
         "    store.create_session('a').user('hello')\n"
-        "with holdfast.open('elsewhere.db') as store:\n"
+        "with takeback.open('elsewhere.db') as store:\n"
         "    print(store.find_session('a').messages()[0].text, store.verify())\n"
     )
     done = subprocess.run(
@@ -56,7 +56,7 @@ def test_the_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> N
 @pytest.mark.feature("E6")
 def test_the_wheel_holds_types_schema_and_licence_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for wanted in ("holdfast/py.typed", "holdfast/storage/schema/0001_store.sql", "licenses/LICENSE"):
+    for wanted in ("takeback/py.typed", "takeback/storage/schema/0001_store.sql", "licenses/LICENSE"):
         assert any(name.endswith(wanted) for name in names), wanted
     assert not [name for name in names if name.startswith("tests")]
 
@@ -64,7 +64,7 @@ def test_the_wheel_holds_types_schema_and_licence_and_no_tests(wheel: Path) -> N
 @pytest.mark.feature("E6")
 def test_importing_is_light() -> None:
     """Heavy or optional things are imported where they are used."""
-    program = "import sys, holdfast; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    program = "import sys, takeback; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"apsw", "sqlite3", "asyncio", "click", "rich", "pytest", "hypothesis", "pathspec"} & set(loaded)
 

@@ -13,8 +13,8 @@ import pytest
 from _damages import DAMAGES, TABLES, build, damaged, plant_some, rows_of
 from test_verify import grow
 
-import holdfast
-from holdfast import Conflict, Invalid
+import takeback
+from takeback import Conflict, Invalid
 
 pytestmark = [pytest.mark.promise("R12"), pytest.mark.feature("F5")]
 
@@ -30,7 +30,7 @@ def test_repair_loses_only_what_is_damaged(tmp_path: Path, name: str) -> None:
     """The copy verifies, has every other row as it was, and whatever it has not is named."""
     path, before = damaged(tmp_path, name)
     planted = rows_of(path)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         done = store.repair()
     assert not done.report, str(done)
     assert rows_of(path) == planted, "the store itself was changed"
@@ -46,17 +46,17 @@ def test_whatever_is_damaged_the_copy_is_sound(tmp_path: Path, seed: int, counts
     for number in range(counts(60, 2000)):
         rng, path = random.Random(f"repair {seed} {number}"), tmp_path / str(number) / "a.db"
         path.parent.mkdir()
-        with holdfast.open(path, durability="relaxed") as store:
+        with takeback.open(path, durability="relaxed") as store:
             grow(store, rng, rng.randrange(10, 50))
         for beside in path.parent.glob("a.db-*"):
             beside.unlink()
         planted = plant_some(path, rng)
-        with holdfast.open(path) as store:
+        with takeback.open(path) as store:
             found, done = store.verify(), store.repair()
         about = f"seed {seed}, store {number}, {planted}: {done}"
         assert not done.report, about
         assert bool(found) or not (done.lost or done.rebuilt), f"a sound store was changed: {about}"
-        with holdfast.open(done.path) as copy:
+        with takeback.open(done.path) as copy:
             for session in copy.iter_sessions(archived=None):
                 session.messages()
                 with copy.session(session, take_over=True):
@@ -68,7 +68,7 @@ def test_whatever_is_damaged_the_copy_is_sound(tmp_path: Path, seed: int, counts
 
 def test_a_healthy_store_is_copied_as_it_is(tmp_path: Path) -> None:
     path = build(tmp_path / "a.db")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         done = store.repair()
     assert (done.lost, done.rebuilt, bool(done.report)) == ((), 0, False)
     assert done.path == f"{path}.repaired"
@@ -78,12 +78,12 @@ def test_a_healthy_store_is_copied_as_it_is(tmp_path: Path) -> None:
 
 def test_a_lost_message_keeps_its_place_and_says_so(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path, "entry missing in the middle")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         done = store.repair(tmp_path / "copy.db")
     (lost,) = done.lost
     assert lost.kind == "entry"
     assert lost.where.endswith("-7")
-    with holdfast.open(done.path) as copy:
+    with takeback.open(done.path) as copy:
         talk = copy.get_session("talk")
         messages = talk.messages()
         assert [message.seq for message in messages if message.body.status == "redacted"] == [7]
@@ -94,13 +94,13 @@ def test_a_lost_message_keeps_its_place_and_says_so(tmp_path: Path) -> None:
 
 def test_a_repaired_store_can_be_damaged_and_repaired_again(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path, "entry missing in the middle")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         first = store.repair()
     database = apsw.Connection(first.path)
     database.execute("UPDATE lost SET what = 'nothing'")
     database.execute("DELETE FROM entry WHERE key = (1 << 32 | 3)")
     database.close()
-    with holdfast.open(first.path) as store:
+    with takeback.open(first.path) as store:
         assert {problem.kind for problem in store.verify().problems} >= {"lost", "missing"}
         second = store.repair()
     assert not second.report, str(second)
@@ -116,7 +116,7 @@ def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path
     database = apsw.Connection(str(path))
     database.execute(f"UPDATE {table} SET {key} = {key} + {far} WHERE {key} = (SELECT max({key}) FROM {table})")
     database.close()
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         assert store.verify()
         done = store.repair()
     assert not done.report, str(done)
@@ -126,7 +126,7 @@ def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path
 def test_the_copy_goes_nowhere_that_is_taken(tmp_path: Path) -> None:
     path = build(tmp_path / "a.db")
     (tmp_path / "taken").write_text("precious")
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         for target in (path, tmp_path / "taken"):
             with pytest.raises(Conflict):
                 store.repair(target)
@@ -134,18 +134,18 @@ def test_the_copy_goes_nowhere_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_needs_to_be_told_where(tmp_path: Path) -> None:
-    with holdfast.open(":memory:") as store:
+    with takeback.open(":memory:") as store:
         store.session("a").user("hello")
         with pytest.raises(Invalid):
             store.repair()
         done = store.repair(tmp_path / "b.db")
-    with holdfast.open(done.path) as copy:
+    with takeback.open(done.path) as copy:
         assert [message.text for message in copy.get_session("a").messages()] == ["hello"]
 
 
 def test_a_read_only_store_can_be_repaired(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path, "content of an entry changed")
-    with holdfast.open(path, read_only=True) as store:
+    with takeback.open(path, read_only=True) as store:
         assert not store.repair().report
 
 
@@ -155,8 +155,8 @@ def test_a_repair_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     def fail(tx: object, *, now_ms: int) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("holdfast.ops.repair.repair", fail)
-    with holdfast.open(path) as store, pytest.raises(RuntimeError):
+    monkeypatch.setattr("takeback.ops.repair.repair", fail)
+    with takeback.open(path) as store, pytest.raises(RuntimeError):
         store.repair()
     assert not list(tmp_path.glob("*.repaired*"))
 
@@ -173,7 +173,7 @@ def _leaves(path: Path, table: str) -> list[int]:
 def test_pages_that_cannot_be_read_cost_their_rows_alone(tmp_path: Path, pages: int) -> None:
     """The file itself is damaged: what lies before, between and behind the bad pages is copied."""
     path = tmp_path / "a.db"
-    with holdfast.open(path, durability="relaxed") as store:
+    with takeback.open(path, durability="relaxed") as store:
         session = store.create_session("long")
         for number in range(600):
             session.user(f"message {number} " + "x" * 100)
@@ -183,11 +183,11 @@ def test_pages_that_cannot_be_read_cost_their_rows_alone(tmp_path: Path, pages: 
         for page in chosen:
             file.seek((page - 1) * 4096)
             file.write(b"\xff" * 4096)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         assert store.verify()
         done = store.repair()
     assert not done.report, str(done)
-    with holdfast.open(done.path) as copy:
+    with takeback.open(done.path) as copy:
         kept = [message for message in copy.get_session("long").messages() if message.data is not None]
     assert all(message.text.startswith(f"message {message.seq - 1} ") for message in kept)
     lost = [problem for problem in done.lost if problem.kind == "entry"]

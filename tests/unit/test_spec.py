@@ -12,7 +12,7 @@ import apsw
 import msgspec
 import pytest
 
-import holdfast
+import takeback
 
 PAGE = (Path(__file__).parents[2] / "docs" / "SPEC.md").read_text("utf-8")
 SCHEMA, *STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE, re.S)
@@ -45,16 +45,16 @@ def test_the_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.feature("F5")
 def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
-    """Another program, with the standard SQLite binding and this page: Holdfast reads it and goes on."""
+    """Another program, with the standard SQLite binding and this page: Takeback reads it and goes on."""
     path = tmp_path / "foreign.db"
     database = sqlite3.connect(path)
-    database.executescript("PRAGMA journal_mode=wal;" + SCHEMA + ";PRAGMA application_id=0x484F4C44;")
+    database.executescript("PRAGMA journal_mode=wal;" + SCHEMA + ";PRAGMA application_id=0x54414B45;")
     numbers, genesis, salt = (1, 1, *[0] * 10), bytes(32), bytes(range(16))
     session_id, uid = "1" * 25, "2" * 25
     body = b'{"role":"user","content":"from elsewhere"}'
-    content = hashlib.sha256(b"holdfast body 1\n" + salt + struct.pack(">q", len(body)) + body + b"\0").digest()
+    content = hashlib.sha256(b"takeback body 1\n" + salt + struct.pack(">q", len(body)) + body + b"\0").digest()
     header = struct.pack(">H25sqH7sqH12q", 25, uid.encode(), 1, 7, b"message", 5, 12, *numbers)
-    entry = hashlib.sha256(b"holdfast entry 1\n" + genesis + header + content).digest()
+    entry = hashlib.sha256(b"takeback entry 1\n" + genesis + header + content).digest()
 
     key = f"agent:main:session:{session_id}"
     cold = (1, "", session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, "", 5, 0, 0, 0, 0)
@@ -82,7 +82,7 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     database.commit()
     database.close()
 
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         session = store.find_session("imported")
         assert session is not None
         assert [m.text for m in session.messages()] == ["from elsewhere"]

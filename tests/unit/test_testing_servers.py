@@ -19,9 +19,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.testing import pgbouncer, postgres
-from holdfast.testing.postgres import Server, ServerUnavailable
-from holdfast.testing.proxy import Proxy
+from takeback.testing import pgbouncer, postgres
+from takeback.testing.postgres import Server, ServerUnavailable
+from takeback.testing.proxy import Proxy
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.feature("C6")]
 
@@ -139,7 +139,7 @@ def test_a_server_that_cannot_start_says_why_for_each_source(tmp_path: Path) -> 
 
 CHILD = """
 import os, sys, time
-from holdfast.testing import postgres
+from takeback.testing import postgres
 how = sys.argv[1]
 server = postgres.start()
 if os.fork() == 0:

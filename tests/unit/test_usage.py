@@ -9,7 +9,7 @@ from google.genai.types import GenerateContentResponseUsageMetadata
 from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
 
-from holdfast import Invalid, Usage
+from takeback import Invalid, Usage
 
 
 @pytest.mark.feature("B1")

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from _damages import DAMAGES, build, damaged, rows_of
 
-import holdfast
-from holdfast.testing.contract.base import die
+import takeback
+from takeback.testing.contract.base import die
 
 pytestmark = [pytest.mark.promise("R12"), pytest.mark.feature("F5")]
 
 # ---------------------------------------------------------------------- healthy stores of all kinds
 
 
-def _say(session: holdfast.Session, rng: random.Random) -> None:
+def _say(session: takeback.Session, rng: random.Random) -> None:
     usage = {"input_tokens": rng.randrange(90), "output_tokens": rng.randrange(9), "cost": 0.25}
     texts = [f"text {rng.random()}" * rng.randrange(1, 9) for _ in range(rng.randrange(1, 4))]
     if rng.random() < 0.5:
@@ -31,37 +31,37 @@ def _say(session: holdfast.Session, rng: random.Random) -> None:
         session.assistant(texts[0], model="m", usage=usage, duration=0.5, raw=b"\0" if rng.random() < 0.3 else None)
 
 
-def _keyed(session: holdfast.Session, rng: random.Random) -> None:
+def _keyed(session: takeback.Session, rng: random.Random) -> None:
     key = f"key {rng.randrange(5)}"
     session.user(f"said under {key}", idempotency_key=key)
 
 
-def _named_message(session: holdfast.Session, rng: random.Random) -> None:
+def _named_message(session: takeback.Session, rng: random.Random) -> None:
     session.user("named", id=f"id-{rng.getrandbits(60)}", metadata={"a": [1, None]})
 
 
-def _attach(session: holdfast.Session, rng: random.Random) -> None:
+def _attach(session: takeback.Session, rng: random.Random) -> None:
     session.user("see", attachments=[rng.randbytes(rng.choice((0, 9, 3000))), "https://example.org/a.png"])
 
 
-def _spill(session: holdfast.Session, rng: random.Random) -> None:
+def _spill(session: takeback.Session, rng: random.Random) -> None:
     if rng.random() < 0.3:
         session.user("large " + rng.randbytes(34_000).hex())
 
 
-def _run_tool(session: holdfast.Session, rng: random.Random) -> None:
+def _run_tool(session: takeback.Session, rng: random.Random) -> None:
     with session.tool("ls", {"path": "."}) as run:
         run.result("files") if rng.random() < 0.7 else run.error("no")
 
 
-def _call_and_answer(session: holdfast.Session, rng: random.Random) -> None:
+def _call_and_answer(session: takeback.Session, rng: random.Random) -> None:
     call = {"id": f"c{rng.randrange(3)}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     session.append({"role": "assistant", "content": None, "tool_calls": [call]})
     for waiting in session.pending_calls()[: rng.randrange(3)]:
         session.tool_result(waiting, "done", success=rng.random() < 0.8)
 
 
-def _gemini(session: holdfast.Session, rng: random.Random) -> None:
+def _gemini(session: takeback.Session, rng: random.Random) -> None:
     calls = [{"functionCall": {"name": "g", "args": {}}} for _ in range(rng.randrange(1, 3))]
     answers = [{"functionResponse": {"name": "g", "response": {"a": 1}}} for _ in calls]
     asked, answered = {"role": "model", "parts": calls}, {"role": "user", "parts": answers}
@@ -72,13 +72,13 @@ def _gemini(session: holdfast.Session, rng: random.Random) -> None:
         session.append(answered)
 
 
-def _anthropic(session: holdfast.Session, rng: random.Random) -> None:
+def _anthropic(session: takeback.Session, rng: random.Random) -> None:
     name = f"toolu_{rng.randrange(4)}"
     session.append({"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": "t", "input": {}}]})
     session.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, "content": "ok"}]})
 
 
-def _work(session: holdfast.Session, rng: random.Random) -> None:
+def _work(session: takeback.Session, rng: random.Random) -> None:
     chosen = rng.randrange(8)
     if chosen == 0:
         session.set_tasks(["one", "two", "three"][: rng.randrange(4)])
@@ -98,13 +98,13 @@ def _work(session: holdfast.Session, rng: random.Random) -> None:
         session.compact(rng.randrange(1, session.head.seq + 1), "a summary")
 
 
-def _keep(session: holdfast.Session, rng: random.Random) -> None:
+def _keep(session: takeback.Session, rng: random.Random) -> None:
     session.state.set(f"k{rng.randrange(4)}", "v" * rng.choice((1, 3000)))
     if rng.random() < 0.3:
         session.state.delete("k1")
 
 
-def _move(session: holdfast.Session, rng: random.Random) -> None:
+def _move(session: takeback.Session, rng: random.Random) -> None:
     chosen = rng.randrange(7)
     if chosen == 0:
         session.rewind(rng.randrange(session.head.seq + 1))
@@ -123,24 +123,24 @@ def _move(session: holdfast.Session, rng: random.Random) -> None:
         session.checkpoint(None if rng.random() < 0.5 else f"point {rng.getrandbits(60)}")
 
 
-def _label(session: holdfast.Session, rng: random.Random) -> None:
+def _label(session: takeback.Session, rng: random.Random) -> None:
     rng.choice((session.archive, session.unarchive, session.pin, session.unpin))()
     session.tag(f"tag {rng.randrange(3)}")
     session.rename(f"title {rng.random()}")
     session.set_metadata({"n": rng.randrange(9)})
 
 
-def _undo(session: holdfast.Session, rng: random.Random) -> None:
+def _undo(session: takeback.Session, rng: random.Random) -> None:
     (session.undo if rng.random() < 0.6 else session.redo)()
 
 
-def _go_back(session: holdfast.Session, rng: random.Random) -> None:
+def _go_back(session: takeback.Session, rng: random.Random) -> None:
     points = session.checkpoints()
     if points:
         session.rewind(rng.choice(points))
 
 
-def _live(session: holdfast.Session, rng: random.Random) -> None:
+def _live(session: takeback.Session, rng: random.Random) -> None:
     chosen = rng.randrange(8)
     if chosen == 0:
         session.send(f"sent {rng.random()}", idempotency_key=rng.choice((None, "sent once")))
@@ -179,7 +179,7 @@ _ACTIONS = (
 )
 
 
-def _store_action(store: holdfast.Store, sessions: list[holdfast.Session], rng: random.Random) -> None:
+def _store_action(store: takeback.Store, sessions: list[takeback.Session], rng: random.Random) -> None:
     chosen, session = rng.randrange(12), rng.choice(sessions)
     if chosen == 0:
         sessions.append(store.create_session(f"s {rng.getrandbits(60)}", agent=rng.choice("ab"), parent=session.id))
@@ -207,7 +207,7 @@ def _store_action(store: holdfast.Store, sessions: list[holdfast.Session], rng: 
         store.undo()
 
 
-def grow(store: holdfast.Store, rng: random.Random, steps: int) -> None:
+def grow(store: takeback.Store, rng: random.Random, steps: int) -> None:
     """Do whatever comes to mind; what the library refuses is not done."""
     store.create_agent("a", system_prompt="be", config={"x": 1})
     sessions = [store.main_session("a"), store.create_session("first", agent="b", idempotency_key="made")]
@@ -217,7 +217,7 @@ def grow(store: holdfast.Store, rng: random.Random, steps: int) -> None:
                 _store_action(store, sessions, rng)
             else:
                 rng.choice(_ACTIONS)(rng.choice(sessions).refresh(), rng)
-        except holdfast.Error:
+        except takeback.Error:
             continue
 
 
@@ -225,7 +225,7 @@ def test_a_healthy_store_gives_no_alarm(tmp_path: Path, seed: int, counts: Calla
     checked = 0
     for number in range(counts(200, 3000)):
         rng, path = random.Random(f"healthy {seed} {number}"), tmp_path / f"{number}.db"
-        with holdfast.open(path, durability="relaxed") as store:
+        with takeback.open(path, durability="relaxed") as store:
             grow(store, rng, rng.randrange(60))
             grow(store.scoped("other"), rng, rng.randrange(20))
             report = store.verify()
@@ -235,7 +235,7 @@ def test_a_healthy_store_gives_no_alarm(tmp_path: Path, seed: int, counts: Calla
 
 
 def test_a_directory_that_was_moved_gives_no_alarm(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "a.db") as store:
+    with takeback.open(tmp_path / "a.db") as store:
         (tmp_path / "here").mkdir()
         store.directory_session(tmp_path / "here").user("hello")
         (tmp_path / "here").rename(tmp_path / "there")
@@ -246,7 +246,7 @@ def test_a_directory_that_was_moved_gives_no_alarm(tmp_path: Path) -> None:
 
 def test_writers_that_go_on_give_no_alarm(tmp_path: Path, seed: int) -> None:
     """All that one finding compares is read at one moment, whatever is appended, rewound or purged meanwhile."""
-    with holdfast.open(tmp_path / "a.db", durability="relaxed") as store:
+    with takeback.open(tmp_path / "a.db", durability="relaxed") as store:
         grow(store, random.Random(f"before {seed}"), 40)
         stop = threading.Event()
 
@@ -259,7 +259,7 @@ def test_writers_that_go_on_give_no_alarm(tmp_path: Path, seed: int) -> None:
                         _store_action(store, sessions, rng)
                     else:
                         rng.choice(_ACTIONS)(rng.choice(sessions).refresh(), rng)
-                except holdfast.Error:
+                except takeback.Error:
                     continue
 
         writers = [threading.Thread(target=write, args=(number,)) for number in range(3)]
@@ -278,7 +278,7 @@ def test_writers_that_go_on_give_no_alarm(tmp_path: Path, seed: int) -> None:
 def test_verify_changes_nothing_and_needs_no_right_to_write(tmp_path: Path) -> None:
     path = build(tmp_path / "a.db")
     before = rows_of(path)
-    with holdfast.open(path, read_only=True) as store:
+    with takeback.open(path, read_only=True) as store:
         assert not store.verify()
     assert rows_of(path) == before
 
@@ -286,7 +286,7 @@ def test_verify_changes_nothing_and_needs_no_right_to_write(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", DAMAGES)
 def test_planted_damage_is_found(tmp_path: Path, name: str) -> None:
     path, _ = damaged(tmp_path, name)
-    with holdfast.open(path) as store:
+    with takeback.open(path) as store:
         report = store.verify()
     assert report, "nothing was found"
     assert {problem.kind for problem in report.problems} & DAMAGES[name][1], str(report)

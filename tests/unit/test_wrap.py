@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.client.store import Store
-from holdfast.clock import SystemClock
-from holdfast.errors import BackendError, Unsupported
-from holdfast.storage.memory import MemoryBackend
-from holdfast.storage.sqlite import SqliteBackend
-from holdfast.storage.wrap import Faulty, ReadOnly, Traced, Wrapper
-from holdfast.testing.contract import StoreContract, said
+import takeback
+from takeback.client.store import Store
+from takeback.clock import SystemClock
+from takeback.errors import BackendError, Unsupported
+from takeback.storage.memory import MemoryBackend
+from takeback.storage.sqlite import SqliteBackend
+from takeback.storage.wrap import Faulty, ReadOnly, Traced, Wrapper
+from takeback.testing.contract import StoreContract, said
 
 
 class TestThroughAWrapper(StoreContract):
@@ -117,4 +117,4 @@ def test_read_only_refuses_before_the_engine_sees_it() -> None:
     assert store.capabilities.read_only
     with pytest.raises(Unsupported):
         store.create_session()
-    assert isinstance(store, holdfast.Store)
+    assert isinstance(store, takeback.Store)

@@ -45,7 +45,7 @@ class Hand:
         found = []
         for at, folders, files in os.walk(self._root):
             if at == self._root:
-                folders[:] = [name for name in folders if not name.startswith(b".holdfast-")]
+                folders[:] = [name for name in folders if not name.startswith(b".takeback-")]
             for name in (*folders, *files):
                 path = os.path.join(at, name)
                 status = os.lstat(path)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import Session, Store
+import takeback
+from takeback import Session, Store
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store that has no problem when the test has ended."""
-    with holdfast.open(tmp_path / "store.db") as store:
+    with takeback.open(tmp_path / "store.db") as store:
         yield store
         report = store.verify()
         assert not report, str(report)

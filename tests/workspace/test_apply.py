@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, Corrupt, Invalid, Unsupported
-from holdfast.model.tree import DIR, FILE, GAP, LINK, Node
-from holdfast.workspace import _inside
-from holdfast.workspace.apply import Change, Step
+from takeback.errors import Conflict, Corrupt, Invalid, Unsupported
+from takeback.model.tree import DIR, FILE, GAP, LINK, Node
+from takeback.workspace import _inside
+from takeback.workspace.apply import Change, Step
 
 pytestmark = [pytest.mark.feature("F1")]
 
@@ -61,7 +61,7 @@ def read(root: Path | bytes, prefix: bytes = b"", *, ours: bool = False) -> dict
     """Give what a directory holds; staging directories only if asked for."""
     found: dict[bytes, Thing] = {}
     for entry in os.scandir(os.fsencode(root)):
-        if entry.name.startswith(b".holdfast-") and not ours:
+        if entry.name.startswith(b".takeback-") and not ours:
             continue
         status = entry.stat(follow_symlinks=False)
         path, mode = prefix + entry.name, stat.S_IMODE(status.st_mode)
@@ -125,7 +125,7 @@ class Case:
         return self.change
 
     def staging(self) -> Path:
-        return self.root / f".holdfast-{self.id}"
+        return self.root / f".takeback-{self.id}"
 
 
 def goes_and_comes_back(root: Path, old: Things, new: Things) -> None:
@@ -286,7 +286,7 @@ def test_bits_that_are_there_stay_when_a_mode_changes(tmp_path: Path) -> None:
     assert read(case.root) == {b"d": d(0o2755), b"x": f(b"", 0o4755)}
 
 
-@pytest.mark.parametrize("path", [b"", b"/a", b"../a", b"a/../b", b"a//b", b"a/", b"./a", b"a\0b", b".holdfast-1/x"])
+@pytest.mark.parametrize("path", [b"", b"/a", b"../a", b"a/../b", b"a//b", b"a/", b"./a", b"a\0b", b".takeback-1/x"])
 def test_a_path_that_is_not_within_the_directory_is_invalid(tmp_path: Path, path: bytes) -> None:
     with pytest.raises(Invalid):
         Change(str(tmp_path), [Step(path, None, node(f(b"")))], "1")
@@ -570,12 +570,12 @@ def test_what_somebody_changed_afterwards_is_kept_and_the_old_version_lies_besid
     (case.root / "z").chmod(0o644)
     expected = {
         b"a": f(b"his"),
-        b"a.holdfast-1": f(b"old"),
+        b"a.takeback-1": f(b"old"),
         b"n": f(b"n", 0o600),
         b"d": ln(b".."),
-        b"x.holdfast-1": f(b"x"),
+        b"x.takeback-1": f(b"x"),
         b"c": f(b"his", 0o755),
-        b"c.holdfast-1": f(b"c", 0o644),
+        b"c.takeback-1": f(b"c", 0o644),
         b"m": d(),
         b"m/in": f(b"his"),
         b"z": f(b"z"),
@@ -591,7 +591,7 @@ def test_a_name_beside_that_is_taken_is_not_replaced(tmp_path: Path) -> None:
     case = Case(tmp_path / "w", {b"a": f(b"old")}, {b"a": f(b"new")})
     case.carried_out()
     (case.root / "a").write_bytes(b"his")
-    (case.root / "a.holdfast-1").write_bytes(b"taken")
+    (case.root / "a.takeback-1").write_bytes(b"taken")
     assert case.change.take_back() == [b"a"]
     assert set(read(case.root).values()) == {f(b"his"), f(b"taken"), f(b"old")}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from test_apply import Case, Meddling, Things, d, f, ln, read
 
-from holdfast.workspace import _inside
+from takeback.workspace import _inside
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R15")]
 
@@ -291,7 +291,7 @@ def test_a_kill_at_any_call_while_a_version_is_put_beside_leaves_it_there_once(t
         going = killed(one.fresh().take_back, at := at + 1)
         assert one.fresh().take_back() == [b"a", b"b"]
         one.change.clean()
-        beside = {b"a.holdfast-1": f(b"old"), b"b.holdfast-1": ln(b"old")}
+        beside = {b"a.takeback-1": f(b"old"), b"b.takeback-1": ln(b"old")}
         assert read(one.root, ours=True) == {b"a": f(b"his"), b"b": f(b"his"), **beside}, at
     assert at > 5
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from _folders import look, run, shell
 
-import holdfast
-from holdfast import Capture
-from holdfast.client.workspaces import Place
-from holdfast.ops import blobs, snapshots
-from holdfast.storage.base import Tx
-from holdfast.workspace.scan import Limits, Workspace
+import takeback
+from takeback import Capture
+from takeback.client.workspaces import Place
+from takeback.ops import blobs, snapshots
+from takeback.storage.base import Tx
+from takeback.workspace.scan import Limits, Workspace
 
 pytestmark = [pytest.mark.feature("F1", "A4")]
 
 
 def test_what_a_call_did_while_another_began_is_not_somebody_elses(tmp_path: Path, work: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         before = look(work)
         first = session.tool("first", id="c1")
@@ -44,7 +44,7 @@ def test_what_a_call_did_while_another_began_is_not_somebody_elses(tmp_path: Pat
 def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         before, looking, wrote = look(work), threading.Event(), threading.Event()
         first, second = session.tool("first", id="c1"), session.tool("second", id="c2")
@@ -83,7 +83,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
 
 
 def test_calls_of_one_turn_that_run_in_turn_are_told_apart(tmp_path: Path, work: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         session.append(
             {
@@ -112,7 +112,7 @@ def test_awaited_calls_at_once_are_all_taken_back(tmp_path: Path, work: Path) ->
             await running.result("ok")
 
     async def main() -> None:
-        async with holdfast.aopen(tmp_path / "s.db") as store:
+        async with takeback.aopen(tmp_path / "s.db") as store:
             session = await store.session("s", workspace=work)
             async with session:
                 await session.user("go")
@@ -130,7 +130,7 @@ def test_awaited_calls_at_once_are_all_taken_back(tmp_path: Path, work: Path) ->
 
 
 def test_a_checkpoint_does_not_make_a_persons_edit_the_agents(tmp_path: Path, work: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         run(session, work, "echo agent > made")
         shell(work, "echo mine > a.txt")
@@ -143,21 +143,21 @@ def test_a_checkpoint_does_not_make_a_persons_edit_the_agents(tmp_path: Path, wo
 
 def test_rules_of_one_session_are_not_those_of_another(tmp_path: Path, work: Path) -> None:
     (work / "x.tmp").write_text("t")
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         with store.session("s", workspace=work, capture=Capture(ignore=("*.tmp",))) as session:
             session.user("go")
             assert "x.tmp" in " ".join(session.checkpoint("c").not_captured)
         with store.session("t", workspace=work) as session:
             session.user("go")
             assert session.file_at("x.tmp", session.checkpoint("c")) == b"t"
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("more")
         assert session.file_at("x.tmp", session.checkpoint("c")) == b"t"
 
 
 def test_what_a_new_session_leaves_out_is_left_out_whatever_others_captured(tmp_path: Path, work: Path) -> None:
     (work / "secret.env").write_text("KEY")
-    with holdfast.open(tmp_path / "s.db") as store:
+    with takeback.open(tmp_path / "s.db") as store:
         with store.session("s", workspace=work) as session:
             session.user("go")
         with store.session("t", workspace=work, capture=Capture(ignore=("*.env",))) as session:
@@ -166,14 +166,14 @@ def test_what_a_new_session_leaves_out_is_left_out_whatever_others_captured(tmp_
 
 
 def test_a_copy_of_a_store_keeps_the_files_of_its_sessions(tmp_path: Path, work: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         session.checkpoint("c")
         run(session, work, "echo two > a.txt")
         session.snapshot_file("a.txt")
         name = session.id
-    holdfast.copy(tmp_path / "s.db", tmp_path / "copy.db")
-    with holdfast.open(tmp_path / "copy.db") as store:
+    takeback.copy(tmp_path / "s.db", tmp_path / "copy.db")
+    with takeback.open(tmp_path / "copy.db") as store:
         assert not store.verify()
         store.prune(dry_run=False, spare_seconds=0)
         copied = store.get_session(name)
@@ -188,7 +188,7 @@ def test_what_is_remembered_is_not_counted_on_after_its_contents_were_swept_out(
     (work / "folder").mkdir()
     (work / "folder" / "b.txt").write_text("in a folder\n")
     (work / "later.txt").write_text("later\n")
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.checkpoint("c")
         assert asked_for_all(store, work) == [], "nothing was swept out: nothing is asked for"
         (work / "folder").rename(aside)
@@ -200,7 +200,7 @@ def test_what_is_remembered_is_not_counted_on_after_its_contents_were_swept_out(
             second.checkpoint("c")
         store.purge_session(second)
         assert asked_for_all(store, work) != [], "once after a sweep"
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         (work / "more").write_text("more")
         session.checkpoint("e")
         assert asked_for_all(store, work) == []
@@ -208,14 +208,14 @@ def test_what_is_remembered_is_not_counted_on_after_its_contents_were_swept_out(
             _lose(store, (work / name).read_bytes())
         _lose(store, b"in a folder\n")
         aside.rename(work / "folder")
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         point = session.checkpoint("f")
         for name, content in (("a.txt", b"one\n"), ("later.txt", b"later\n"), ("folder/b.txt", b"in a folder\n")):
             assert session.file_at(name, point) == content
         assert not store.verify()
 
 
-def asked_for_all(store: holdfast.Store, work: Path) -> list[bytes]:
+def asked_for_all(store: takeback.Store, work: Path) -> list[bytes]:
     """Give the contents that a new handle on a workspace asks for before it counts on what is remembered."""
     asked: list[bytes] = []
 
@@ -228,7 +228,7 @@ def asked_for_all(store: holdfast.Store, work: Path) -> list[bytes]:
     return asked
 
 
-def _lose(store: holdfast.Store, content: bytes) -> None:
+def _lose(store: takeback.Store, content: bytes) -> None:
     """Sweep out a content that is needed."""
 
     def op(tx: Tx) -> None:

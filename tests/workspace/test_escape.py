@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from test_apply import Things, read
 
-import holdfast
-from holdfast.workspace import _inside
+import takeback
+from takeback.workspace import _inside
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F1"), pytest.mark.promise("R20")]
 
@@ -25,9 +25,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def session(tmp_path: Path, root: Path) -> Iterator[holdfast.Session]:
+def session(tmp_path: Path, root: Path) -> Iterator[takeback.Session]:
     fill(root, "then")
-    store = holdfast.open(tmp_path / "s.db", durability="relaxed")
+    store = takeback.open(tmp_path / "s.db", durability="relaxed")
     with store, store.session("one", workspace=root) as made:
         made.user("first")
         made.checkpoint("then")
@@ -80,7 +80,7 @@ class Swapper(threading.Thread):
 
 
 def test_a_parent_that_is_swapped_for_a_link_leads_nowhere(
-    session: holdfast.Session, root: Path, tmp_path: Path, seed: int, tally: Callable[..., int]
+    session: takeback.Session, root: Path, tmp_path: Path, seed: int, tally: Callable[..., int]
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -94,7 +94,7 @@ def test_a_parent_that_is_swapped_for_a_link_leads_nowhere(
             try:
                 planned.apply()
                 told["done"] += 1
-            except holdfast.Error:
+            except takeback.Error:
                 told["refused"] += 1
         assert stats(outside) == before, f"round {number}"
         session.preview_rewind("then")  # puts right what could not be
@@ -109,7 +109,7 @@ def stats(root: Path) -> Things:
 
 
 def test_a_link_in_the_place_of_a_file_is_replaced_and_not_written_through(
-    session: holdfast.Session, root: Path, tmp_path: Path
+    session: takeback.Session, root: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     outside.write_text("outside")
@@ -122,7 +122,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_written_through(
     assert (root / "sub/over0").read_text() == "then"
 
 
-def test_setuid_setgid_and_sticky_are_not_put_back(session: holdfast.Session, root: Path) -> None:
+def test_setuid_setgid_and_sticky_are_not_put_back(session: takeback.Session, root: Path) -> None:
     with session.tool("shell"):
         (root / "sub/over0").chmod(0o6755)
         (root / "sub/deep").chmod(0o1755)
@@ -137,7 +137,7 @@ def test_setuid_setgid_and_sticky_are_not_put_back(session: holdfast.Session, ro
 
 
 def test_the_owner_of_a_file_is_never_set(
-    session: holdfast.Session, root: Path, monkeypatch: pytest.MonkeyPatch
+    session: takeback.Session, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("chown", "lchown", "fchown"):
         monkeypatch.setattr(os, name, lambda *_, **__: pytest.fail("an owner was set"))
@@ -147,7 +147,7 @@ def test_the_owner_of_a_file_is_never_set(
 
 
 @pytest.mark.needs_root
-def test_a_file_of_somebody_else_comes_back_as_ones_own(session: holdfast.Session, root: Path) -> None:
+def test_a_file_of_somebody_else_comes_back_as_ones_own(session: takeback.Session, root: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to give a file away")
     os.chown(root / "sub/now0", 12345, 12345)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from _folders import AUTHOR, Thing, look, run, shell
 
-import holdfast
-from holdfast import Corrupt, Session, Store
+import takeback
+from takeback import Corrupt, Session, Store
 
 pytestmark = [pytest.mark.feature("F1", "B5")]
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -98,7 +98,7 @@ def test_many_files_come_back_together_or_not_at_all(
             return _real(*args, **kwargs)  # type: ignore[operator]
 
         monkeypatch.setattr(os, name, failing)
-    with pytest.raises(holdfast.Error):
+    with pytest.raises(takeback.Error):
         session.rewind(1)
     monkeypatch.undo()
     assert calls >= 20, "the failure happened"
@@ -240,14 +240,14 @@ def test_another_sessions_changes_are_left_alone_and_named(store: Store, session
 
 def test_undo_and_redo_after_a_restart(tmp_path: Path, work: Path) -> None:
     """One level only, and gone with the process: https://github.com/QwenLM/qwen-code/pull/4064"""
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("first")
         before = look(work)
         run(session, work, "echo two > a.txt; rm src/b.py; chmod 700 src; ln -s a.txt l")
         after = look(work)
         session.rewind(1)
     for expected, move in ((after, "undo"), (before, "redo")) * 2:
-        with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
             getattr(session, move)()
             assert look(work) == expected
 
@@ -339,7 +339,7 @@ def test_the_users_repository_is_never_touched(session: Session, work: Path) -> 
     session.checkpoint("again")
     assert records(work / ".git") == repository
     assert subprocess.check_output(["git", "status", "--porcelain=v2"], cwd=work) == state
-    assert not [name for name in os.listdir(work) if name.startswith(".holdfast")], "nothing hidden is left"
+    assert not [name for name in os.listdir(work) if name.startswith(".takeback")], "nothing hidden is left"
 
 
 @needs_git
@@ -426,14 +426,14 @@ def test_a_snapshot_that_is_missing_is_an_error_and_deletes_nothing(tmp_path: Pa
 
     The same for one that was swept out after seven days: a failing `ls-tree` there means "delete the file".
     """
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("first")
         point = session.checkpoint("c")
         run(session, work, "echo two > a.txt; echo n > new; rm src/b.py")
         before = look(work)
         content = sha256(b"one\n").hexdigest() if lost == "file" else point.tree
         store._write(lambda tx: tx.run("UPDATE blob SET hash = ? WHERE hash = ?", ("0" * 64, content)))
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         for move in (session.rewind, lambda point: session.preview_rewind(point).apply()):
             with pytest.raises(Corrupt):
                 move("c")
@@ -476,7 +476,7 @@ def test_a_rule_that_hides_what_was_captured_hides_nothing(session: Session, wor
 
 def test_an_undo_after_a_restart_also_takes_back_what_a_rule_names_by_now(tmp_path: Path, work: Path) -> None:
     """What was captured once stays captured, also for the process that comes next."""
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("first")
         run(session, work, "echo l > x.log")
         run(session, work, "echo '*.log' > .gitignore")
@@ -484,7 +484,7 @@ def test_an_undo_after_a_restart_also_takes_back_what_a_rule_names_by_now(tmp_pa
         run(session, work, "rm x.log")
         session.rewind(point)
         assert (work / "x.log").exists()
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.undo()
         assert not (work / "x.log").exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.workspace import ignore
+from takeback.workspace import ignore
 
 pytestmark = pytest.mark.feature("F1")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import takeback
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
 
 @pytest.fixture
-def session(tmp_path: Path, root: Path) -> Iterator[holdfast.Session]:
-    with holdfast.open(tmp_path / "s.db") as store, store.session("one", workspace=root) as made:
+def session(tmp_path: Path, root: Path) -> Iterator[takeback.Session]:
+    with takeback.open(tmp_path / "s.db") as store, store.session("one", workspace=root) as made:
         made.user("first")
         made.checkpoint("begin")
         yield made
@@ -27,7 +27,7 @@ def names(root: Path) -> list[str]:
 
 
 def test_a_look_at_some_paths_after_a_rewind_does_not_bring_back_what_it_took(
-    session: holdfast.Session, root: Path
+    session: takeback.Session, root: Path
 ) -> None:
     with session.tool("shell"):
         (root / "b").write_text("1")
@@ -44,7 +44,7 @@ def test_a_look_at_some_paths_after_a_rewind_does_not_bring_back_what_it_took(
 
 
 def test_a_look_at_some_paths_after_a_rewind_takes_its_work_for_nobodys_edit(
-    session: holdfast.Session, root: Path
+    session: takeback.Session, root: Path
 ) -> None:
     with session.tool("shell"):
         (root / "new").write_text("1")
@@ -58,7 +58,7 @@ def test_a_look_at_some_paths_after_a_rewind_takes_its_work_for_nobodys_edit(
     assert names(root) == ["a", "b", "new"]
 
 
-def test_an_edit_that_is_kept_does_not_make_way_for_an_older_one(session: holdfast.Session, root: Path) -> None:
+def test_an_edit_that_is_kept_does_not_make_way_for_an_older_one(session: takeback.Session, root: Path) -> None:
     with session.tool("shell"):
         (root / "d").mkdir()
         (root / "d/x").write_text("0")
@@ -75,7 +75,7 @@ def test_an_edit_that_is_kept_does_not_make_way_for_an_older_one(session: holdfa
 
 
 def test_an_edit_that_a_rewind_kept_is_still_somebody_elses_after_a_checkpoint(
-    session: holdfast.Session, root: Path
+    session: takeback.Session, root: Path
 ) -> None:
     with session.tool("shell"):
         (root / "a").write_text("1")
@@ -89,7 +89,7 @@ def test_an_edit_that_a_rewind_kept_is_still_somebody_elses_after_a_checkpoint(
     assert (root / "b").read_text() == "a person's"
 
 
-def test_a_mode_goes_back_that_two_names_of_one_file_share(session: holdfast.Session, root: Path) -> None:
+def test_a_mode_goes_back_that_two_names_of_one_file_share(session: takeback.Session, root: Path) -> None:
     with session.tool("shell"):
         os.link(root / "a", root / "also a")
     session.checkpoint("linked")
@@ -99,7 +99,7 @@ def test_a_mode_goes_back_that_two_names_of_one_file_share(session: holdfast.Ses
     assert {(root / name).stat().st_mode & 0o777 for name in ("a", "also a")} == {0o644}
 
 
-def test_a_mode_goes_back_for_one_name_of_a_file_only(session: holdfast.Session, root: Path, tmp_path: Path) -> None:
+def test_a_mode_goes_back_for_one_name_of_a_file_only(session: takeback.Session, root: Path, tmp_path: Path) -> None:
     """The agent makes two equal files one; in the second case the other name is outside the workspace."""
     outside = tmp_path / "outside"
     outside.write_text("0")
@@ -115,7 +115,7 @@ def test_a_mode_goes_back_for_one_name_of_a_file_only(session: holdfast.Session,
     assert outside.stat().st_mode & 0o777 == 0o644
 
 
-def test_undo_takes_back_a_rewind_to_another_branch_exactly(session: holdfast.Session, root: Path) -> None:
+def test_undo_takes_back_a_rewind_to_another_branch_exactly(session: takeback.Session, root: Path) -> None:
     (root / "b").write_text("a person's")
     session.user("the edit is seen")
     session.checkpoint("edited")
@@ -128,7 +128,7 @@ def test_undo_takes_back_a_rewind_to_another_branch_exactly(session: holdfast.Se
 
 
 def test_a_file_that_a_rewind_kept_and_a_person_then_deleted_stays_deleted(
-    session: holdfast.Session, root: Path
+    session: takeback.Session, root: Path
 ) -> None:
     with session.tool("shell"):
         (root / "a").write_text("1")
@@ -139,7 +139,7 @@ def test_a_file_that_a_rewind_kept_and_a_person_then_deleted_stays_deleted(
     assert names(root) == ["a", "b"]
 
 
-def test_a_file_that_a_person_made_in_a_directory_of_the_agent_holds_it(session: holdfast.Session, root: Path) -> None:
+def test_a_file_that_a_person_made_in_a_directory_of_the_agent_holds_it(session: takeback.Session, root: Path) -> None:
     """Also if the agent changed it again: it comes back as the person left it."""
     with session.tool("shell"):
         (root / "d").mkdir()
@@ -154,7 +154,7 @@ def test_a_file_that_a_person_made_in_a_directory_of_the_agent_holds_it(session:
 
 
 def test_a_directory_that_replaced_a_file_stays_for_what_a_person_put_into_it(
-    session: holdfast.Session, root: Path
+    session: takeback.Session, root: Path
 ) -> None:
     with session.tool("shell"):
         (root / "a").unlink()
@@ -167,7 +167,7 @@ def test_a_directory_that_replaced_a_file_stays_for_what_a_person_put_into_it(
     assert (root / "a/mine").read_text() == "a person's"
 
 
-def test_what_was_in_a_directory_does_not_come_back_into_a_persons_file(session: holdfast.Session, root: Path) -> None:
+def test_what_was_in_a_directory_does_not_come_back_into_a_persons_file(session: takeback.Session, root: Path) -> None:
     with session.tool("shell"):
         (root / "d").mkdir()
         (root / "d/in").write_text("0")
@@ -184,7 +184,7 @@ def test_what_was_in_a_directory_does_not_come_back_into_a_persons_file(session:
 
 
 def test_what_another_store_undid_is_seen_by_a_look_at_other_paths(tmp_path: Path, root: Path) -> None:
-    with holdfast.open(tmp_path / "s.db") as store, holdfast.open(tmp_path / "s.db") as other:
+    with takeback.open(tmp_path / "s.db") as store, takeback.open(tmp_path / "s.db") as other:
         session = store.session("one", workspace=root)
         with session:
             session.user("first")
@@ -200,7 +200,7 @@ def test_what_another_store_undid_is_seen_by_a_look_at_other_paths(tmp_path: Pat
         assert [session.file_at(name, message) for name in ("a", "new", "c")] == [b"22", b"22", b"3"]
 
 
-def test_a_file_in_the_place_of_an_ignored_directory_is_captured(session: holdfast.Session, root: Path) -> None:
+def test_a_file_in_the_place_of_an_ignored_directory_is_captured(session: takeback.Session, root: Path) -> None:
     (root / ".gitignore").write_text("build/\n")
     (root / "build").mkdir()
     session.checkpoint("ignored")
@@ -214,7 +214,7 @@ def test_a_file_in_the_place_of_an_ignored_directory_is_captured(session: holdfa
     assert (root / "build").read_text() == "good"
 
 
-def test_a_switch_with_files_is_another_request_than_one_without(session: holdfast.Session, root: Path) -> None:
+def test_a_switch_with_files_is_another_request_than_one_without(session: takeback.Session, root: Path) -> None:
     session.fork(name="side")
     with session.tool("shell"):
         (root / "a").write_text("main")
@@ -222,5 +222,5 @@ def test_a_switch_with_files_is_another_request_than_one_without(session: holdfa
     assert (root / "a").read_text() == "0"
     session.switch("main", files=True)
     assert (root / "a").read_text() == "main"
-    with pytest.raises(holdfast.Conflict):
+    with pytest.raises(takeback.Conflict):
         session.switch("side", idempotency_key="k")

@@ -20,7 +20,7 @@ from _hands import RULES, Hand, is_ignored
 from test_apply import Things, read
 from test_apply_faults import remove
 
-import holdfast
+import takeback
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
@@ -71,7 +71,7 @@ class Walk:
     # ------------------------------------------------------------------ the session
 
     def open(self) -> None:
-        self.store = holdfast.open(self._file, durability="relaxed")
+        self.store = takeback.open(self._file, durability="relaxed")
         self.session = self.store.session("walk", workspace=self.root)
         self.session.__enter__()
 
@@ -167,7 +167,7 @@ class Walk:
         known = [(each, self.path) for each in self.path.values()]
         spot, path = rng.choice([*known, *self.checkpoints])
 
-        def go(one: holdfast.Session) -> Spot:
+        def go(one: takeback.Session) -> Spot:
             one.rewind(spot.target)
             return spot
 
@@ -195,7 +195,7 @@ class Walk:
         (self.root / f"stale {self.now}").write_bytes(b"after the preview")
         self.touched[b"stale %d" % self.now] = self.now
         before = self.tree()
-        with pytest.raises(holdfast.Conflict):
+        with pytest.raises(takeback.Conflict):
             planned.apply()
         assert self.tree() == before
 
@@ -203,7 +203,7 @@ class Walk:
 
     def _move(
         self,
-        go: Callable[[holdfast.Session], Spot],
+        go: Callable[[takeback.Session], Spot],
         rng: random.Random,
         *,
         kind: str,
@@ -214,7 +214,7 @@ class Walk:
         operations = len(self.session.operations(limit=1000))
         try:
             spot = go(one)
-        except holdfast.Conflict:
+        except takeback.Conflict:
             assert kind == "undo"  # something else was done since
             assert self.tree() == before
             self.undoable.clear()

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.client import restoring
-from holdfast.workspace.apply import Change
+import takeback
+from takeback.client import restoring
+from takeback.workspace.apply import Change
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[holdfast.Store]:
-    with holdfast.open(tmp_path / "s.db") as made:
+def store(tmp_path: Path) -> Iterator[takeback.Store]:
+    with takeback.open(tmp_path / "s.db") as made:
         yield made
 
 
 @pytest.fixture
-def session(store: holdfast.Store, root: Path) -> Iterator[holdfast.Session]:
+def session(store: takeback.Store, root: Path) -> Iterator[takeback.Session]:
     with store.session("one", workspace=root) as made:
         yield made
 
 
-def began(session: holdfast.Session) -> None:
+def began(session: takeback.Session) -> None:
     session.user("first")
     session.checkpoint("begin")
 
@@ -48,7 +48,7 @@ def after(monkeypatch: pytest.MonkeyPatch, where: object, name: str, then: Calla
 
 @pytest.mark.parametrize("folder", ["build", "named/by/a/rule"])
 def test_what_an_agent_only_brings_out_of_an_ignored_directory_is_not_deleted(
-    session: holdfast.Session, root: Path, folder: str
+    session: takeback.Session, root: Path, folder: str
 ) -> None:
     (root / ".gitignore").write_text("named\n")
     (root / folder).mkdir(parents=True)
@@ -56,10 +56,10 @@ def test_what_an_agent_only_brings_out_of_an_ignored_directory_is_not_deleted(
     began(session)
     with session.tool("shell"):
         (root / ".gitignore").write_text("")
-        (root / ".holdfastignore").write_text("!build/\n")
+        (root / ".takebackignore").write_text("!build/\n")
         (root / "a").write_text("1")
     plan = session.preview_rewind("begin")
-    assert {each.path for each in plan.files} == {".gitignore", ".holdfastignore", "a"}
+    assert {each.path for each in plan.files} == {".gitignore", ".takebackignore", "a"}
     plan.apply()
     assert (root / folder / "mine").read_text() == "an afternoon"
     assert (root / "a").read_text() == "0"
@@ -67,7 +67,7 @@ def test_what_an_agent_only_brings_out_of_an_ignored_directory_is_not_deleted(
     assert (root / folder / "mine").read_text() == "an afternoon"
 
 
-def test_an_edit_after_a_sub_agent_has_ended_is_kept(session: holdfast.Session, root: Path) -> None:
+def test_an_edit_after_a_sub_agent_has_ended_is_kept(session: takeback.Session, root: Path) -> None:
     began(session)
     with session.spawn("work").session as child:
         with child.tool("shell"):
@@ -86,7 +86,7 @@ def test_an_edit_after_a_sub_agent_has_ended_is_kept(session: holdfast.Session, 
     assert [(root / name).read_text() for name in ("a", "b")] == ["mine", "mine too"]
 
 
-def test_what_a_sub_agent_is_at_while_others_look_goes_back(session: holdfast.Session, root: Path) -> None:
+def test_what_a_sub_agent_is_at_while_others_look_goes_back(session: takeback.Session, root: Path) -> None:
     began(session)
     child = session.spawn("work").session
     with child:
@@ -105,7 +105,7 @@ def test_what_a_sub_agent_is_at_while_others_look_goes_back(session: holdfast.Se
 
 @pytest.mark.parametrize("conversation", [True, False])
 def test_undo_returns_a_path_that_became_what_a_person_had_left(
-    session: holdfast.Session, root: Path, conversation: bool
+    session: takeback.Session, root: Path, conversation: bool
 ) -> None:
     began(session)
     (root / "a").write_text("mine")
@@ -131,7 +131,7 @@ def test_undo_returns_a_path_that_became_what_a_person_had_left(
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen_until_the_file_is_moved_away(
-    session: holdfast.Session, root: Path, monkeypatch: pytest.MonkeyPatch
+    session: takeback.Session, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began(session)
     with session.tool("shell"):
@@ -143,13 +143,13 @@ def test_an_edit_that_keeps_size_and_time_is_seen_until_the_file_is_moved_away(
         os.utime(root / "a", ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
     after(monkeypatch, Change, "check", edit)
-    with pytest.raises(holdfast.Conflict, match="a: it changed"):
+    with pytest.raises(takeback.Conflict, match="a: it changed"):
         session.rewind("begin")
     assert (root / "a").read_text() == "!"
 
 
 def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
-    session: holdfast.Session, root: Path, monkeypatch: pytest.MonkeyPatch
+    session: takeback.Session, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began(session)
     with session.tool("shell"):
@@ -162,7 +162,7 @@ def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
 
         after(monkeypatch, restoring, "_carry_out", write)
         session.rewind("begin")
-    (beside,) = root.glob("a.holdfast-*")
+    (beside,) = root.glob("a.takeback-*")
     assert beside.read_text() == "1 mine"
     assert (root / "a").read_text() == "0"
 
@@ -170,7 +170,7 @@ def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
 def test_a_write_through_mmap_is_a_conflict_once(tmp_path: Path, root: Path) -> None:
     (root / "a").write_bytes(b"0" * mmap.PAGESIZE)
     with (
-        holdfast.open(tmp_path / "s.db") as store,
+        takeback.open(tmp_path / "s.db") as store,
         store.session("one", workspace=root) as session,
         (root / "a").open("r+b") as file,
         mmap.mmap(file.fileno(), 0) as memory,
@@ -183,6 +183,6 @@ def test_a_write_through_mmap_is_a_conflict_once(tmp_path: Path, root: Path) -> 
         memory[:1] = b"!"  # no time changes while the page waits to be written
         try:
             session.rewind("begin")
-        except holdfast.Conflict:
+        except takeback.Conflict:
             session.rewind("begin")
         assert (root / "a").read_bytes()[:1] == b"!"

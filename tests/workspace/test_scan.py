@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from _folders import ENVIRONMENT
 
-from holdfast.errors import Invalid, Unsupported
-from holdfast.ids import new_id
-from holdfast.model import tree
-from holdfast.model.tree import DIR, FILE, GAP, LINK, Node
-from holdfast.workspace import ignore, paths, scan
-from holdfast.workspace.scan import Limits, Workspace
+from takeback.errors import Invalid, Unsupported
+from takeback.ids import new_id
+from takeback.model import tree
+from takeback.model.tree import DIR, FILE, GAP, LINK, Node
+from takeback.workspace import ignore, paths, scan
+from takeback.workspace.scan import Limits, Workspace
 
 pytestmark = [pytest.mark.feature("F1")]
 
@@ -507,9 +507,9 @@ def test_nested_rules_count_below_their_directory_and_the_deeper_one_wins(root: 
     assert ignored == {"x.log", "only-here", "src/x.log", "src/b"}
 
 
-def test_holdfastignore_and_given_lines_add_to_the_rules(root: Path, keep: Memory) -> None:
+def test_takebackignore_and_given_lines_add_to_the_rules(root: Path, keep: Memory) -> None:
     (root / ".gitignore").write_text("a\n")
-    (root / ".holdfastignore").write_text("!a\nsrc/\n!build/\n")
+    (root / ".takebackignore").write_text("!a\nsrc/\n!build/\n")
     (root / "build").mkdir()
     (root / "build" / "o").write_text("o")
     (root / "t.tmp").write_text("t")
@@ -623,10 +623,10 @@ def test_a_line_that_is_no_pattern_spoils_no_other() -> None:
 
 
 def test_only_names_that_are_ours_are_left_out_without_a_word(root: Path, keep: Memory) -> None:
-    (root / ".holdfast-mine").write_text("a person's")
-    (root / ".holdfast-notes").mkdir()
-    (root / f".holdfast-{new_id(0)}").mkdir()
-    (root / f".holdfast-{new_id(0)}.tmp").write_text("on its way out")
-    (root / ".holdfast-mark-1-1").write_text("")
-    ours = {name for name in keep.flat(Workspace(str(root)).look(keep).root) if b".holdfast" in name}
-    assert ours == {b".holdfast-mine", b".holdfast-notes"}
+    (root / ".takeback-mine").write_text("a person's")
+    (root / ".takeback-notes").mkdir()
+    (root / f".takeback-{new_id(0)}").mkdir()
+    (root / f".takeback-{new_id(0)}.tmp").write_text("on its way out")
+    (root / ".takeback-mark-1-1").write_text("")
+    ours = {name for name in keep.flat(Workspace(str(root)).look(keep).root) if b".takeback" in name}
+    assert ours == {b".takeback-mine", b".takeback-notes"}

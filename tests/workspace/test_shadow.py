@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 from _folders import look, run, shell
 
-from holdfast import Session, Store, Unsupported
+from takeback import Session, Store, Unsupported
 
 pytestmark = [pytest.mark.feature("F1", "B5")]
 

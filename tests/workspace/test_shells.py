@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from _folders import AUTHOR, look, run
 
-import holdfast
+import takeback
 
 SCRIPTS = {
     "sed -i": "sed -i 's/alpha/ALPHA/' notes.txt src/*.py",
@@ -91,7 +91,7 @@ def test_what_a_script_does_is_taken_back(
 ) -> None:
     if "git" in script and shutil.which("git") is None:
         pytest.skip("git is not installed")
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
         session.user("go")
         before = look(work)
         call = run(session, work, script)

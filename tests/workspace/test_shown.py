@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from test_apply import read
 
-import holdfast
+import takeback
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F1"), pytest.mark.promise("R14", "R16")]
 
@@ -77,7 +77,7 @@ def script(rng: random.Random, turn: int, files: int) -> str:
 def work(place: Path, files: int, seed: int) -> list[tuple[int, str]]:
     """Do twenty turns; give the seq at the end of each and the hash of everything then."""
     rng, root, points = random.Random(f"shown {seed}"), place / "w", list[tuple[int, str]]()
-    with holdfast.open(place / "s.db") as store, store.session("one", workspace=root) as session:
+    with takeback.open(place / "s.db") as store, store.session("one", workspace=root) as session:
         for turn in range(_TURNS):
             session.user(f"turn {turn}")
             with session.tool("shell") as run:
@@ -91,7 +91,7 @@ def work(place: Path, files: int, seed: int) -> list[tuple[int, str]]:
 def go(place: Path, steps: list[Any]) -> list[tuple[str, str, list[str]]]:
     """Rewind, undo or redo, one after the other; give the hash of everything and the person's file after each."""
     found = []
-    with holdfast.open(place / "s.db") as store:
+    with takeback.open(place / "s.db") as store:
         session = store.get_session("one")
         for step in steps:
             planned = session.preview_rewind(step) if isinstance(step, int) else getattr(session, f"preview_{step}")()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.client.watching import Watcher
-from holdfast.workspace.scan import Workspace
+import takeback
+from takeback.client.watching import Watcher
+from takeback.workspace.scan import Workspace
 
 pytestmark = pytest.mark.feature("A4", "F1")
 
@@ -27,14 +27,14 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def session(tmp_path: Path, work: Path) -> Iterator[holdfast.Session]:
-    watched = holdfast.Capture(watch=True)
-    with holdfast.open(tmp_path / "s.db") as store, store.session("s", workspace=work, capture=watched) as session:
+def session(tmp_path: Path, work: Path) -> Iterator[takeback.Session]:
+    watched = takeback.Capture(watch=True)
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work, capture=watched) as session:
         session.user("go")
         yield session
 
 
-def test_what_shells_do_is_told_and_goes_back(session: holdfast.Session, work: Path) -> None:
+def test_what_shells_do_is_told_and_goes_back(session: takeback.Session, work: Path) -> None:
     before = sorted(str(path) for path in work.rglob("*"))
     for number in range(12):
         with session.tool("bash"):
@@ -50,7 +50,7 @@ def test_what_shells_do_is_told_and_goes_back(session: holdfast.Session, work: P
 
 
 def test_only_the_paths_that_were_told_are_looked_at(
-    session: holdfast.Session, work: Path, monkeypatch: pytest.MonkeyPatch
+    session: takeback.Session, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = list[list[bytes] | None]()
     look = Workspace.look
@@ -77,10 +77,10 @@ def test_the_first_answer_is_that_nothing_is_known(work: Path) -> None:
         assert watcher.changed() == [b"src/f2"]
     finally:
         watcher.close()
-    assert not [name for name in os.listdir(work) if name.startswith(".holdfast-")]
+    assert not [name for name in os.listdir(work) if name.startswith(".takeback-")]
 
 
 def test_without_the_package_it_is_said_what_to_install(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(holdfast.Unsupported, match=r"holdfast\[watch\]"):
+    with pytest.raises(takeback.Unsupported, match=r"takeback\[watch\]"):
         Watcher(str(work))

@@ -1,6 +1,0 @@
-"""Tools to test against Holdfast, and the suite that every backend must pass.
-
-``contract.StoreContract`` is the conformance kit, ``model`` a dict that behaves like a store, ``machine`` a
-Hypothesis state machine that compares the two, ``faults`` a file system that fails on demand, ``clock`` a
-clock moved by hand, ``validators`` the rules of four providers for requests. Needs the extra ``holdfast[testing]``.
-"""

@@ -1,0 +1,228 @@
+"""Durable sessions and state for AI agents.
+
+    import takeback
+
+    with takeback.open("work.db") as store:
+        session = store.create_session("fix-retry")
+        session.user("Fix the flaky test")
+
+The names here are the public API; everything below is private and may change.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .aio import (
+        AsyncAgent,
+        AsyncAgentState,
+        AsyncAttachment,
+        AsyncRewind,
+        AsyncSession,
+        AsyncSessionState,
+        AsyncStore,
+        AsyncStream,
+        AsyncToolRun,
+        aopen,
+    )
+    from .client.agent import Agent
+    from .client.attachments import Attachment
+    from .client.copying import copy
+    from .client.open import migrate, salvage
+    from .client.open import open_store as open
+    from .client.reading import Turn
+    from .client.refs import Resolved
+    from .client.rewind import Rewind
+    from .client.session import Session
+    from .client.state import AgentState, SessionState
+    from .client.store import Store
+    from .client.streaming import Stream
+    from .client.tools import ToolRun
+    from .context import Context
+    from .context.tokens import offline_tokens
+    from .errors import (
+        Ambiguous,
+        BackendError,
+        Busy,
+        Closed,
+        Conflict,
+        Corrupt,
+        Error,
+        Invalid,
+        LeaseLost,
+        NotFound,
+        SchemaTooNew,
+        StorageFull,
+        Unsupported,
+    )
+    from .model.approval import Approval
+    from .model.branch import Branch
+    from .model.capture import Capture
+    from .model.checkpoint import Checkpoint
+    from .model.comparison import Comparison, Side
+    from .model.copied import Amounts, Copied, Copying
+    from .model.entry import Entry
+    from .model.feed import Change
+    from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.message import Message
+    from .model.operation import Operation
+    from .model.page import Page
+    from .model.purge import Pruned, Purged
+    from .model.report import Problem, Repaired, Report
+    from .model.session import Head, Stats, StoreStats
+    from .model.subagents import Sent, Spawned, Tree
+    from .model.tools import ToolCall, ToolResult
+    from .model.usage import Usage
+    from .model.work import Compaction, FileTouched, Note, Task
+    from .portal import AsyncReader
+    from .presence import Holder
+    from .prices import priced
+    from .storage.base import Capabilities
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "AgentState",
+    "Ambiguous",
+    "Amounts",
+    "Approval",
+    "AsyncAgent",
+    "AsyncAgentState",
+    "AsyncAttachment",
+    "AsyncReader",
+    "AsyncRewind",
+    "AsyncSession",
+    "AsyncSessionState",
+    "AsyncStore",
+    "AsyncStream",
+    "AsyncToolRun",
+    "Attachment",
+    "BackendError",
+    "Branch",
+    "Busy",
+    "Capabilities",
+    "Capture",
+    "Change",
+    "Checkpoint",
+    "Closed",
+    "Compaction",
+    "Comparison",
+    "Conflict",
+    "Context",
+    "Copied",
+    "Copying",
+    "Corrupt",
+    "Diff",
+    "Entry",
+    "Error",
+    "FileChange",
+    "FileDiff",
+    "FileState",
+    "FileTouched",
+    "Head",
+    "Holder",
+    "Invalid",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "Note",
+    "Operation",
+    "Page",
+    "Problem",
+    "Pruned",
+    "Purged",
+    "Repaired",
+    "Report",
+    "Resolved",
+    "Rewind",
+    "SchemaTooNew",
+    "Sent",
+    "Session",
+    "SessionState",
+    "Side",
+    "Spawned",
+    "Stats",
+    "StorageFull",
+    "Store",
+    "StoreStats",
+    "Stream",
+    "Task",
+    "ToolCall",
+    "ToolResult",
+    "ToolRun",
+    "Tree",
+    "Turn",
+    "Unsupported",
+    "Usage",
+    "__version__",
+    "aopen",
+    "copy",
+    "migrate",
+    "offline_tokens",
+    "open",
+    "priced",
+    "salvage",
+]
+
+
+# Where each name lies: it is loaded when it is first asked for, so that a shell which lists sessions starts at once.
+_WHERE = {
+    "client.agent": "Agent",
+    "client.attachments": "Attachment",
+    "client.copying": "copy",
+    "client.open": "migrate salvage open",
+    "client.reading": "Turn",
+    "client.refs": "Resolved",
+    "client.rewind": "Rewind",
+    "client.session": "Session",
+    "client.state": "AgentState SessionState",
+    "client.store": "Store",
+    "client.streaming": "Stream",
+    "client.tools": "ToolRun",
+    "context": "Context",
+    "context.tokens": "offline_tokens",
+    "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
+    " StorageFull Unsupported",
+    "model.approval": "Approval",
+    "model.branch": "Branch",
+    "model.capture": "Capture",
+    "model.checkpoint": "Checkpoint",
+    "model.comparison": "Comparison Side",
+    "model.copied": "Amounts Copied Copying",
+    "model.entry": "Entry",
+    "model.feed": "Change",
+    "model.files": "Diff FileChange FileDiff FileState",
+    "model.message": "Message",
+    "model.operation": "Operation",
+    "model.page": "Page",
+    "model.purge": "Pruned Purged",
+    "model.report": "Problem Repaired Report",
+    "model.session": "Head Stats StoreStats",
+    "model.subagents": "Sent Spawned Tree",
+    "model.tools": "ToolCall ToolResult",
+    "model.usage": "Usage",
+    "model.work": "Compaction FileTouched Note Task",
+    "presence": "Holder",
+    "prices": "priced",
+    "storage.base": "Capabilities",
+    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncRewind AsyncSession AsyncSessionState AsyncStore"
+    " AsyncStream AsyncToolRun aopen",
+    "portal": "AsyncReader",
+}
+_RENAMED = {"open": "open_store"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for."""
+    from importlib import import_module
+
+    for module, names in _WHERE.items():
+        if name in names.split():
+            found = getattr(import_module(f"{__name__}.{module}"), _RENAMED.get(name, name))
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'takeback' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

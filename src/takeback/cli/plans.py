@@ -1,0 +1,199 @@
+"""A move in time as people see it before it is done: what leaves, which files change, what stays and why.
+
+The same drawing, document and question serve rewind, undo, redo and switch. It reads nothing but the public preview.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..client.rewind import Rewind
+from ..client.session import Session
+from ..model import words
+from ..model.operation import Operation
+from . import documents, times
+from .consent import agreed, tell
+from .frame import Frame
+from .output import block, line
+
+_SHOWN = 20
+_COUNTED = 200  # paths whose lines are counted: more than that nobody reads
+_WALKED = 10_000  # files of an ignored directory that are counted
+_MARKS = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
+_STYLES = {"A": "green", "D": "red", "M": "yellow"}
+_PATH = re.compile(r"^(?:--- a/|\+\+\+ b/)(.*?)\t?$")
+_ALSO = ("back", "work", "sub-agents")  # lines of the library's own drawing that have no field of their own
+
+
+class Plan:
+    """A preview with what the command line says about it."""
+
+    def __init__(self, frame: Frame, session: Session, rewind: Rewind, word: str) -> None:
+        self._frame, self._session, self._rewind, self._word = frame, session, rewind, word
+        self._lines = _counted(rewind.diff()) if 0 < len(rewind.files) <= _COUNTED else {}
+
+    def carry_out(self, *, conversation: bool = True, take_over: bool = False) -> None:
+        """Show it, ask, do it, and say how to take it back."""
+        frame, rewind = self._frame, self._rewind
+        if frame.out.for_people:
+            frame.out.text(self.drawing(conversation))
+        if rewind.is_empty:
+            self._give(None)
+            return
+        if not agreed(frame.settings, "Apply?", diff=self._show_diff):
+            self._give(None)
+            return
+        began = time.monotonic()
+        with frame.progress(self._word, "files are put back"):
+            done = rewind.apply(take_over=take_over)
+        if self._session.recovered is not None:
+            tell(line(self._session.recovered))
+        if frame.out.for_people:
+            back = "undo" if self._word != "Undo" else "redo"
+            past = {"Rewind": "Rewound", "Undo": "Undone", "Redo": "Redone", "Switch": "Switched"}[self._word]
+            tell(f"{past} in {time.monotonic() - began:.2f} s. Take it back with: takeback {back}")
+        self._give(done)
+
+    def _give(self, done: Operation | None) -> None:
+        if not self._frame.out.for_people and (done is not None or not self._frame.settings.quiet):
+            self._frame.out.one("rewind", self.document(done), lambda: ())
+
+    def _show_diff(self) -> None:
+        self._frame.out.text(colored(self._frame, self._rewind.diff()), long=True)
+
+    # ------------------------------------------------------------------ for people
+
+    def drawing(self, conversation: bool) -> Iterator[str]:
+        """Draw it, a line for each matter."""
+        rewind = self._rewind
+        yield self._headline(conversation)
+        if rewind.is_empty:
+            yield "  nothing would change"
+        if rewind.pending is not None:
+            mark = self._frame.out.paint("!", "yellow")
+            yield f"  pending       {mark} {line(rewind.pending)}: that is taken back first"
+        if rewind.messages:
+            first = "" if rewind.prompt is None else f", from {line(' '.join(rewind.prompt.split()))[:60]!r} on"
+            turns = f"{words.count(rewind.turns, 'turn')} leave" + ("s" if rewind.turns == 1 else "")
+            gone = f"{words.count(rewind.messages, 'message')} leave" if not rewind.turns else turns
+            branch = line(documents.head_branch(self._session))
+            yield f"  conversation  {gone} this path{first}; kept on the branch {branch}"
+        yield from (each for each in str(rewind).splitlines() if each.strip().startswith(_ALSO))
+        yield from self._files()
+        yield from self._stays()
+
+    def _headline(self, conversation: bool) -> str:
+        session, then = self._session, self._rewind.stats.turns
+        title = line(session.title or session.name or "untitled")
+        name = f'{self._frame.out.paint(self._frame.short(session.id), "cyan")} "{title}"'
+        now = session.turn_count
+        if not conversation:
+            where = f"files only, to what they were at the end of turn {then}"
+        elif now != then:
+            where = f"from turn {now} to {f'the end of turn {then}' if then else 'before turn 1'}"
+        else:
+            where = f"within turn {now}"
+        when = f", {times.ago(self._rewind.target_at)}" if self._word == "Rewind" else ""
+        return f"{self._word} {name} {where}{when}"
+
+    def _files(self) -> Iterator[str]:
+        files = self._rewind.files
+        for number, each in enumerate(files[:_SHOWN]):
+            mark = _MARKS[each.action]
+            end = "/" if each.action in ("mkdir", "rmdir") else ""
+            added, removed = self._lines.get(each.path, (0, 0))
+            lines = f" +{added} -{removed}" if added or removed else ""
+            by = f"   ({_DONE[mark]} by {line(each.by)})" if each.by else ""
+            painted = self._frame.out.paint(mark, _STYLES.get(mark, ""))
+            yield f"  {'files' if number == 0 else '':13} {painted} {line(each.path)}{end}{lines}{by}"
+        if len(files) > _SHOWN:
+            yield f"  {'':13} ... and {len(files) - _SHOWN:,} more; [d]iff or --json shows all"
+
+    def _stays(self) -> Iterator[str]:
+        rewind, mark = self._rewind, self._frame.out.paint("!", "yellow")
+        for path in rewind.kept[:_SHOWN]:
+            how = f" (--overwrite {line(shlex.quote(path))} to restore it)" if self._word == "Rewind" else ""
+            yield f"  yours         {mark} {line(path)} was edited outside the agent: kept{how}"
+        if len(rewind.kept) > _SHOWN:
+            yield f"  {'':13} ... and {len(rewind.kept) - _SHOWN:,} more"
+        for path in rewind.others[:_SHOWN]:
+            session = self._frame.short(rewind.other_sessions[path])
+            yield f"  others        {mark} session {session}, which runs, also changed {line(path)}: not touched"
+        if rewind.not_captured:
+            more = "" if len(rewind.not_captured) <= 5 else f" and {len(rewind.not_captured) - 5:,} more"
+            shown = (line(_with_count(self._session.workspace or "", each)) for each in rewind.not_captured[:5])
+            yield f"  not captured  {', '.join(shown)}{more}"
+
+    # ------------------------------------------------------------------ for programs
+
+    def document(self, done: Operation | None) -> dict[str, Any]:
+        """Describe it, and the operation if it was done."""
+        rewind = self._rewind
+        return {
+            "id": None if done is None else done.id,
+            "session_id": self._session.id,
+            "applied": done is not None,
+            "empty": rewind.is_empty,
+            "from_seq": rewind.from_seq,
+            "to_seq": rewind.to_seq,
+            "to_at": times.rfc3339(rewind.target_at),
+            "to_turn": rewind.stats.turns,
+            "turns": rewind.turns,
+            "messages": rewind.messages,
+            "prompt": rewind.prompt,
+            "pending": rewind.pending,
+            "files": [self._file(each.path, each.action, each.by) for each in rewind.files],
+            "kept": [*rewind.kept],
+            "others": [*rewind.others],
+            "other_sessions": rewind.other_sessions,
+            "not_captured": [*rewind.not_captured],
+            "operation": None if done is None else documents.operation(done),
+        }
+
+    def _file(self, path: str, action: str, by: str) -> dict[str, Any]:
+        added, removed = self._lines.get(path, (0, 0))
+        return {"path": path, "action": action, "by": by, "added": added, "removed": removed}
+
+
+# A file that comes was deleted by somebody, one that goes was made by somebody.
+_DONE = {"A": "deleted", "D": "made", "M": "changed", "m": "changed", "L": "changed"}
+
+
+def _with_count(workspace: str, missed: str) -> str:
+    """Add to an ignored directory how many files are in it."""
+    path = missed.removesuffix(" (ignored)")
+    if path == missed or not path.endswith("/"):
+        return missed
+    files = (len(names) for _, _, names in os.walk(os.path.join(workspace, path)))
+    count = 0
+    for each in files:
+        count += each
+        if count > _WALKED:
+            return f"{path} (ignored, over {_WALKED:,} files)"
+    return f"{path} (ignored, {words.count(count, 'file')})"
+
+
+def _counted(diff: str) -> dict[str, tuple[int, int]]:
+    """Count the lines that come and go, by path, in a unified diff."""
+    found, path, header = dict[str, tuple[int, int]](), "", False
+    for each in diff.splitlines():
+        if each.startswith(("--- a/", "+++ b/")) and (header or each.startswith("---")):
+            header = each.startswith("---")
+            path = (_PATH.match(each) or ["", path])[1]
+            found.setdefault(path, (0, 0))
+        elif path and each[:1] in "+-" and each:
+            added, removed = found[path]
+            found[path] = (added + 1, removed) if each[0] == "+" else (added, removed + 1)
+    return found
+
+
+def colored(frame: Frame, diff: str) -> Iterator[str]:
+    """Write a unified diff so that a terminal only shows it, in colours where they are wanted."""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for each in block(diff.removesuffix("\n")) if diff else []:
+        yield frame.out.paint(each, styles.get(each[:1], ""))

@@ -1,0 +1,70 @@
+"""One run of the program, whichever way its arguments were read: from a step to an exit code.
+
+Whatever a verb raises ends here as a sentence on stderr; nothing else decides on exit codes, but for what click has to
+say about arguments (``app``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from ..errors import Error
+from ..model import words
+from . import failing
+from .settings import Settings
+
+
+def run(step: Callable[[], object], chosen: Settings) -> int:
+    """Run a step and give the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _guarded(step, chosen)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has seen enough
+        _write_no_more()
+        return failing.OK
+    except OSError as error:  # what is left of the results has nowhere to go
+        _write_no_more()
+        return fail(failing.refused(error), failing.FAILED, chosen)
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written go nowhere: Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _guarded(step: Callable[[], object], chosen: Settings) -> int:
+    try:
+        done = step()
+        return done if isinstance(done, int) else failing.OK
+    except failing.Stop as error:
+        return fail(str(error), error.code, chosen)
+    except Error as error:
+        return fail(failing.sentence(error), failing.code_of(error), chosen)
+    except KeyboardInterrupt:
+        return fail("interrupted", failing.INTERRUPTED, chosen)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is None:  # most likely stdout
+            raise
+        return fail(failing.refused(error), failing.FAILED, chosen)
+
+
+def fail(text: str, code: int, chosen: Settings, help_of: str | None = None) -> int:
+    """Say on stderr what went wrong, and whose help says more; give the exit code."""
+    if chosen.verbose and code not in (failing.USAGE, failing.INTERRUPTED):
+        import traceback
+
+        traceback.print_exc()
+    said = "\n".join(words.plain(line) for line in text.splitlines())
+    sys.stderr.write(f"takeback: {said}\n")
+    if help_of is not None:
+        sys.stderr.write(f"Try: {help_of} --help\n")
+    sys.stderr.flush()
+    return code

@@ -1,0 +1,106 @@
+"""Files and messages through time: what differs between two points, and a file as it was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from ...client.handle import Point
+from ...client.refs import Resolved
+from ...client.session import Session
+from ...model.files import Diff
+from .. import documents
+from ..consent import tell
+from ..failing import USAGE, Stop
+from ..frame import Frame, point_of, ref_argument, verb
+from ..output import block, line
+from ..params import files
+from ..plans import colored
+from .moving import find_point, find_side
+from .status import change_line
+
+
+@verb("diff")
+@ref_argument("a", required=False)
+@ref_argument("b", required=False)
+@click.option("--stat", is_flag=True, help="Only which paths, and how many lines.")
+@click.option("--files", "only_files", is_flag=True, help="Only files, no messages.")
+def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: bool) -> None:
+    """Show what differs between two points, files and messages; without B between A and now.
+
+    Without A: since the last checkpoint of the newest session here, or since its beginning.
+    """
+    first = find_point(frame, None) if a is None else find_side(frame, a)
+    second = None if b is None else _same_session(first.session, find_side(frame, b))
+    if a is None and frame.out.for_people:
+        tell(f"{_beginning(first.session)}, in {frame.short(first.session.id)}:")
+    found = first.session.diff(_since(first), second)
+    said = Diff(found.files, (), ()) if only_files else found
+    frame.out.items(
+        "changes",
+        (documents.file_diff(each) for each in said.files),
+        lambda: _stat(frame, said) if stat else _whole(frame, said),
+        about={"session_id": first.session.id, "removed_messages": [*said.left], "added_messages": [*said.right]},
+        long=True,
+    )
+    if not said and frame.out.for_people:
+        tell("No differences.")
+
+
+def _since(found: Resolved[Session]) -> Point:
+    """Give the point to compare from: the one that was named, else the last checkpoint, else the beginning."""
+    named = point_of(found)
+    if named is not None:
+        return named
+    made = found.session.checkpoints()
+    return made[-1].id if made else 0
+
+
+def _beginning(session: Session) -> str:
+    """Say what is compared with now where nobody named a point."""
+    made = session.checkpoints()
+    return f"Since the checkpoint {line(made[-1].name)}" if made else "Since the beginning"
+
+
+def _same_session(session: Session, found: Resolved[Session]) -> Point | None:
+    if found.session.id != session.id:
+        raise Stop("both points must be of one session", USAGE)
+    return point_of(found)
+
+
+def _stat(frame: Frame, found: Diff) -> Iterator[str]:
+    yield from _messages(frame, found)
+    yield from (change_line(frame, each) for each in found.files)
+
+
+def _whole(frame: Frame, found: Diff) -> Iterator[str]:
+    yield from _messages(frame, found)
+    for each in found.files:
+        yield from colored(frame, each.text)
+
+
+def _messages(frame: Frame, found: Diff) -> Iterator[str]:
+    yield from (frame.out.paint(f"- {line(each)}", "red") for each in found.left)
+    yield from (frame.out.paint(f"+ {line(each)}", "green") for each in found.right)
+
+
+@verb("cat")
+@ref_argument("ref")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=files)
+def cat(frame: Frame, ref: str, paths: tuple[str, ...]) -> None:
+    """Write a file as it was at a point: takeback cat REF:12 -- PATH. A pipe gets its very bytes."""
+    found = find_point(frame, ref)
+    point = point_of(found)
+    at = found.session.head.seq if point is None else point
+    for path in paths:
+        data = found.session.file_at(path, at)
+        if frame.out.is_terminal:
+            frame.out.text(block(data.decode("utf-8", "backslashreplace").removesuffix("\n")), long=True)
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+
+
+COMMANDS = {"diff": diff, "cat": cat}

@@ -1,0 +1,259 @@
+"""``guard``: a checkpoint of a directory whenever its files come to rest, whoever changed them.
+
+It has a session of its own for each directory and never holds its lease: what it sees is nobody's run, so it is in
+nobody's way, and whoever is killed leaves nothing behind. The session is archived, so that ``@`` and ``ls`` go on to
+speak of the sessions that people and agents work in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+from itertools import islice
+from typing import Any
+
+import click
+
+from ...client.session import Session
+from ...errors import Busy, Error
+from ...model import words
+from ...model.checkpoint import Checkpoint
+from .. import documents, times
+from ..consent import tell
+from ..failing import USAGE, Stop
+from ..frame import Frame, verb, why_not_here
+from ..output import line
+
+NAME = "guard"
+_SHOWN = 3
+_LATEST = 60.0  # seconds without a word after which everything is looked at all the same
+_PATIENCE = 30.0  # seconds after which files that never come to rest are taken as they are
+
+Signs = dict[str, tuple[int, int] | None]  # the paths that changed, and what tells whether they go on changing
+
+
+class Span(click.ParamType[float]):
+    """A time that something takes: 2s, 1.5s, 5m."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return value if isinstance(value, float) else times.parse_span(value)
+        except ValueError:
+            return self.fail(f"{value!r} is no time; write 2s, 5m or 1h", param, ctx)
+
+
+@verb("guard", changes=True, makes=True)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
+@click.option("--settle", type=Span(), default="2s", show_default=True, help="How long files must be quiet.")
+@click.option("--every", type=Span(), default="10s", show_default=True, help="At most one checkpoint in this time.")
+@click.option("--keep", type=click.IntRange(1), default=100, show_default=True, help="How many checkpoints stay.")
+@click.option("--once", is_flag=True, help="Take one now if something changed, and end.")
+@click.option("--poll", is_flag=True, help="Look every few seconds, also where the system could tell of changes.")
+def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: int, once: bool, poll: bool) -> None:
+    """Take a checkpoint of a directory whenever its files come to rest, until Ctrl-C.
+
+    DIR is this workspace if none is named. Go back with takeback rewind guard:NAME; takeback checkpoints guard lists
+    them. What changed since the last one counts as yours and stays: take one first with --once.
+    """
+    if frame.settings.json and not once:
+        raise Stop("--json gives one document: add --once, or take --jsonl for a stream", USAGE)
+    place = frame.place_of_new() if folder is None else os.path.realpath(folder)
+    if (why := why_not_here(place)) is not None:
+        raise Stop(f"{place} is not guarded: {why}")
+    if frame.settings.dry_run:
+        _say_what_would_be_done(frame, place)
+        return
+    guarding = Guard(frame, place, keep)
+    if once:
+        if folder is None and place != frame.directory and frame.out.for_people:
+            tell(f"The workspace is {line(place)}.")
+        guarding.take(guarding.changed())
+        if not guarding.taken and frame.out.for_people:
+            tell("Nothing changed since the last checkpoint.")
+        return
+    _stand(guarding, settle, every, poll)
+
+
+def _say_what_would_be_done(frame: Frame, place: str) -> None:
+    found = frame.store.find_session(NAME, agent=NAME, workspace=place)
+    made = [] if found is None else found.checkpoints()
+    changed = _changed(found, made[-1]) if found is not None and made else None
+    what = "all files" if changed is None else words.count(len(changed), "change")
+    tell(f"Dry run: would guard {line(place)}, and begin with a checkpoint of {what}.")
+
+
+def _stand(guarding: Guard, settle: float, every: float, poll: bool) -> None:
+    """Take checkpoints until somebody ends it."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        bell = _Bell(guarding.place, max(settle, 1.0), poll)
+        tell(f"Guarding {line(guarding.place)}, {bell.how}. Ctrl-C ends it.")
+        guarding.stand(bell, settle, every)
+    except KeyboardInterrupt:
+        tell(f"{words.count(guarding.taken, 'checkpoint')} taken. They are listed by: takeback checkpoints {NAME}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# ---------------------------------------------------------------------- the guard
+
+
+class Guard:
+    """Takes checkpoints of a directory."""
+
+    def __init__(self, frame: Frame, place: str, keep: int) -> None:
+        self._frame, self.place, self._keep = frame, place, keep
+        self.taken = 0
+        self._session = frame.store.session(
+            NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}", archived=True
+        )
+
+    def stand(self, bell: _Bell, settle: float, every: float) -> None:
+        """Take a checkpoint whenever something changed and then stays as it is, the first one at once."""
+        self.take(self.changed())
+        last = time.monotonic()
+        while True:
+            bell.wait()
+            found = self._at_rest(settle, last + every)
+            if found == {}:
+                time.sleep(settle)  # what is ignored may change all the time: that is no reason to look all the time
+                continue
+            self.take(found)
+            last = time.monotonic()
+
+    def _at_rest(self, settle: float, earliest: float) -> Signs | None:
+        """Give what changed once it has stayed as it is for a while, and not too soon; or as it is if it never does."""
+        began, before = time.monotonic(), None
+        while True:
+            now, found = time.monotonic(), self.changed()
+            rests = found == before or now - began > max(_PATIENCE, 3 * settle)
+            if found == {} or (rests and now >= earliest):
+                return found
+            before = found
+            time.sleep(settle)
+
+    def changed(self) -> Signs | None:
+        """Give what changed since the last checkpoint; None if nobody knows, or there is none yet."""
+        if not os.path.isdir(self.place):
+            raise Stop(f"{self.place} is gone, so there is nothing to guard any more")
+        try:
+            made = self._session.checkpoints()
+            return _changed(self._session, made[-1]) if made else None
+        except (Busy, OSError) as error:  # somebody puts files back just now
+            self._not_now(error)
+            return None
+
+    def take(self, changed: Signs | None) -> None:
+        """Take a checkpoint unless nothing changed, let the oldest go, and say so."""
+        if changed is not None and not changed:
+            return
+        name = f"auto-{times.now().astimezone(UTC):%Y%m%d-%H%M%S}"
+        about = "the beginning" if changed is None else f"{words.count(len(changed), 'change')}: {_first(changed)}"
+        try:
+            made = self._session.checkpoint(name, type="automatic", description=about)
+        except (Busy, OSError) as error:
+            self._not_now(error)
+            return
+        if made.tree is None:
+            raise Stop(self._session.capture_error or f"{self.place} cannot be captured")
+        if not self._is_first(made):
+            return
+        self.taken += 1
+        shown = f"{times.clock(made.created_at, utc=self._frame.out.utc)}  {made.name}  {line(about)}"
+        self._frame.out.one("checkpoint", documents.checkpoint(made), lambda: [shown])
+        sys.stdout.flush()
+
+    def _is_first(self, made: Checkpoint) -> bool:
+        """Say whether nobody else took the same a moment before, else give it up; and let the oldest ones go."""
+        there = self._session.checkpoints()
+        at = [each.id for each in there].index(made.id)
+        if at and there[at - 1].tree == made.tree:
+            self._frame.store.delete_checkpoint(made)
+            return False
+        for each in [each for each in there if each.type == "automatic"][: -self._keep]:
+            self._frame.store.delete_checkpoint(each)
+        return True
+
+    def _not_now(self, error: Error | OSError) -> None:
+        if self._frame.settings.verbose:
+            tell(f"not now: {line(str(error))}")
+
+
+def _changed(session: Session, since: Checkpoint) -> Signs:
+    """Give the paths that are otherwise than at a checkpoint, with their times."""
+    plan = session.preview_rewind(since, conversation=False)
+    paths = sorted({*(each.path for each in plan.files), *plan.kept, *plan.others})
+    return {path: _sign(os.path.join(session.workspace or "", path)) for path in paths}
+
+
+def _sign(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _first(changed: Signs) -> str:
+    more = f" and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
+    return ", ".join(islice(changed, _SHOWN)) + more
+
+
+# ---------------------------------------------------------------------- who tells of changes
+
+
+class _Bell:
+    """Waits until something may have changed: until the system tells so, or else a few seconds."""
+
+    def __init__(self, place: str, seconds: float, poll: bool) -> None:
+        self._seconds, self._told = seconds, None if poll else _told(place)
+        if self._told is not None and next(self._told, None) is None:  # it is told from the first time on
+            self._told = None
+
+    @property
+    def how(self) -> str:
+        """Say how changes are noticed."""
+        return f"looking every {self._seconds:g} s" if self._told is None else "the system tells of changes"
+
+    def wait(self) -> None:
+        """Return when it is time to look."""
+        end = time.monotonic() + _LATEST
+        if self._told is None:
+            time.sleep(self._seconds)
+            return
+        for changes in self._told:
+            if changes or time.monotonic() > end:
+                return
+        self._told = None  # it told of its end: look from now on
+
+
+def _told(place: str) -> Iterator[Sequence[Any]] | None:
+    """Let the system tell of changes, if it can: that needs ``takeback[watch]``, and enough watches."""
+    try:
+        import watchfiles
+    except ImportError:
+        return None
+    watch = watchfiles.watch(
+        place, watch_filter=None, rust_timeout=500, yield_on_timeout=True, ignore_permission_denied=True
+    )
+    return _until_it_fails(watch)
+
+
+def _until_it_fails(watch: Any) -> Iterator[Sequence[Any]]:
+    try:
+        yield from watch
+    except OSError as error:
+        tell(f"the system cannot tell of changes here ({line(str(error))}): looking every few seconds")
+
+
+COMMANDS = {"guard": guard}

@@ -1,0 +1,158 @@
+"""``ls``: the sessions of a workspace, last changed first; what is not shown is said, with the flag that shows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ...client.overview import Overview
+from ...client.reading import Reading
+from ...model import words
+from .. import documents, times
+from ..consent import tell
+from ..look import Look
+from ..options import TEXT, Choice, Kind, Option, Verb, Whole, flag
+from ..output import Cell
+
+_COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
+_FLAGS = {"agent": "--agent", "kinds": "--kind", "status": "--status", "label": "--label", "tag": "--tag"}
+_FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "trash": "--trash"}
+
+
+OPTIONS = (
+    flag("-a", "--all", to="everywhere", help="Sessions of all workspaces."),
+    Option(("--agent",), "agent", TEXT, "Only of this agent."),
+    Option(("--kind",), "kinds", Choice("main", "subagent", "cron"), "Only this kind.", many=True),
+    Option(
+        ("--status",),
+        "status",
+        Choice("active", "completed", "error", "timeout", "stopped", "interrupted"),
+        "Only with this status.",
+        many=True,
+    ),
+    Option(("--since",), "since", Kind("when", times.parse_since), "Only changed since: 90m, 36h, 2w, 2026-01-31."),
+    Option(("--label",), "label", TEXT, "Only with this label."),
+    Option(("--tag",), "tag", TEXT, "Only with this tag."),
+    flag("--pinned", to="pinned", help="Only pinned ones."),
+    flag("--archived", to="archived", help="Archived ones too."),
+    flag("--trash", to="trash", help="Only what is in the trash."),
+    Option(("--limit",), "limit", Whole(1, 10_000), "At most so many.", default=50),
+)
+
+
+def ls(frame: Look[Any], everywhere: bool, limit: int, **given: Any) -> None:
+    """List the sessions of this workspace, last changed first; -a lists all."""
+    filters = _filters(given)
+    place = None if everywhere else (frame.workspace or frame.directory)
+    where: dict[str, Any] = {} if place is None else {"workspace": place}
+    page = frame.store.list_sessions(**where, **filters, limit=limit)
+    found = frame.overviews(page)
+    frame.out.items(
+        "sessions",
+        map(documents.listed, found),
+        lambda: _lines(frame, found),
+        about={"workspace": place, "more": page.cursor is not None, "damaged": [*page.damaged]},
+        long=True,
+    )
+    if frame.out.for_people:
+        _footer(frame, found, place, filters, more=page.cursor is not None)
+    for each in page.damaged:
+        tell(f"takeback: the record of session {each} is damaged and was left out; run: takeback verify")
+
+
+def _filters(given: dict[str, Any]) -> dict[str, Any]:
+    """Give the filters that were asked for, as the library names them."""
+    chosen = {name: value for name, value in given.items() if value}
+    if "archived" in chosen:
+        chosen["archived"] = None
+    return chosen
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def _lines(frame: Look[Any], found: list[Overview[Any]]) -> Iterator[str]:
+    if not found:
+        return iter(())
+    return frame.out.table(_COLUMNS, [_row(frame, each) for each in found])
+
+
+def _row(frame: Look[Any], seen: Overview[Any]) -> list[str | Cell]:
+    each: Reading = seen.session
+    return [
+        _name(frame, each),
+        times.age(each.updated_at),
+        each.agent_id,
+        os.path.basename(each.workspace or "") or "-",
+        seen.branch + (f"({seen.branches})" if seen.branches > 1 else ""),
+        str(each.turn_count),
+        words.short_number(seen.stats.estimated_tokens),
+        each.title or each.name or "-",
+        Cell(_remark(frame, each), "yellow"),
+    ]
+
+
+def _name(frame: Look[Any], each: Reading) -> Cell:
+    mark, style = " ", "cyan"
+    if each.status in ("interrupted", "error", "timeout"):
+        mark, style = frame.out.mark("⚠", "!"), "yellow"
+    elif each.holder is not None:
+        mark, style = frame.out.mark("●", "*"), "green"
+    elif each.pinned:
+        mark = frame.out.mark("◆", "+")
+    return Cell(f"{mark} {frame.short(each.id)}", style)
+
+
+def _remark(frame: Look[Any], each: Reading) -> str:
+    if each.deleted:
+        return f"in the trash: takeback restore {frame.short(each.id)}"
+    if each.status == "interrupted":
+        turn = f" at turn {each.stopped_at}" if each.stopped_at is not None else ""
+        return f"interrupted{turn}: takeback resume {frame.short(each.id)}"
+    words_ = [each.status] if each.status != "active" else []
+    return ", ".join([*words_, *(f"#{tag}" for tag in each.tags), *(["archived"] if each.archived else [])])
+
+
+# ---------------------------------------------------------------------- what is not shown
+
+
+def _footer(
+    frame: Look[Any], found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, more: bool
+) -> None:
+    _, everything = frame.count()
+    if found:
+        where = "all workspaces" if place is None else "this workspace; -a for all"
+        hidden = "".join(f", {_FLAGS[name]}" for name in filters)
+        tell(f"{len(found)} of {everything} ({where}{hidden}{'; --limit for more' if more else ''})")
+    else:
+        tell(_nothing(frame, place, filters))
+
+
+def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> str:
+    """Say which filter hid how many, and what shows them."""
+    if frame.missing is not None:
+        return f"No sessions: there is no store yet at {words.plain(frame.missing)}. Start one: takeback new NAME"
+    where = {} if place is None else {"workspace": place}
+    here, shown = frame.count(**where)
+    in_place = "" if place is None else f" in {place}"
+    if filters and here:
+        said = [_hidden(frame, name, where, filters) for name in filters]
+        hint = "; ".join(filter(None, said)) or f"together the filters hide {shown}"
+        return f"No sessions match{in_place}: {hint}. Show them: takeback ls{'' if place else ' -a'}"
+    elsewhere, count = frame.count()
+    if place is not None and elsewhere:
+        return f"No sessions{in_place}; {count} elsewhere. Show them: takeback ls -a"
+    archived = frame.store.list_sessions(trash=True, limit=1)
+    return "No sessions" + (
+        ", only some in the trash. Show them: takeback ls -a --trash" if archived else ". Start one: takeback new NAME"
+    )
+
+
+def _hidden(frame: Look[Any], name: str, where: dict[str, Any], filters: dict[str, Any]) -> str:
+    rest = {key: value for key, value in filters.items() if key != name}
+    count, shown = frame.count(**where, **rest)
+    return f"{_FLAGS[name]} hides {shown}" if count else ""
+
+
+COMMANDS = {"ls": Verb(ls, OPTIONS)}

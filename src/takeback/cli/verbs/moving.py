@@ -1,0 +1,335 @@
+"""Going back and forth: checkpoint, rewind, undo, redo, fork, switch. What touches files shows its plan first."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+
+from ...client.refs import Resolved
+from ...client.rewind import Rewind
+from ...client.session import Session
+from ...errors import Invalid
+from ...model import words
+from ...model.operation import Operation
+from .. import documents, times
+from ..consent import choose, is_terminal, tell
+from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
+from ..frame import Frame, point_of, ref_argument, ref_option, verb
+from ..output import line
+from ..params import directories, files
+from ..plans import Plan
+from .history import here
+
+_PROMPTS = 30
+_POINT = re.compile(r"\d+\^?|e\d+", re.ASCII)
+
+# ---------------------------------------------------------------------- checkpoint
+
+
+@verb("checkpoint", changes=True)
+@click.argument("name", required=False)
+@ref_option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
+@click.option("-m", "--description", help="What it is for.")
+@click.option("--no-files", is_flag=True, help="Do not look at the workspace.")
+def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str | None, no_files: bool) -> None:
+    """Name this point of a session: conversation, work, state and files."""
+    if name is not None and _POINT.fullmatch(name):
+        raise Stop(f"{name!r} would hide a point: 12, 12^ and e340 are turns and entries; choose another name", USAGE)
+    session = frame.session(ref)
+    short = frame.short(session.id)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would make the checkpoint {name or '(unnamed)'} at turn {session.turn_count} of {short}.")
+        return
+    with frame.progress("Checkpoint", "files are looked at"):
+        made = session.checkpoint(name, description=description, files=not no_files)
+    frame.out.one(
+        "checkpoint",
+        documents.checkpoint(made),
+        lambda: [f"Checkpoint {line(made.name)} at turn {made.stats.turns} of {frame.short(session.id)}"],
+    )
+    if frame.out.for_people:
+        if made.not_captured:
+            tell(f"Not captured: {', '.join(map(line, made.not_captured))}")
+        tell(f"Go back to it with: takeback rewind {line(shlex.quote(f'{short}:{made.name}'))}")
+
+
+# ---------------------------------------------------------------------- rewind
+
+
+@verb("rewind", changes=True)
+@ref_argument("point", required=False)
+@click.option("--files", "only_files", is_flag=True, help="Only files; the conversation stays.")
+@click.option("--conversation", "only_conversation", is_flag=True, help="Only the conversation; files stay.")
+@click.option(
+    "--overwrite", multiple=True, metavar="PATH", shell_complete=files, help="Take your own edit of PATH back too."
+)
+@click.option("--take-over", is_flag=True, help="Also if somebody is running the session: they lose it.")
+def rewind(
+    frame: Frame,
+    point: str | None,
+    only_files: bool,
+    only_conversation: bool,
+    overwrite: tuple[str, ...],
+    take_over: bool,
+) -> None:
+    """Go back to a point of a session: a preview, a question, and it can be undone.
+
+    POINT is REF:12 (the end of turn 12), REF:12^ (before it), REF:name (a checkpoint), or :12 and :name of the newest
+    session here. Without one, on a terminal, choose the prompt to go back before.
+    """
+    if only_files and only_conversation:
+        raise Stop("leave one of --files and --conversation out: without either both go back", USAGE)
+    for path in overwrite:
+        if path.startswith("-"):
+            raise Stop(
+                f"--overwrite needs a path, not {path!r}; one that begins with a dash is written ./{path}", USAGE
+            )
+    found = find_point(frame, point)
+    if found.seq is None and found.branch is None:
+        chosen = _chosen(frame, found.session)
+        if chosen is None:
+            return
+        found = chosen
+    target = point_of(found)
+    if target is None or found.seq is None:
+        raise Stop(f"{point!r} names a branch; move there with: takeback switch {point}", USAGE)
+    with frame.progress("Rewind", "files are looked at"):
+        plan = found.session.preview_rewind(
+            target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
+        )
+    Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
+
+
+def find_point(frame: Frame, point: str | None) -> Resolved[Session]:
+    """Find a point; ``:12`` and the bare name of a checkpoint are those of the session meant without a name."""
+    if point is not None and not point.startswith(":"):
+        try:
+            return frame.resolve(point)
+        except Stop as error:
+            session = frame.session(None) if frame.workspace is not None else None
+            if session is None or all(each.name != point for each in session.checkpoints()):
+                if session is not None and point.removesuffix("^").isdigit():
+                    raise Stop(f"{error}\nA turn of the newest session here is written :{point}", error.code) from error
+                raise
+            point = f":{point}"
+    return frame.resolve(point and f"{frame.session(None).id}{point}")
+
+
+def find_side(frame: Frame, text: str) -> Resolved[Session]:
+    """Find a point, or a branch of the session meant without a name by its bare name."""
+    if frame.workspace is not None and not {"/", ":"} & {*text}:
+        session = frame.session(None)
+        if any(each.name == text for each in session.branches()):
+            return Resolved(session, text, None, None)
+    return find_point(frame, text)
+
+
+def _chosen(frame: Frame, session: Session) -> Resolved[Session] | None:
+    """Let somebody choose the prompt to go back before; off a terminal a point must be named."""
+    name = frame.short(session.id)
+    if not is_terminal():
+        raise Stop(
+            f"name a point: takeback rewind {name}:{max(session.turn_count - 1, 0)}; the turns: takeback show {name}",
+            USAGE,
+        )
+    prompts = [*_prompts(session)]
+    if not prompts:
+        raise Stop(f"{name} has no turn to go back to", NOT_FOUND)
+    rows = [[str(turn), age, text] for turn, age, text in prompts]
+    for each in frame.out.table((">TURN", "<AGE", "<PROMPT"), rows):
+        tell(each)
+    chosen = choose(session.turn_count)
+    if chosen is None:
+        tell("Nothing was changed.")
+        return None
+    return frame.resolve(f"{session.id}:{chosen}^")
+
+
+def _prompts(session: Session) -> Iterator[tuple[int, str, str]]:
+    """Give the latest prompts: turn, age and first line."""
+    said = [each for each in session.messages(limit=_PROMPTS * 10, tools=False) if each.role == "user"]
+    for each in said[-_PROMPTS:]:
+        yield each.turn, times.age(each.created_at), " ".join(each.text.split())[:200]
+
+
+# ---------------------------------------------------------------------- undo and redo
+
+
+@verb("undo", changes=True)
+@click.option("--all", "everywhere", is_flag=True, help="The last operation of any workspace.")
+@click.option("--op", "wanted", metavar="ID", help="This one, as takeback ops names it.")
+def undo(frame: Frame, everywhere: bool, wanted: str | None) -> None:
+    """Take back the last operation of this workspace; one that touches files shows its plan."""
+    frame.require_store()
+    operation = _named(frame, wanted) if wanted else _last(frame, everywhere)
+    if operation.session_id is None:
+        _simply(frame, "Undo", operation, None)
+        return
+    session = frame.store.get_session(operation.session_id)
+    try:
+        plan = session.preview_undo(operation.id)
+    except Invalid:  # it moves neither the conversation nor files
+        plan = None
+    if plan is None or plan.is_empty:
+        _simply(frame, "Undo", operation, session)
+        return
+    _carry_out(frame, session, plan, "Undo")
+
+
+def _carry_out(frame: Frame, session: Session, plan: Rewind, word: str) -> None:
+    """Do what moves the head; without files there is nothing that could be lost, so nothing is asked."""
+    if not (plan.files or plan.kept or frame.settings.dry_run):
+        frame.settings.yes = True
+    Plan(frame, session, plan, word).carry_out()
+
+
+def _simply(frame: Frame, word: str, operation: Operation, session: Session | None) -> None:
+    """Do what changes a record only: there is nothing to look at first."""
+    what = f"{word.lower()} {operation.kind}: {line(operation.summary)}"
+    if frame.settings.dry_run:
+        tell(f"Dry run: would {what}.")
+        return
+    if word == "Redo" and session is not None:
+        done = session.redo()
+    else:
+        done = frame.store.undo(operation.id) if session is None else session.undo(operation.id)
+    frame.out.one("operation", documents.operation(done), lambda: [f"{done.kind}: {line(done.summary)}"])
+    if frame.out.for_people:
+        tell(f"Take it back with: takeback {'redo' if word == 'Undo' else 'undo'}")
+
+
+def _last(frame: Frame, everywhere: bool) -> Operation:
+    for each in here(frame, everywhere):
+        if not each.undone and each.kind not in ("undo", "redo", "purge"):
+            return each
+    where = "" if everywhere else " in this workspace; of all: takeback undo --all"
+    raise Stop(f"there is nothing to undo{where}", CONFLICT)
+
+
+def _named(frame: Frame, wanted: str) -> Operation:
+    found = [each for each in here(frame, True) if each.id.startswith(wanted.lower())]
+    if not found:
+        raise Stop(f"there is no operation {wanted!r}; takeback ops --all lists them", NOT_FOUND)
+    if len(found) > 1:
+        listed = "\n".join(f"  {each.id}  {each.kind}" for each in found[:10])
+        raise Stop(f"{wanted!r} is the beginning of several operations:\n{listed}", NOT_FOUND)
+    return found[0]
+
+
+@verb("redo", changes=True)
+@click.option("--all", "everywhere", is_flag=True, help="The last undo of any workspace.")
+def redo(frame: Frame, everywhere: bool) -> None:
+    """Bring back what the last undo of this workspace took back."""
+    frame.require_store()
+    undone = next((each for each in here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
+    if undone is None or undone.session_id is None:
+        where = "" if everywhere else " in this workspace; of all: takeback redo --all"
+        raise Stop(f"there is nothing to redo{where}", CONFLICT)
+    session = frame.store.get_session(undone.session_id)
+    try:
+        plan = session.preview_redo()
+    except Invalid:
+        plan = None
+    if plan is None or plan.is_empty:
+        _simply(frame, "Redo", undone, session)
+        return
+    _carry_out(frame, session, plan, "Redo")
+
+
+# ---------------------------------------------------------------------- branches
+
+
+@verb("fork", changes=True)
+@ref_argument("point", required=False)
+@click.option("--name", help="The name of the branch or session.")
+@click.option("--session", "as_session", is_flag=True, help="A session of its own.")
+@click.option(
+    "--into",
+    metavar="DIR",
+    shell_complete=directories,
+    help="A session of its own with the files of that point in DIR, new or empty.",
+)
+def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, into: str | None) -> None:
+    """Open a branch at a point and stay where you are; nothing is copied."""
+    found = find_point(frame, point)
+    at = point_of(found)
+    short = frame.short(found.session.id)
+    if frame.settings.dry_run:
+        what = "a session" if as_session or into else "a branch"
+        where = "the head" if at is None else f"entry {found.seq}"
+        tell(f"Dry run: would open {what} at {where} of {short}.")
+        return
+    if as_session or into:
+        made = found.session.fork(at, name=name, as_session=True, into=into)
+        new = frame.short(made.id)
+        frame.out.one("session", documents.session(made), lambda: [f"Forked {short} into the session {new}"])
+        return
+    branch = found.session.fork(at, name=name)
+    said = f"Forked {short} at entry {branch.fork_seq} into the branch {line(branch.name)}"
+    frame.out.one("branch", documents.branch(branch), lambda: [said])
+    if frame.out.for_people:
+        tell(f"Move there with: takeback switch {line(shlex.quote(f'{short}/{branch.name}'))}")
+
+
+@verb("switch", changes=True)
+@ref_argument("ref")
+@click.option("--files", is_flag=True, help="Make the workspace as it was there, too.")
+def switch(frame: Frame, ref: str, files: bool) -> None:
+    """Move a session to the tip of a branch: REF/branch, or a branch of the newest session here."""
+    session, branch = _branch(frame, ref)
+    if files:
+        _carry_out(frame, session, session.preview_switch(branch), "Switch")
+        return
+    short = frame.short(session.id)
+    if frame.settings.dry_run:
+        tell(f"Dry run: would move {short} to {line(branch)}.")
+        return
+    was = session.head
+    done = session.switch(branch)
+    moved = session.refresh().head != was
+    said = f"{short} is on {line(branch)} {'now' if moved else 'already'}, at turn {session.turn_count}"
+    frame.out.one("operation", documents.operation(done), lambda: [said])
+    if frame.out.for_people:
+        _tell_of_files(frame, session, branch)
+        if moved:
+            tell("Take it back with: takeback undo")
+
+
+def _tell_of_files(frame: Frame, session: Session, branch: str) -> None:
+    """Say that files stayed as they were, where those of the branch are otherwise."""
+    if not session.workspace or not os.path.isdir(session.workspace):
+        return
+    plan = session.preview_switch(branch)
+    if plan.files:
+        count = words.count(len(plan.files), "file")
+        name = shlex.quote(f"{frame.short(session.id)}/{branch}")
+        tell(f"Files stay as they are: {count} differ from that branch. Bring them: takeback switch {name} --files")
+
+
+def _branch(frame: Frame, ref: str) -> tuple[Session, str]:
+    """Find a branch: as a ref names it, or by its own name in the session meant without one."""
+    try:
+        found = frame.resolve(ref)
+    except Stop:
+        session = frame.session(None) if frame.workspace is not None else None
+        if session is None or all(each.name != ref for each in session.branches()):
+            raise
+        return session, ref
+    if found.branch is None:
+        names = ", ".join(each.name for each in found.session.branches())
+        raise Stop(f"name a branch: {frame.short(found.session.id)}/NAME; it has {names}", USAGE)
+    return found.session, found.branch
+
+
+COMMANDS = {
+    "checkpoint": checkpoint,
+    "rewind": rewind,
+    "undo": undo,
+    "redo": redo,
+    "fork": fork,
+    "switch": switch,
+}

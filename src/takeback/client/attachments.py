@@ -1,0 +1,223 @@
+"""Attachments: bytes beside a message, stored once per scope, streamed in and out a chunk at a time.
+
+What is given may be bytes, an open file, a path, a URL (kept as such, never fetched), a dict that says more, or an
+attachment of another message. Its content is stored before the message that names it.
+"""
+
+from __future__ import annotations
+
+import io
+import mimetypes
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from .. import codec
+from ..errors import Closed, Invalid, NotFound, Unsupported
+from . import blobs, check
+
+if TYPE_CHECKING:
+    from .store import Store
+
+Attachable: TypeAlias = "bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | Attachment"
+TYPES = ("image", "audio", "video", "file", "code")
+_CODE = frozenset({"application/json", "application/javascript", "application/x-sh", "text/javascript"})
+_PIECE = 1 << 20
+
+
+class Attachment:
+    """One attachment of a message, as stored: bytes in the store, or a URL."""
+
+    id: str
+    type: str
+    name: str | None
+    mime_type: str | None
+    size: int | None
+    hash: str | None
+    url: str | None
+
+    def __init__(self, store: Store, given: Mapping[str, Any]) -> None:
+        self._store = store
+        self.id = given["id"]
+        self.type = given["type"]
+        self.name = given.get("name")
+        self.mime_type = given.get("mime_type")
+        self.size = given.get("size")
+        self.hash = given.get("hash")
+        self.url = given.get("url")
+
+    def open(self) -> IO[bytes]:
+        """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""
+        if self.hash is None:
+            raise Unsupported(f"this attachment is the URL {self.url!r}; Takeback fetches nothing", capability="fetch")
+        return io.BufferedReader(_Stored(self._store, self.hash), _PIECE)
+
+    def read(self) -> bytes:
+        """Read the content whole."""
+        with self.open() as stream:
+            return stream.read()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the fields as plain values."""
+        names = ("id", "type", "name", "mime_type", "size", "hash", "url")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attachment) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        size = self.url if self.size is None else f"{self.size:,} B"
+        return f"<Attachment {' '.join(filter(None, (self.type, self.name, size)))}>"
+
+
+class _Stored(io.RawIOBase):
+    """A blob as a file that is read from the front."""
+
+    def __init__(self, store: Store, content_hash: str) -> None:
+        self._chunks: Iterator[bytes] = blobs.open_stream(store._backend, store.scope, content_hash)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.closed:
+            raise Closed("this attachment is closed; open it again")
+        if not self._left:
+            self._left = memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+# ---------------------------------------------------------------------- storing
+
+
+def store(store: Store, given: Attachable) -> dict[str, Any]:
+    """Store the content of an attachment and give its record."""
+    said: dict[str, Any] = {}
+    source: Any = getattr(given, "_sync", given)  # an awaitable attachment stands for its blocking one
+    if isinstance(source, Attachment):
+        said, source = source.to_dict(), _elsewhere(store, source)
+    elif isinstance(source, Mapping):
+        said, source = _described(source)
+    wanted = said.get("type")
+    if wanted is not None and (not isinstance(wanted, str) or wanted not in TYPES):
+        raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {wanted!r}")
+    for field in ("id", "mime_type"):
+        check.optional_name(said.get(field), what=f"{field} of an attachment")
+    record = _content(store, source, said)
+    name = record.get("name")
+    record["mime_type"] = said.get("mime_type") or (mimetypes.guess_type(name)[0] if name else None)
+    record["type"] = wanted or _type_of(record["mime_type"])
+    record["id"] = said.get("id") or _id_of(record)
+    return {field: value for field, value in record.items() if value is not None}
+
+
+def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    said = dict(given)
+    sources = [name for name in ("data", "path", "file", "url", "hash") if said.get(name) is not None]
+    if "hash" in sources:
+        sources = ["hash"]
+    if len(sources) != 1:
+        raise Invalid("an attachment needs exactly one of data (bytes), path, file or url")
+    source = said[sources[0]]
+    check.optional_name(said.get("name"), what="name of an attachment")
+    if sources[0] == "data" and isinstance(source, str):
+        source = codec.storable_text(source.replace("\0", " "), what="data").encode()
+    if sources[0] == "path":
+        if not isinstance(source, str | os.PathLike):
+            raise Invalid(f"path must be a path, not {type(source).__name__}")
+        source = os.fspath(source)
+        said["is_path"] = True
+    return said, source
+
+
+def _elsewhere(store: Store, given: Attachment) -> Any:
+    """Give where to read an attachment of another store or scope from; None if its content is here, or a URL."""
+    if given.hash is None:
+        return given.url
+    if given._store._backend is store._backend and given._store.scope == store.scope:
+        return None
+    return given.open()
+
+
+def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring the content in and say what it is: by hash and size, or by URL."""
+    name = said.get("name")
+    if said.get("hash") and given in (None, said["hash"]):
+        return _known(store, said)
+    if isinstance(given, bytes | bytearray | memoryview):
+        data = bytes(given)
+        return {"name": name, "hash": blobs.store(store._backend, store._clock, store.scope, data), "size": len(data)}
+    if isinstance(given, str) and "://" in given and not said.get("is_path"):
+        last = os.path.basename(urlsplit(given).path) or None
+        return {"name": name or last, "url": check.name(given, what="url", most=100_000)}
+    if isinstance(given, str | os.PathLike):
+        return _from_path(store, os.fspath(given), name)
+    if hasattr(given, "read"):
+        own = getattr(given, "name", None)
+        return _from_stream(store, given, name or (os.path.basename(own) if isinstance(own, str) else None))
+    raise Invalid(f"an attachment is bytes, an open file, a path, a URL or a dict, not {type(given).__name__}")
+
+
+def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Refer to content that this scope has already."""
+    size, _ = blobs.size_and_chunks(store._backend, store.scope, check.name(said["hash"], what="hash"))
+    return {"name": said.get("name"), "hash": said["hash"], "size": size}
+
+
+def _from_path(store: Store, path: str, name: str | None) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as stream:
+            return _from_stream(store, stream, name or os.path.basename(path))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path!r} to attach") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path!r} cannot be read to attach it: {error}") from error
+
+
+def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
+    counted = _Counted(stream)
+    content_hash = blobs.store_stream(store._backend, store._clock, store.scope, counted)
+    return {"name": name, "hash": content_hash, "size": counted.size}
+
+
+class _Counted:
+    """The pieces of a stream, counted."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while piece := self._piece():
+            self.size += len(piece)
+            yield piece
+
+    def _piece(self) -> bytes:
+        try:
+            piece = self._stream.read(_PIECE)
+        except Exception as error:  # whatever a caller's own object raises
+            raise Invalid(f"what was given to attach cannot be read: {error}") from error
+        if not isinstance(piece, bytes):
+            raise Invalid("an attachment is read as bytes; open the file in binary mode")
+        return piece
+
+
+def _id_of(record: Mapping[str, Any]) -> str:
+    """Make an id that follows from the content, so that a retry gives the same message."""
+    return sha256(f"{record.get('hash')} {record.get('url')} {record.get('name')}".encode()).hexdigest()[:25]
+
+
+def _type_of(mime: str | None) -> str:
+    kind = (mime or "").partition("/")[0]
+    if kind in ("image", "audio", "video"):
+        return kind
+    return "code" if mime in _CODE or (mime or "").startswith("text/x-") else "file"

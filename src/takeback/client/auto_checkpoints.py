@@ -1,0 +1,92 @@
+"""Automatic checkpoints: a thread that takes one of each agent in turn, whenever something changed.
+
+It holds no store: one that nobody has any more ends it, and so does closing it. A failure ends nothing: it is kept
+where callers find it, warned of once, and the next round tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from typing import TYPE_CHECKING
+
+from ..clock import to_datetime
+from ..errors import Closed
+from ..ops import agent_checkpoints, agents
+from ..ops.agent_checkpoints import New
+from ..storage.base import Tx
+
+if TYPE_CHECKING:
+    from .store_checkpoints import StoreCheckpoints
+
+_PATIENCE = 5.0
+
+
+class AutoCheckpoints:
+    """Automatic checkpoints of some agents of a store."""
+
+    def __init__(self, store: StoreCheckpoints, ids: tuple[str, ...], interval: float, keep: int) -> None:
+        self.error: BaseException | None = None
+        self._store = weakref.ref(store)
+        self._ids, self._interval, self._keep = ids, interval, keep
+        self._stop, self._warned = threading.Event(), False
+        self._thread = threading.Thread(target=_run, args=(self,), name="takeback-checkpoints", daemon=True)
+
+    def start(self) -> None:
+        """Go on in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; one that is being taken is waited for a little."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)
+
+    def round(self) -> bool:
+        """Take a checkpoint of each agent that changed; False if the store is gone."""
+        store = self._store()
+        if store is None:
+            return False
+        for agent_id in self._ids:
+            if not self._stop.is_set():
+                _take(store, agent_id, self._keep)
+        return True
+
+    def _step(self) -> bool:
+        """Wait, and do what is due; False when there is nothing to do any more."""
+        if self._stop.wait(self._interval):
+            return False
+        try:
+            found = self.round()
+        except Closed:
+            return False
+        except Exception as error:
+            self._report(error)
+            return True
+        self.error = None
+        return found
+
+    def _report(self, error: Exception) -> None:
+        self.error = error
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"an automatic checkpoint could not be taken: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _run(auto: AutoCheckpoints) -> None:
+    while auto._step():
+        pass
+
+
+def _take(store: StoreCheckpoints, agent_id: str, keep: int) -> None:
+    """Take a checkpoint of an agent if it changed, and let the oldest automatic ones go."""
+    now_ms = store._clock.now_ms()
+    new = New(f"Auto checkpoint {to_datetime(now_ms):%Y-%m-%d %H:%M:%S} UTC", None, "automatic")
+
+    def op(tx: Tx) -> None:
+        agent = agents.get(tx, store.scope, agent_id)
+        agent_checkpoints.create_if_changed(tx, agent, new, now_ms=now_ms)
+        agent_checkpoints.keep(tx, agent, keep)
+
+    store._write(op, alone=True)

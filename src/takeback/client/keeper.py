@@ -1,0 +1,297 @@
+"""What goes on in the background of a store: signs of life for its leases, and streams brought to disk in time.
+
+One thread for each of the two, which starts with the first lease or stream and ends when there is nothing to keep: a
+stream that has to wait for its session must not silence the leases. All leases of a scope share one write. Leases of
+handles that nobody has any more are given back, and so are those that could not be given back at once; at the end
+of the process all are, so that only a process that was killed leaves a session interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import Closed, Corrupt, LeaseLost
+from ..ops import leases, runs
+from ..ops.leases import Fence
+from ..ops.sessions import LeaseRow, SessionRow
+from ..presence import BEAT_SECONDS
+from ..storage.base import Tx
+
+if TYPE_CHECKING:
+    from .base import StoreBase
+
+_QUIET = 1.0
+_PATIENCE = 2.0
+
+
+class Held:
+    """A lease that this process holds. ``sure`` is the last change of the session that is known to be its own.
+
+    It is ``over`` once it was given back, or lost to somebody else.
+    """
+
+    def __init__(self, store: StoreBase, session_id: str, lease: LeaseRow) -> None:
+        self.store, self.session_id, self.lease = store, session_id, lease
+        self.sure, self.depth, self.over = 0, 0, False
+        self.running = set[str]()  # calls whose tools were started through it and have not reported
+        self._end: dict[str, Any] = {"status": None}
+        self._finalizer: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Held {self.session_id[:12]} token {self.lease.token}{', over' if self.over else ''}>"
+
+    @property
+    def fence(self) -> Fence:
+        """What every write names."""
+        return Fence(self.lease.token, self.sure)
+
+    def require(self, tx: Tx, session: SessionRow) -> None:
+        """Refuse a write once somebody else has the session: until it is entered again."""
+        try:
+            leases.require(tx, session, self.fence)
+        except LeaseLost:
+            self.over = True
+            raise
+
+    def belongs_to(self, handle: object) -> None:
+        """Give the lease back when a handle is gone."""
+        self._finalizer = weakref.finalize(handle, self.store._keeper.abandon, self)
+        self._finalizer.atexit = False
+
+    def give_back(self, status: str | None = None, **about: object) -> bool:
+        """End the lease; False if somebody else has it by now. Doing so again does nothing.
+
+        What fails is tried again later, for nobody else can have the session until then.
+        """
+        self._end = {"status": status, **about}
+        try:
+            return self.try_again()
+        except Closed:
+            raise
+        except BaseException:
+            self.store._keeper.abandon(self)
+            raise
+
+    def try_again(self) -> bool:
+        """End the lease as it was asked for."""
+        if self.over:
+            return True
+        found = self.store._write(self.leaving())
+        self.left()
+        return found
+
+    def leaving(self) -> Callable[[Tx], bool]:
+        """Give the operation that ends the lease."""
+        scope, now_ms, end, running = self.store.scope, self.store._clock.now_ms(), self._end, sorted(self.running)
+        return lambda tx: (
+            runs.leave(tx, scope, self.session_id, self.lease, running=running, now_ms=now_ms, **end) is not None
+        )
+
+    def left(self) -> None:
+        """Note that the lease is over."""
+        self.over = True
+        if self._finalizer is not None:
+            self._finalizer.detach()
+
+
+class Flushed(Protocol):
+    """Something that must be brought to disk in time."""
+
+    def _due(self) -> float | None:
+        """Give when, by the monotonic clock; None while there is nothing."""
+
+    def flush(self) -> None:
+        """Bring it to disk."""
+
+    def _cut(self) -> None:
+        """End it as it is: the store is being closed."""
+
+
+class Keeper:
+    """The background of a store and of all its scopes."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, Any] = {}  # workspaces, by scope, path and limits
+        self.places_lock = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may close the store
+        self._wake = threading.Condition(self._mutex)
+        self._held = set[Held]()
+        self._streams: weakref.WeakSet[Flushed] = weakref.WeakSet()  # a stream that nobody has any more ends
+        self._abandoned = deque[Held]()
+        self._threads = dict[str, threading.Thread]()
+        self._beat_at = 0.0
+        self._ending = weakref.finalize(self, _end, os.getpid(), self._held, self._streams)
+
+    # ------------------------------------------------------------------ what is kept
+
+    def keep(self, held: Held) -> None:
+        """Give signs of life for a lease."""
+        with self._mutex:
+            self._held.add(held)
+            self._start("leases", Keeper._keep_leases)
+
+    def drop(self, held: Held) -> None:
+        """Stop keeping a lease."""
+        with self._mutex:
+            self._held.discard(held)
+
+    def abandon(self, held: Held) -> None:
+        """Note a lease whose handle is gone; called while memory is cleaned up, when nothing may be written."""
+        self._abandoned.append(held)
+
+    def watch(self, stream: Flushed) -> None:
+        """Bring a stream to disk whenever it is due."""
+        with self._mutex:
+            self._streams.add(stream)
+            self._start("streams", Keeper._keep_streams)
+            self._wake.notify_all()
+
+    def forget(self, stream: Flushed) -> None:
+        """Stop watching a stream."""
+        with self._mutex:
+            self._streams.discard(stream)
+
+    def hurry(self) -> None:
+        """Look again when the next stream is due."""
+        with self._mutex:
+            self._wake.notify_all()
+
+    def give_back_abandoned(self) -> None:
+        """Give back the leases of handles that nobody has any more, and those that could not be given back."""
+        for _ in range(len(self._abandoned)):
+            try:
+                held = self._abandoned.popleft()
+            except IndexError:  # another thread took it
+                return
+            self.drop(held)
+            if not _quietly(held.try_again):
+                self._abandoned.append(held)
+
+    def close(self) -> None:
+        """End all streams and give all leases back."""
+        with self._mutex:
+            streams, held = [*self._streams], [*self._held, *self._abandoned]
+            self._streams.clear()
+            self._held.clear()
+            self._abandoned.clear()
+            self._wake.notify_all()
+        _end(os.getpid(), held, streams)
+
+    # ------------------------------------------------------------------ the threads
+
+    def _start(self, name: str, step: Callable[[Keeper], bool]) -> None:
+        thread = self._threads.get(name)
+        if thread is None or not thread.is_alive():
+            self._beat_at = time.monotonic() + BEAT_SECONDS
+            thread = threading.Thread(target=_run, args=(weakref.ref(self), step), name=f"takeback-{name}", daemon=True)
+            self._threads[name] = thread
+            thread.start()
+
+    def _keep_leases(self) -> bool:
+        """Wait until signs of life are due and leave them; False when there is nothing to keep."""
+        with self._mutex:
+            if not self._held and not self._abandoned:
+                self._wake.wait(_QUIET)
+            if not self._held and not self._abandoned:
+                self._threads.pop("leases", None)
+                return False
+            self._wake.wait(max(0.0, min(_QUIET, self._beat_at - time.monotonic())))
+            held = [*self._held]
+        if time.monotonic() >= self._beat_at:
+            self._beat_at = time.monotonic() + BEAT_SECONDS
+            _quietly(lambda: self._beat(held))
+            self.give_back_abandoned()
+        return True
+
+    def _keep_streams(self) -> bool:
+        """Wait until a stream is due and bring it to disk; False when there is none."""
+        with self._mutex:
+            if not self._streams:
+                self._wake.wait(_QUIET)
+            if not self._streams:
+                self._threads.pop("streams", None)
+                return False
+            now = time.monotonic()
+            due = [at for stream in self._streams if (at := stream._due()) is not None]
+            self._wake.wait(max(0.0, min([now + _QUIET, *due]) - now))
+            streams = [*self._streams]
+        for stream in streams:
+            if (at := stream._due()) is not None and at <= time.monotonic():
+                _quietly(stream.flush)
+        return True
+
+    def _beat(self, held: list[Held]) -> None:
+        """Leave one sign of life for all leases of each scope; those that are gone are kept no longer."""
+        for group in _by_store(held):
+            store = group[0].store
+            now_ms = store._clock.now_ms()
+
+            def op(tx: Tx, group: list[Held] = group, now_ms: int = now_ms) -> list[bool]:
+                return [_beaten(tx, each, now_ms) for each in group]
+
+            try:
+                found = store._write(op)
+            except Closed:
+                found = [False] * len(group)
+            for each, ours in zip(group, found, strict=True):
+                if not ours:
+                    each.over = True
+                    self.drop(each)
+
+
+def _beaten(tx: Tx, held: Held, now_ms: int) -> bool:
+    """Leave a sign of life; False if somebody else has the lease. A damaged one is for verify to tell."""
+    try:
+        return leases.beat(tx, held.lease, now_ms) is not None
+    except Corrupt:
+        return True
+
+
+def _by_store(held: Iterable[Held]) -> Iterable[list[Held]]:
+    groups = defaultdict[int, list[Held]](list)
+    for each in held:
+        groups[id(each.store)].append(each)
+    return groups.values()
+
+
+def _run(keeper: weakref.ref[Keeper], step: Callable[[Keeper], bool]) -> None:
+    """Keep as long as somebody has the store."""
+    while (found := keeper()) is not None and step(found):
+        del found
+
+
+def _quietly(step: Callable[[], object]) -> bool:
+    """Do something in the background; what fails is told to whoever writes next, and must not end the thread."""
+    try:
+        step()
+    except Closed:
+        return True
+    except Exception:
+        return False
+    return True
+
+
+def _end(process: int, held: Iterable[Held], streams: Iterable[Flushed]) -> None:
+    """End streams and leases, as far as that can be done soon; a child process leaves those of its parent alone."""
+    if os.getpid() != process:
+        return
+    deadline = time.monotonic() + _PATIENCE
+    for stream in [*streams]:
+        if time.monotonic() < deadline:
+            _quietly(stream._cut)
+    for group in _by_store(each for each in held if not each.over):
+        steps = [each.leaving() for each in group]
+
+        def op(tx: Tx, steps: list[Callable[[Tx], bool]] = steps) -> None:
+            for step in steps:
+                step(tx)
+
+        if time.monotonic() < deadline and _quietly(lambda: group[0].store._write(op, alone=True)):  # noqa: B023
+            for each in group:
+                each.left()

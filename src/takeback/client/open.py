@@ -1,0 +1,105 @@
+"""Opening a store from a URL: here and in ``opening`` drivers are imported, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from ..clock import Clock, SystemClock
+from ..errors import Conflict, Invalid, NotFound, Unsupported
+from ..storage.base import Backend
+from . import address, check
+from .address import default_url as default_url
+from .store import Store
+
+
+def open_store(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    scope: str | None = None,
+    durability: str = "full",
+    read_only: bool = False,
+    clock: Clock | None = None,
+) -> Store:
+    """Open a store, making it if it is new: a path, ``sqlite:///path``, ``:memory:``, or nothing for the user's own.
+
+    ``durability="relaxed"`` may lose the last commits at a power cut, never at a crash of the process.
+    """
+    place = address.given(url)
+    who, clock = check.scope(scope), clock or SystemClock()
+    backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
+    return Store(backend, clock=clock, scope=who, url=address.shown(place))
+
+
+def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
+    from ..storage.memory import MemoryBackend
+    from ..storage.sqlite import SqliteBackend
+    from ..storage.wrap import ReadOnly
+
+    if durability not in ("full", "relaxed"):
+        raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+    if address.is_server(place):
+        _server_package()
+        from ..storage.postgres.backend import PostgresBackend
+
+        return PostgresBackend(place, durability=durability, read_only=read_only)
+    if address.is_memory(place):
+        memory = MemoryBackend(clock=clock)
+        return ReadOnly(memory) if read_only else memory
+    return SqliteBackend(address.path_of(place), durability=durability, read_only=read_only, clock=clock)
+
+
+def _server_package() -> None:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise Unsupported(
+            f"PostgreSQL needs the driver psycopg ({error}); install it with: pip install 'takeback[postgres]'",
+            capability="postgresql",
+        ) from error
+
+
+def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
+    """Make or update a store's tables and give the version of its schema; ``open`` does so itself where it may.
+
+    On PostgreSQL this needs a role that may create tables; ``grant_to`` names another role that may use them from then
+    on and needs no such right. Safe to run at any time, from any number of processes.
+    """
+    place = os.fspath(url)
+    if not address.is_server(place):
+        if grant_to is not None:
+            raise Unsupported("only PostgreSQL has roles to grant to", capability="grant_to")
+        with open_store(place) as store:
+            return store._read(lambda tx: int((tx.one("SELECT max(version) FROM migration") or (0,))[0]))
+    _server_package()
+    from ..storage.postgres.backend import bring_up_to_date
+
+    return bring_up_to_date(place, grant_to=check.optional_name(grant_to, what="role"))
+
+
+def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
+    """Copy a store whose log is damaged, with every frame of the log made readable; give their count.
+
+    The original stays untouched. Open the copy and run ``verify``: it names the records that are damaged.
+    """
+    from ..storage import files, wal
+
+    source, target = os.path.realpath(path), os.path.realpath(to)
+    if not os.path.exists(source):
+        raise NotFound(f"there is no store at {source!r}")
+    if any(os.path.lexists(target + suffix) for suffix in ("", "-wal", "-shm", "-lock")):
+        raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
+    try:
+        lock = files.FileLock(source + "-open")
+    except OSError as error:
+        raise files.translate(error, source) from error
+    try:
+        if not lock.try_exclusive():
+            raise Conflict(f"{source!r} is open; close it everywhere first", found=source)
+        os.close(files.open_private(target))
+        shutil.copyfile(source, target)
+        return wal.salvage(source + "-wal", target + "-wal")
+    except OSError as error:
+        raise files.translate(error, target) from error
+    finally:
+        lock.close()

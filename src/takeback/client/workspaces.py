@@ -1,0 +1,375 @@
+"""The workspaces of a store: looked at, and what they hold kept.
+
+A ``Place`` is one directory as one scope of a store knows it. It is looked at under a lock, and what was found is
+recorded in one transaction with what is remembered of it; if contents were swept out meanwhile, everything is looked
+at again. New contents are packed and stored by a second thread while the first one reads on.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ..errors import Conflict, Corrupt, Unsupported
+from ..model import tree
+from ..model.tree import Directory
+from ..ops import blobs, snapshots
+from ..ops.snapshots import Root, Swept, Taken
+from ..storage.base import Tx
+from ..workspace.scan import Limits, Seen, Workspace
+from . import blobs as contents
+from .watching import Watcher
+
+if TYPE_CHECKING:
+    from .base import StoreBase
+
+T = TypeVar("T")
+_BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
+_TRIES = 5
+_CACHED = 20_000
+Who = tuple[str | None, tuple[str, ...]]  # to whom changes are put down, and the calls that were at work
+
+
+class Trees:
+    """The trees of a store, read once each; ``extra`` are those of a look that is not kept."""
+
+    def __init__(self, store: StoreBase) -> None:
+        self._store = store
+        self._known: dict[bytes, Directory] = {}
+        self.extra: dict[bytes, bytes] = {}
+
+    def load(self, digest: bytes) -> Directory:
+        """Give a directory by its digest; a missing one is ``Corrupt``."""
+        found = self._known.get(digest)
+        if found is None:
+            if len(self._known) > _CACHED:
+                self._known.clear()
+            found = self._known[digest] = self._read(digest)
+        return found
+
+    def _read(self, digest: bytes) -> Directory:
+        if digest == tree.EMPTY:
+            return {}
+        data = self.extra.get(digest)
+        if data is None:
+            data = self._store._read(lambda tx: blobs.read_whole(tx, self._store.scope, digest.hex()))
+        try:
+            return tree.decode(data)
+        except ValueError as error:
+            raise Corrupt("the record of a directory cannot be read", what=f"blob {digest.hex()}") from error
+
+    def root(self, content_hash: str) -> Root:
+        """Give a root; one that is missing is ``Corrupt``, never an empty one."""
+        return self._store._read(lambda tx: snapshots.read_root(tx, self._store.scope, content_hash))
+
+    def content(self, digest: bytes) -> Iterator[bytes]:
+        """Give a file's content in pieces."""
+        return contents.open_linked(self._store._backend, self._store.scope, digest.hex())
+
+
+class Discard:
+    """Keeps nothing but trees, in memory: for a look that changes nothing."""
+
+    def __init__(self, trees: Trees) -> None:
+        self._trees = trees
+
+    def has(self, digest: bytes) -> bool:
+        return True
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        self._trees.extra[digest] = data
+
+    def stream(self, pieces: Iterable[bytes]) -> bytes:
+        raise AssertionError("large content is said to be kept")
+
+
+class Upload:
+    """Stores contents in batches, by a thread of its own once there is more than one batch."""
+
+    def __init__(self, store: StoreBase) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._batch: list[tuple[bytes, bytes]] = []
+        self._size = 0
+        self._put = set[bytes]()
+        self._waiting: queue.Queue[list[tuple[bytes, bytes]] | None] = queue.Queue(maxsize=3)
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def has(self, digest: bytes) -> bool:
+        if digest in self._put:
+            return True
+        scope = self._store.scope
+        return self._store._read(lambda tx: blobs.exists(tx, scope, digest.hex()))
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        with self._lock:
+            if digest in self._put:
+                return
+            self._put.add(digest)
+            self._batch.append((digest, data))
+            self._size += len(data)
+            if self._size >= _BATCH_BYTES or len(self._batch) >= _BATCH_COUNT:
+                self._hand_over()
+
+    def stream(self, pieces: Iterable[bytes]) -> bytes:
+        store = self._store
+        return bytes.fromhex(contents.store_stream(store._backend, store._clock, store.scope, pieces))
+
+    def finish(self) -> list[blobs.Packed]:
+        """Return when all but the last few are stored, and give those, packed: they go with whatever is recorded next.
+
+        What failed in the other thread is raised here.
+        """
+        if self._thread is not None:
+            self._hand_over()
+            self.stop()
+        if self._failure is not None:
+            raise self._failure
+        last, self._batch = _packed(self._batch), []
+        return last
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _hand_over(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="takeback-files", daemon=True)
+            self._thread.start()
+        self._waiting.put(self._batch)
+        self._batch, self._size = [], 0
+
+    def _work(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            if self._failure is None:
+                try:
+                    self._store_batch(batch)
+                except BaseException as failure:
+                    self._failure = failure
+
+    def _store_batch(self, batch: list[tuple[bytes, bytes]]) -> None:
+        if not batch:
+            return
+        packed = _packed(batch)
+        scope, now_ms = self._store.scope, self._store._clock.now_ms()
+        self._store._write(lambda tx: blobs.put_many(tx, scope, packed, now_ms=now_ms))
+
+
+def _packed(batch: list[tuple[bytes, bytes]]) -> list[blobs.Packed]:
+    return [blobs.Packed(digest.hex(), len(data), blobs.pack_small(data)) for digest, data in batch]
+
+
+class _Kept(NamedTuple):
+    root: str
+    value: Root
+    last: list[blobs.Packed]  # contents that are not stored yet
+
+
+class Place:
+    """A workspace of a store."""
+
+    def __init__(self, store: StoreBase, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
+        self.path = path
+        self._watcher = Watcher(path) if watch else None
+        self._store = store
+        self._lock = threading.RLock()
+        self._made = limits, rules
+        self._workspace: Workspace | None = None
+        self._sweeps = 0
+        self._marked = False  # it is written down that everything was there after so many sweeps
+        self.last = ""  # the root that was recorded last
+        self.trees = Trees(store)
+        self.name = name_of(path)
+        self.memory = f"{_rules_of(limits, rules)}{self.name}"  # what one session leaves out another one may not
+
+    def record(
+        self,
+        paths: Iterable[bytes] | None,
+        commit: Callable[[Tx, Taken], T],
+        *,
+        known: Callable[[Tx, str], T | None] = lambda tx, root: None,
+        who: Callable[[], Who] = lambda: (None, ()),
+    ) -> tuple[T, Root]:
+        """Look, keep what is new, and commit in one transaction with what is remembered.
+
+        Nothing is written if ``known`` says that this root is recorded already.
+        """
+        with self._lock:
+            paths = None if paths is None else [*paths]
+            if self._watcher is not None:
+                told = self._watcher.changed()
+                paths = told if paths is None else None if told is None else [*paths, *told]
+            before = who()  # now that it is our turn: who is at work
+            for _ in range(_TRIES):
+                kept = self._kept(paths)
+                if kept.root == self.last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
+                    return found, kept.value
+                try:
+                    return self._commit(kept, commit, *_either(before, who())), kept.value
+                except Swept:
+                    self._workspace, paths = None, None
+                except BaseException:
+                    self._workspace = None  # what it takes note of was not stored
+                    raise
+            raise Unsupported("contents are swept out of this store all the time; end that first", capability="capture")
+
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
+        """Look, and store contents as far as there are many."""
+        workspace, upload = self._loaded(), Upload(self._store)
+        try:
+            root = _root(workspace.look(upload, paths))
+            data = snapshots.encode_root(root)
+            name = tree.digest(data).hex()
+            if name != self.last:
+                upload.put(tree.digest(data), data)
+            return _Kept(name, root, upload.finish())
+        except BaseException:
+            self._workspace = None
+            raise
+        finally:
+            upload.stop()
+
+    def _commit(self, kept: _Kept, commit: Callable[[Tx, Taken], T], who: str | None, calls: tuple[str, ...]) -> T:
+        """Store the rest and what is recorded, in one transaction."""
+        seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
+        taken = Taken(kept.root, self._sweeps, who, calls, self.memory, seen)
+
+        def op(tx: Tx) -> T:
+            blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
+            return commit(tx, taken)
+
+        done = self._store._write(op)
+        self.last = kept.root
+        return done
+
+    def glance(self) -> Root:
+        """Look without keeping anything; trees of this look are known to ``trees``."""
+        with self._lock:
+            looked = self._loaded().copied()
+            return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
+
+    def expect(self, paths: Mapping[bytes, tree.Node | None]) -> None:
+        """Let paths that were put back count as captured, whatever the rules say of them; None: read them again.
+
+        If they are not put back after all, ``forget`` it.
+        """
+        with self._lock:
+            self._loaded().expect(paths)
+
+    def finish(self, paths: list[bytes], commit: Callable[[Tx, str], None]) -> None:
+        """Look at paths that were changed, and commit alone with the root of what is there now."""
+        with self._lock:
+            kept = self._kept(paths)
+            seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
+
+            def op(tx: Tx) -> None:
+                if snapshots.sweeps(tx, scope) != self._sweeps:
+                    raise Conflict("contents were swept out of the store meanwhile; call again")
+                blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
+                snapshots.remember(tx, scope, self.memory, seen)
+                commit(tx, kept.root)
+
+            try:
+                self._store._write(op, alone=True)
+            except BaseException:
+                self._workspace = None
+                raise
+            self.last = kept.root
+
+    def close(self) -> None:
+        """End watching."""
+        if self._watcher is not None:
+            self._watcher.close()
+
+    def forget(self) -> None:
+        """Forget what is remembered and not stored."""
+        with self._lock:
+            self._workspace = None
+
+    def _loaded(self) -> Workspace:
+        """Give the workspace with what is remembered of it; what was swept out meanwhile is not counted on."""
+        scope = self._store.scope
+        sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
+        if self._workspace is None or sweeps != self._sweeps:
+            self._sweeps, self.last, workspace = sweeps, "", self._new()
+            notes = self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory))
+            self._marked = notes.pop(snapshots.MARK, None) == snapshots.mark(sweeps)
+            for path, doc in notes.items():
+                workspace.remember(path, doc)
+            if not self._marked and not self._all_there(workspace):
+                workspace = self._new()
+                workspace.changed.update(map(os.fsdecode, notes))  # to be written down anew, or forgotten
+            self._workspace = workspace
+        return self._workspace
+
+    def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
+        """Give what is to be written down of the last look."""
+        assert self._workspace is not None
+        notes, marked, self._marked = tuple(self._workspace.taken_note()), self._marked, True
+        return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
+
+    def _all_there(self, workspace: Workspace) -> bool:
+        """Say whether everything that is thought to be kept is."""
+        scope, wanted = self._store.scope, {*workspace.digests()}
+        return self._store._read(lambda tx: all(blobs.exists(tx, scope, each.hex()) for each in wanted))
+
+    def _new(self) -> Workspace:
+        limits, rules = self._made
+        return Workspace(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._store, self.path))
+
+
+def _root(seen: Seen) -> Root:
+    return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
+
+
+def _either(before: Who, after: Who) -> Who:
+    """Join who was at work before and after a look: whoever began meanwhile may have changed what it saw."""
+    calls = tuple(dict.fromkeys((*before[1], *after[1])))
+    return (None, calls) if calls else before
+
+
+def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
+    """Name rules and limits that are not the usual ones."""
+    usual = limits == Limits() and not rules
+    return "" if usual else f"{tree.digest(repr((limits, rules)).encode()).hex()[:12]}@"
+
+
+def name_of(path: str) -> str:
+    """Name a workspace so that those of two machines are kept apart."""
+    return f"{socket.gethostname()}:{path}"
+
+
+def _own_files(store: StoreBase, root: str) -> list[str]:
+    """Give the files of the store itself that lie in a workspace: they must never be opened beside it."""
+    file = store._backend.capabilities.file
+    return [os.path.relpath(file, root)] if file and Path(file).is_relative_to(root) else []
+
+
+def why_not(path: str) -> str | None:
+    """Say why a directory is not captured; None if it can be."""
+    if os.name != "posix":
+        return "workspaces need a POSIX system"
+    if not os.path.isdir(path):
+        return "it is no directory here"
+    if os.path.realpath(path) in ("/", _home()):
+        return "it is the whole file system" if os.path.realpath(path) == "/" else "it is a home directory"
+    return None
+
+
+def _home() -> str:
+    """Give the home directory of whoever runs this, as the system's records have it: the environment is not read."""
+    import pwd
+
+    try:
+        return os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return ""

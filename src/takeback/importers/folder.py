@@ -1,0 +1,207 @@
+"""Bringing a session back from a folder of a mirror: what ``session.json`` says, as a session of its own.
+
+A mirror is made for people, not for keeping: it has the messages of one branch, and no attachments, operations or
+hashes. So what comes back is a new session that says in its metadata which one it was made from; one that is still in
+the store, or was brought back before, is left alone. It is built in a store of its own and shows up when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .. import codec
+from ..client.copying import copy
+from ..client.open import open_store
+from ..client.session import Session
+from ..client.store import Store
+from ..errors import Ambiguous, Corrupt, Error, Invalid, NotFound
+from ..ids import is_id
+from ..model.message import Message
+from ..model.work import Task
+from ..ops.lines import records
+
+SCHEMA, FILE = "takeback.mirror/1", "session.json"
+FROM = "mirrored_from"
+_MOST = 256 << 20
+
+
+class Brought(NamedTuple):
+    """The id that a folder names, and the session that stands for it now; ``new`` if this call made it."""
+
+    mirrored: str
+    session: str
+    new: bool
+
+
+class _Said(msgspec.Struct):
+    """A message; ``text`` counts where its content was erased."""
+
+    role: str
+    created_at: str
+    text: Any = ""
+    body: Any = None
+    raw: Any = None
+
+
+class _Note(msgspec.Struct):
+    text: str
+    task: str | None = None
+
+
+class _File(msgspec.Struct):
+    path: str
+    action: str
+
+
+class _Mirrored(msgspec.Struct):
+    """``session.json``: what is read of it."""
+
+    schema: str
+    id: str
+    agent_id: str
+    name: str | None = None
+    title: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    kind: str = "main"
+    workspace: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] | None = None
+    tasks: list[Task] = []
+    plan: str | None = None
+    walkthrough: str | None = None
+    notes: list[_Note] = []
+    files: list[_File] = []
+    messages: list[_Said] = []
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_OURS = ("schema", "messages")  # their values are JSON; all others are as the codec writes them
+
+
+def is_folder(path: str) -> bool:
+    """Say whether a path is a directory."""
+    return os.path.isdir(path)
+
+
+def read(store: Store, path: str | os.PathLike[str], *, dry_run: bool = False) -> list[Brought]:
+    """Import one session's folder, or all of a mirror."""
+    return [_import(store, _loaded(file), dry_run=dry_run) for file in _found(os.fspath(path))]
+
+
+def _found(path: str) -> Iterator[str]:
+    if os.path.isfile(os.path.join(path, FILE)):
+        yield os.path.join(path, FILE)
+        return
+    inner = os.path.join(path, "sessions")
+    folder = inner if os.path.isdir(inner) else path
+    files = [os.path.join(folder, name, FILE) for name in sorted(os.listdir(folder))]
+    there = [file for file in files if os.path.isfile(file)]
+    if not there:
+        raise NotFound(f"there is no {FILE} in {path!r} or in a folder of it; name one that takeback mirror wrote")
+    yield from there
+
+
+def _loaded(file: str) -> _Mirrored:
+    with open(file, "rb") as source:
+        data = source.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise Invalid(f"{file!r} is larger than is read ({_MOST:,} bytes)")
+    try:
+        given = {name: value if name in _OURS else _data(value) for name, value in _decode(data).items()}
+        found = msgspec.convert(given, _Mirrored)
+    except RecursionError:
+        raise Corrupt(f"{file!r} is nested too deeply", what=file) from None
+    except (msgspec.MsgspecError, ValueError, Error) as error:
+        raise Corrupt(f"{file!r} is not what takeback mirror wrote: {error}", what=file) from error
+    if found.schema != SCHEMA:
+        raise Invalid(f"{file!r} says that it is {found.schema[:80]!r}, not {SCHEMA!r}")
+    if not is_id(found.id):
+        raise Corrupt(f"{file!r} names no session: {found.id[:40]!r} is no id", what=file)
+    return found
+
+
+def _import(store: Store, found: _Mirrored, *, dry_run: bool) -> Brought:
+    there = _there(store, found.id) or _brought_before(store, found.id)
+    if there is not None or dry_run:
+        return Brought(found.id, found.id if there is None else there.id, there is None)
+    with open_store(":memory:", scope=store.scope) as aside:
+        try:
+            made = _built(aside, found, named=_is_free(store, found))
+        except Error as error:
+            raise Corrupt(f"session {found.id[:40]!r} cannot be brought back: {error}", what=found.id[:40]) from error
+        copy(aside, store, sessions=[made])
+        return Brought(found.id, made.id, True)
+
+
+def _there(store: Store, session_id: str) -> Session | None:
+    """Give the session of that id; one that only has it for its name is another."""
+    with contextlib.suppress(Ambiguous):  # as names are
+        found = store.find_session(session_id)
+        return found if found is not None and found.id == session_id else None
+    return None
+
+
+def _brought_before(store: Store, session_id: str) -> Session | None:
+    every = store.iter_sessions(archived=None)
+    return next((each for each in every if each.metadata.get(FROM) == session_id), None)
+
+
+def _is_free(store: Store, found: _Mirrored) -> bool:
+    where = {"agent": found.agent_id, "workspace": found.workspace}
+    return found.name is not None and store.find_session(found.name, **where) is None
+
+
+def _built(aside: Store, found: _Mirrored, *, named: bool) -> Session:
+    made = aside.create_session(
+        found.name if named else None,
+        agent=found.agent_id,
+        workspace=found.workspace,
+        title=found.title,
+        prompt=found.prompt,
+        model=found.model,
+        provider=found.provider,
+        tags=found.tags,
+        metadata={**(found.metadata or {}), FROM: found.id},
+    )
+    said = [_message(each) for each in found.messages]
+    if said:
+        made.append(*said)
+    if found.tasks:
+        made.set_tasks(found.tasks)
+    if found.plan is not None:
+        made.set_plan(found.plan)
+    if found.walkthrough is not None:
+        made.set_walkthrough(found.walkthrough)
+    known = {task.id for task in made.tasks()}
+    for note in found.notes:
+        made.note(note.text, task=note.task if note.task in known else None)
+    for file in found.files:
+        made.record_file(file.path, file.action)
+    return made
+
+
+def _data(value: Any) -> Any:
+    stored = records.stored(value)
+    return None if stored is None else codec.decode(stored)
+
+
+def _message(said: _Said) -> Message:
+    """Make a message as it was; what was attached to it is only named, and when it was said is in its metadata."""
+    body = _data(said.body)
+    if not isinstance(body, dict):
+        body = {"role": said.role, "content": str(_data(said.text))}
+    given, metadata = body.pop("attachments", None) or [], body.get("metadata") or {}
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise Invalid("the attachments of a message are a list of objects")
+    if not isinstance(metadata, dict):
+        raise Invalid("the metadata of a message is an object")
+    attached = [each.get("name") or each.get("id") for each in given]
+    about = {**metadata, "said_at": said.created_at, **({"attached": attached} if attached else {})}
+    return Message("", 0, 0, 0, codec.encode({**body, "metadata": about}), records.stored(said.raw))

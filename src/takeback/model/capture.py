@@ -1,0 +1,43 @@
+"""How the files of a session are captured."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import Invalid
+
+MODES = ("calls", "turns", "manual", "off")
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """When the workspace of a session is looked at, and what of it is kept.
+
+    ``calls``: around every tool call and at every turn. ``turns``: at the beginning and the end of turns. ``manual``:
+    by checkpoints only. ``off``: never; files that are announced are kept all the same. ``ignore`` adds lines to the
+    rules of ``.gitignore`` and ``.takebackignore``. With ``watch`` the system tells which paths changed (needs
+    ``takeback[watch]``), so that only those are looked at.
+    """
+
+    mode: str = "calls"
+    largest_file: int = 100 << 20
+    largest_total: int = 4 << 30
+    ignore: tuple[str, ...] = ()
+    watch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise Invalid(f"capture is {', '.join(MODES[:-1])} or {MODES[-1]}, not {self.mode!r}")
+        for name in ("largest_file", "largest_total"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
+                raise Invalid(f"{name} is a number of bytes, not {getattr(self, name)!r}")
+        if not isinstance(self.ignore, tuple) or not all(isinstance(line, str) for line in self.ignore):
+            raise Invalid("ignore is a tuple of lines as in .gitignore")
+
+
+def capture_of(given: object) -> Capture:
+    """Read what a caller gives: a mode, or a ``Capture``."""
+    if isinstance(given, Capture):
+        return given
+    if not isinstance(given, str):
+        raise Invalid(f"capture is a mode or a Capture, not {type(given).__name__}")
+    return Capture(given)

@@ -1,0 +1,385 @@
+"""Messages: the entries that models and people read.
+
+The body of a message entry is a small normal form; the provider's own bytes lie beside it
+in ``raw``, verbatim. Fields that Takeback does not know are kept in ``extra`` and come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec
+from ..clock import to_datetime
+from ..errors import Corrupt, Invalid
+from ..ids import entry_id
+from .entry import Draft, More, Numbers
+from .tools import ToolCall, ToolResult
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from . import forms
+
+MESSAGE = "message"
+TOOL_MESSAGE = "tool"
+MESSAGE_KINDS = frozenset({MESSAGE, TOOL_MESSAGE})
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The stored normal form of a message. With a ``form`` the content lies in ``raw``, verbatim, and only there."""
+
+    role: str
+    content: Any = ""
+    id: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    duration: float | None = None
+    status: str = "complete"
+    parent_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+    form: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_results: list[dict[str, Any]] | None = None
+    tool_name: str | None = None
+    answers: list[str] | None = None  # the calls that its results answer, where the provider's form does not say
+    attachments: list[dict[str, Any]] | None = None
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Body]:
+    """Make the decoder of bodies when the first one is read: listing sessions reads none."""
+    return msgspec.json.Decoder(Body)
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One message of a session, as stored. Its content is decoded when it is first looked at."""
+
+    branch: str
+    seq: int
+    turn: int
+    at_ms: int
+    data: bytes | None
+    raw: bytes | None = None
+    _body: Body | None = None
+    _reader: Callable[[dict[str, Any]], Any] | None = None
+
+    @property
+    def body(self) -> Body:
+        """The stored normal form; an erased message says so in its status."""
+        if self._body is None:
+            decoded = REDACTED if self.data is None else decode_body(self.data)
+            msgspec.structs.force_setattr(self, "_body", decoded)
+            return decoded
+        return self._body
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.branch, self.seq))
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.branch, self.seq, self.turn, self.at_ms, self.data, self.raw
+
+    @property
+    def id(self) -> str:
+        """The id given by the caller, else one made from branch and seq."""
+        return self.body.id or entry_id(self.branch, self.seq)
+
+    @property
+    def role(self) -> str:
+        """``user``, ``assistant``, ``system``, ``tool``, or whatever the provider calls it."""
+        return self.body.role
+
+    @property
+    def content(self) -> Any:
+        """The parts of the message as they were given, or its text."""
+        body = self.body
+        return body.content if body.form is None else _readers().content(body.form, self._given())
+
+    @property
+    def text(self) -> str:
+        """All its text as one string."""
+        body = self.body
+        text: str = _text(body.content) if body.form is None else _readers().text(body.form, self._given())
+        return text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
+        body = self.body
+        if body.form is not None:
+            found: tuple[ToolCall, ...] = _readers().calls(body.form, self._given())
+            place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
+            return tuple(msgspec.structs.replace(call, **place) for call in found)
+        return tuple(
+            ToolCall(
+                call["id"],
+                call["name"],
+                call.get("arguments"),
+                seq=self.seq,
+                entry_id=entry_id(self.branch, self.seq),
+            )
+            for call in body.tool_calls or ()
+        )
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        """The tool results that it carries."""
+        body = self.body
+        if body.form is None:
+            return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
+        found: tuple[ToolResult, ...] = _readers().results(body.form, self._given())
+        if body.answers is None:
+            return found
+        return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool that a tool message comes from."""
+        return self.body.tool_name or next((result.name for result in self.tool_results if result.name), None)
+
+    @property
+    def attachments(self) -> tuple[Any, ...]:
+        """The attachments, each with ``open()`` and ``read()``; those of an ``AsyncSession`` are awaited."""
+        return tuple(self._reader(given) if self._reader else given for given in self.body.attachments or ())
+
+    def _given(self) -> Any:
+        return None if self.raw is None else decode_raw(self.raw)
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens and cost, where they were given."""
+        return self.body.usage
+
+    @property
+    def model(self) -> str | None:
+        """The model that spoke."""
+        return self.body.model
+
+    @property
+    def duration(self) -> float | None:
+        """Active seconds that it took."""
+        return self.body.duration
+
+    @property
+    def status(self) -> str:
+        """``complete``, or how it ended."""
+        return self.body.status
+
+    @property
+    def parent_id(self) -> str | None:
+        """The message that this one answers, if that was said."""
+        return self.body.parent_id
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller attached."""
+        return self.body.metadata or {}
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields of the given message that Takeback has no name for."""
+        return self.body.extra or {}
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was stored, by the writer's clock."""
+        return to_datetime(self.at_ms)
+
+    def _repr_html_(self) -> str:
+        from . import html
+
+        return html.table(f"{self.seq} {self.role}", (f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",), [[self.text]])
+
+    def __repr__(self) -> str:
+        text = self.text.replace("\n", " ")
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        return f"<Message {self.seq} {self.role} {shown!r}>"
+
+
+@cache
+def _readers() -> Any:
+    """Give the readers of the providers' forms, loaded with the first message that needs one."""
+    from . import forms
+
+    return forms
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else _as_json(content)
+    parts = (part if isinstance(part, str) else _part_text(part) for part in content)
+    return "\n".join(part for part in parts if part)
+
+
+def _as_json(value: Any) -> str:
+    """Show what a tool gave as data; bytes and half characters need not be readable."""
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _part_text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+# ---------------------------------------------------------------------- storing
+
+
+def draft(
+    body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None, given: forms.Given | None = None
+) -> Draft:
+    """Check and encode a message for storing; what cannot be stored is ``Invalid`` here.
+
+    ``usage`` is what the body holds under that name, for the running totals; ``given`` what a provider's form says.
+    """
+    if raw is not None and not isinstance(raw, bytes):
+        raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
+    role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
+    if mid is not None and not 0 < len(codec.storable_text(mid, what="message id")) <= _LONGEST_ID:
+        raise Invalid(f"a message id has 1 to {_LONGEST_ID} characters; leave it out to get one")
+    data = codec.encode(body)
+    if len(body) > 2:
+        _require_readable(data)
+    kind = TOOL_MESSAGE if role == "tool" else MESSAGE
+    is_turn = role == "user" if given is None else given.is_turn
+    if given is None and (len(body) == 2 or body.keys().isdisjoint(_RARE)):
+        return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
+    calls, results = _tools(body, given)
+    adds = _adds(is_turn, usage, body.get("duration"))
+    failed, more = sum(not result.success for result in results), _more(body, calls, results)
+    # As many as the log can find again: their number tells whether a record of one is missing.
+    announced = len({name for what, name in more.calls if what == "call"}) if more else 0
+    adds = adds._replace(tool_calls=announced, tool_failures=failed)
+    return Draft(kind, data, raw, mid, adds, more=more)
+
+
+_LONGEST_ID = 1000
+_RARE = frozenset({"tool_calls", "tool_results", "parent_id", "attachments"})
+
+
+def _tools(body: dict[str, Any], given: forms.Given | None) -> tuple[Sequence[ToolCall], Sequence[ToolResult]]:
+    """Give the calls and results of a message, of whatever form."""
+    if given is not None:
+        return given.calls, given.results
+    calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in body.get("tool_calls") or ()]
+    results = [ToolResult(**{"content": None, **result}) for result in body.get("tool_results") or ()]
+    return calls, results
+
+
+def tool_parts(body: dict[str, Any]) -> None:
+    """Check the calls and results of a message in our own form, and keep of each what a provider is told."""
+    for field, wanted in (("tool_calls", ("id", "name")), ("tool_results", ("call_id",))):
+        if field not in body:
+            continue
+        given = body[field]
+        if not isinstance(given, list | tuple):
+            raise Invalid(f"{field} is a list, not {type(given).__name__}")
+        body[field] = [_tool_part(part, wanted) for part in given]
+
+
+def _tool_part(part: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
+    value = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else part
+    if not isinstance(value, dict):
+        raise Invalid(f"a tool call or result is a dict, not {type(part).__name__}")
+    for name in wanted:
+        if not codec.storable_text(value.get(name), what=f"a tool's {name}"):
+            raise Invalid(f"a tool's {name} must not be empty")
+    if "id" in wanted:
+        return {"id": value["id"], "name": value["name"], "arguments": value.get("arguments")}
+    kept = {"call_id": value["call_id"], "success": bool(value.get("success", True))}
+    return {**kept, **{name: value[name] for name in ("content", "name") if value.get(name) is not None}}
+
+
+def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> More | None:
+    marks = [("call", call.id) for call in calls] + [("result", result.call_id) for result in results]
+    safe = tuple((what, name) for what, name in marks if _is_indexable(name))
+    hashes = tuple(each["hash"] for each in body.get("attachments") or () if each.get("hash"))
+    parent = body.get("parent_id")
+    return More(parent, safe, hashes) if parent is not None or safe or hashes else None
+
+
+def _is_indexable(name: str) -> bool:
+    """Say whether a provider's call id can be kept in a column; hardly any cannot."""
+    try:
+        return bool(codec.storable_text(name, what="id"))
+    except Invalid:
+        return False
+
+
+def encode_raw(value: Any) -> bytes:
+    """Write a provider's message as the JSON it came as: keys in order, nothing escaped that need not be."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
+        pass
+    import json
+
+    try:  # half a surrogate pair is legal JSON when escaped
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the message cannot be written as JSON: {error}") from error
+
+
+def decode_raw(raw: bytes) -> Any:
+    """Read a provider's bytes; what is no JSON reads as None and is still there in ``raw``."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    import json
+
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _require_readable(data: bytes) -> None:
+    """Refuse what could be stored but not be read back as a message."""
+    try:
+        decode_body(data)
+    except Corrupt as error:
+        raise Invalid(f"a field of the message has the wrong type: {error.__cause__}") from error
+
+
+def _adds(is_turn: bool, usage: Usage | None, duration: Any) -> Numbers:
+    if usage is None and duration is None:
+        return _USER_TURN if is_turn else _ONE_MESSAGE
+    counts = (0,) * 6 if usage is None else usage.counts()
+    is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
+    if duration is not None and not (is_number and 0 <= duration < 1e9):
+        raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
+    numbers = (1, int(is_turn), 0, 0, *counts, round((duration or 0) * 1000), 0)
+    return Numbers._make(numbers)
+
+
+_USER_TURN = Numbers(messages=1, turns=1)
+_ONE_MESSAGE = Numbers(messages=1)
+
+
+def decode_body(data: bytes) -> Body:
+    """Decode a stored message body; damage is ``Corrupt``."""
+    try:
+        if codec.has_escapes(data):
+            return msgspec.convert(codec.decode(data), Body)
+        return _decoder().decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise Corrupt(f"a stored message cannot be decoded: {error}", what="message") from error
+
+
+REDACTED = Body(role="redacted", status="redacted")

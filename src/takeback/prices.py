@@ -1,0 +1,48 @@
+"""What a call cost, from a published list of prices; never guessed.
+
+The list is that of the ``genai-prices`` package (``takeback[prices]``), as of its version: it is not fetched. A model
+that is not on it has no price here, and its cost stays what the caller says.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from .errors import Invalid, NotFound, Unsupported
+from .model.usage import Usage
+
+_PROVIDERS = {"openai-chat": "openai", "openai-responses": "openai", "gemini": "google"}
+
+
+def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime | None = None) -> Usage:
+    """Give a usage with its cost in dollars at the list price of a model, now or at a time; no price is ``NotFound``.
+
+    ``usage`` is whatever ``Usage.of`` takes; ``provider`` a name that ``context`` takes, or one of the list's own.
+    """
+    try:
+        import genai_prices
+    except ImportError as error:
+        raise Unsupported("prices need: pip install 'takeback[prices]'", capability="prices") from error
+    if not isinstance(model, str) or not model:
+        raise Invalid(f"a price is that of a model's name, not {model!r}")
+    used = Usage.of(usage)
+    try:
+        found = genai_prices.calc_price(
+            genai_prices.Usage(
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
+                cache_read_tokens=used.cache_read_tokens,
+                cache_write_tokens=used.cache_write_tokens,
+            ),
+            model_ref=model,
+            provider_id=_PROVIDERS.get(provider or "", provider),
+            genai_request_timestamp=at,
+        )
+    except LookupError as error:
+        raise NotFound(f"no price of {model!r} is known ({error}); give the cost yourself: Usage(cost=...)") from error
+    except ValueError as error:
+        raise Invalid(f"this usage cannot be priced: {error}") from error
+    return replace(used, cost=float(found.total_price))

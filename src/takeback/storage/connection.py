@@ -1,0 +1,173 @@
+"""One SQLite connection through apsw: settings, transactions, and the translation of its errors.
+
+apsw brings its own current SQLite; the one that Python builds link is often old enough to carry
+the WAL-reset corruption bug. Every apsw exception that could reach a caller is translated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from ..errors import (
+    BackendError,
+    Busy,
+    Closed,
+    Corrupt,
+    Error,
+    Invalid,
+    StorageFull,
+    Unsupported,
+)
+from .base import NEXT, Dialect, Row, Value
+
+BUSY_MS = 20_000
+_DAMAGE = frozenset(
+    {
+        apsw.SQLITE_IOERR_SHORT_READ,
+        apsw.SQLITE_IOERR_CORRUPTFS,
+        apsw.SQLITE_IOERR_DATA,
+    }
+)
+
+
+def translate(error: Exception) -> Error:
+    """Turn a driver's exception into one of ours."""
+    match error:
+        case apsw.FullError():
+            return StorageFull()
+        case apsw.BusyError() | apsw.LockedError():
+            return Busy(f"the store was locked by another program for {BUSY_MS // 1000} s; try again")
+        case apsw.NotADBError():
+            what = "this file is no store, or its beginning is damaged"
+            return Corrupt(f"{what}: {error}. Name another one, or restore a backup", what="file")
+        case apsw.CorruptError():
+            return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
+        case apsw.ReadOnlyError():
+            return Unsupported("the store's files cannot be written; check their permissions", capability="write")
+        case apsw.TooBigError():
+            return Invalid("one value is larger than 1 GB; store it as an attachment")
+        case apsw.ConnectionClosedError():
+            return Closed()
+        case apsw.IOError():
+            return _translate_io(error)
+        case UnicodeDecodeError():
+            return Corrupt(f"the store file is damaged: a text is not UTF-8 ({error.reason})", what="file")
+        case UnicodeEncodeError() | OverflowError():
+            return Invalid(f"a value cannot be stored: {error}")
+    return BackendError(f"SQLite refused: {error}")
+
+
+def _translate_io(error: apsw.IOError) -> Error:
+    code = getattr(error, "extendedresult", 0)
+    if code in _DAMAGE:
+        return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
+    if code in (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP):
+        return StorageFull()
+    return BackendError(f"the disk failed: {error}. Check it, then open the store again")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Run driver calls outside a transaction with their errors translated."""
+    try:
+        yield
+    except (apsw.Error, UnicodeError, OverflowError) as error:
+        raise translate(error) from error
+
+
+SQLITE = Dialect("sqlite", gapless=True)
+
+
+class SqliteTx:
+    """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
+    its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
+
+    __slots__ = ("_execute", "position", "session")
+    dialect = SQLITE
+    quick = None
+
+    def __init__(self, cursor: apsw.Cursor) -> None:
+        self._execute = cursor.execute
+        self.position = self.session = 0
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        """Execute a statement that gives no rows."""
+        try:
+            self._execute(sql, args)
+        except (apsw.Error, UnicodeError, OverflowError) as error:
+            raise translate(error) from error
+
+    def lock(self, what: str) -> None:
+        """There is one writer at a time anyway."""
+
+    def keyed(self) -> None:
+        """A commit is never in doubt here."""
+
+    def next(self, table: str) -> int:
+        """Give the next local number of a table: writers come one after another, so the highest one tells."""
+        return int(self.all(NEXT[table])[0][0])
+
+    def reached(self, position: int, session: int) -> None:
+        """Remember the newest change of this transaction."""
+        self.position, self.session = position, session
+
+    def newest(self) -> tuple[int, int] | None:
+        """Give the newest change of this transaction."""
+        return (self.position, self.session) if self.position else None
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        """Give the first row, or None."""
+        rows = self.all(sql, args)
+        return rows[0] if rows else None
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        """Give all rows."""
+        try:
+            return self._execute(sql, args).fetchall()
+        except (apsw.Error, UnicodeError, OverflowError) as error:
+            raise translate(error) from error
+
+
+def close_quietly(connection: apsw.Connection) -> None:
+    """Close a connection for good; a disk that fails now loses nothing that was acknowledged."""
+    try:
+        connection.close()
+    except apsw.Error as error:
+        from . import notices
+
+        notices.warn("closing met a failing disk: %s", error)
+        connection.close(True)
+
+
+def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
+    """Open a connection that trusts nothing in the file and waits for its turn."""
+    flags = apsw.SQLITE_OPEN_READWRITE if flags is None else flags
+    connection = apsw.Connection(path, flags=flags, vfs=vfs)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    connection.pragma("cell_size_check", True)
+    connection.pragma("secure_delete", True)
+    connection.pragma("foreign_keys", True)
+    connection.pragma("temp_store", 2)
+    return connection
+
+
+def schema_version(tx: SqliteTx) -> int:
+    """Give the schema version, 0 for an empty file; another program's file is refused."""
+    if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
+        row = tx.one("SELECT max(version) FROM migration")
+        version = row[0] if row else None
+        if version is None:
+            raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
+        return int(version)
+    if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
+        raise Invalid("this is a SQLite database, but not a Takeback store; choose another path")
+    pages = tx.one("PRAGMA page_count")
+    if pages and pages[0] > 1:
+        raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
+    return 0

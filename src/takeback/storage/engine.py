@@ -1,0 +1,142 @@
+"""What both SQLite backends share: a writer connection, group commit, batches, migrations.
+
+An operation that fails in a batch fails alone; a transaction that fails leaves nothing open behind it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import apsw
+
+from ..clock import Clock
+from ..errors import Closed, Error
+from . import copy, guard, migrate, notices
+from .base import Capabilities, Op, Polling, Waiting, row_check
+from .commit import GroupCommit, Ticket
+from .connection import SqliteTx, schema_version
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x54414B45  # "TAKE"
+
+
+class Spoiled(Error):
+    """An operation of a batch failed after it had written; the batch was rolled back."""
+
+
+class Engine(ABC):
+    """What both SQLite backends share: a writer connection, group commit, batches."""
+
+    capabilities: Capabilities
+
+    def __init__(self, connection: apsw.Connection, sync: Callable[[], None] | None = None) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._group = GroupCommit(self._transact, sync)
+        self._process = guard.process_generation()
+        self._closed = False
+
+    def scoped(self, scope: str | None) -> Self:
+        """Scopes share everything here; statements name theirs."""
+        return self
+
+    def listen(self) -> Waiting:
+        """Nobody tells of changes to a file."""
+        return Polling()
+
+    def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
+        """Run an operation and return when it is durable; writes come one after another, so each is alone."""
+        self._check_open()
+        return self._group.write(op, frees_space=frees_space)
+
+    def check(self) -> list[str]:
+        """Run SQLite's own integrity check."""
+        rows = self.read(lambda tx: tx.all("PRAGMA integrity_check(20)"))
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def copy_to(self, path: str) -> list[str]:
+        """Copy every row that can be read into a new file; give words for what cannot."""
+        return self.read(lambda tx: copy.copy_rows(tx, path, application_id=APPLICATION_ID))
+
+    @abstractmethod
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks."""
+
+    @abstractmethod
+    def _transact(self, batch: list[Ticket[Any]]) -> None:
+        """Commit a batch or raise."""
+
+    def _check_open(self) -> None:
+        if self._closed or guard.process_generation() != self._process:
+            raise Closed()
+
+    def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[], None] | None = None) -> int:
+        """Run a batch in one transaction and give the feed position it reached.
+
+        An operation of many that fails before it wrote anything is left out; one that fails later fails the
+        batch, whose operations then run one by one. Savepoints would cost every operation two statements.
+        """
+        if self._connection.in_transaction:
+            self._roll_back()  # an interrupt got between a failure and its rollback
+        tx = SqliteTx(self._cursor)
+        try:
+            tx.run("BEGIN IMMEDIATE")
+            if len(batch) == 1:
+                batch[0].value = batch[0].op(tx)
+            else:
+                for ticket in batch:
+                    self._run_one_of_many(tx, ticket)
+            if before_commit is not None:
+                before_commit()
+            tx.run("COMMIT")
+            return tx.position
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _run_one_of_many(self, tx: SqliteTx, ticket: Ticket[Any]) -> None:
+        changes = self._connection.total_changes()
+        try:
+            ticket.value = ticket.op(tx)
+        except Exception as error:
+            if not self._connection.in_transaction or self._connection.total_changes() != changes:
+                raise Spoiled from error  # nothing is committed: the operations run again, one by one
+            ticket.error = error
+
+    def _roll_back(self) -> None:
+        """End a failed transaction; a disk that fails here too has nothing left to undo."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            notices.warn("rolling back failed: %s", error)
+
+    def _migrate(self, clock: Clock) -> None:
+        """Bring the schema up to date, one transaction per step."""
+        migrations = migrate.load()
+
+        def step(migration: migrate.Migration) -> None:
+            tx = SqliteTx(self._cursor)
+            tx.run("BEGIN IMMEDIATE")
+            try:
+                if schema_version(tx) < migration.version:  # nobody was faster
+                    tx.all(migration.sql)
+                    self._record(tx, migration, clock.now_ms())
+                tx.run("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+        migrate.apply(lambda: schema_version(SqliteTx(self._cursor)), migrations, step)
+
+    def _record(self, tx: SqliteTx, migration: migrate.Migration, now_ms: int) -> None:
+        row = (migration.version, migration.name, now_ms)
+        tx.run("INSERT INTO migration VALUES (?, ?, ?, ?)", (*row, row_check(row)))
+        if migration.version == 1:
+            identity = ("store", uuid.uuid4().bytes)
+            tx.run("INSERT INTO meta VALUES (?, ?, ?)", (*identity, row_check(identity)))
+            tx.all(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -1,0 +1,145 @@
+"""Making and updating the tables: one transaction, one at a time, by a role that may; run-time roles only use them.
+
+The shared schema files are rewritten with PostgreSQL's types, then a file of the same number in ``schema/`` adds what
+only PostgreSQL needs. Whoever starts first takes an advisory lock; the others find the work done.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from importlib import resources
+from typing import Any
+
+import psycopg
+
+from ...errors import Corrupt, Invalid, Unsupported
+from .. import migrate
+from ..base import row_check
+from . import dialect
+
+_VERSION = "SELECT max(version) FROM {}.migration"
+_USABLE = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    "REVOKE INSERT, UPDATE, DELETE ON {schema}.migration, {schema}.meta FROM {role}",
+    "REVOKE UPDATE, DELETE ON {schema}.epoch FROM {role}",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+)
+_CONTROL = "SELECT system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
+_NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {schema}.epoch
+HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
+_EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
+ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
+APPENDS = "SELECT to_regprocedure($1) IS NOT NULL AND to_regprocedure($2) IS NOT NULL"
+QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
+
+Connection = psycopg.Connection[Any]
+
+
+def begin_epoch(connection: Connection, schema: str) -> None:
+    """Note if this is another life of the cluster than the last one seen: restored, or a promoted standby."""
+    (cluster,) = _one(connection, _CONTROL)
+    connection.execute(_NEXT_EPOCH.format(schema=dialect.quoted(schema)), (cluster,))
+
+
+def epoch(connection: Connection, schema: str) -> int:
+    """Give the epoch that this life of the cluster was given."""
+    return int(_one(connection, f"SELECT {dialect.quoted(schema)}.current_epoch()")[0])
+
+
+def epochs_over(connection: Connection, schema: str) -> int:
+    """Give the last epoch if this is another life of the cluster and nobody has written in it yet, else 0.
+
+    A standby follows the life of its primary, whatever its own records say.
+    """
+    (cluster,) = _one(connection, _CONTROL)
+    epoch, follows = _one(connection, _EPOCHS_OVER.format(schema=dialect.quoted(schema)), (cluster,))
+    return 0 if follows else int(epoch)
+
+
+def lock_key(text: str) -> int:
+    """Give the number of an advisory lock, far from those that other programs choose."""
+    return int.from_bytes(uuid.uuid5(uuid.NAMESPACE_OID, f"takeback:{text}").bytes[:8], "big", signed=True)
+
+
+def version(connection: Connection, schema: str) -> int:
+    """Give the schema version, 0 where there is none yet."""
+    where = dialect.quoted(schema)
+    names = [f"{where}.{table}" for table in ("migration", "meta", "epoch")]
+    try:
+        if None in _one(connection, "SELECT to_regclass($1), to_regclass($2), to_regclass($3)", tuple(names)):
+            return 0  # nothing there, or another program's
+        (found,) = _one(connection, _VERSION.format(where))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Unsupported(
+            f"this role may not use the store in schema {schema!r} ({error}); let its owner run"
+            f" takeback.migrate(url, grant_to={connection.info.user!r})",
+            capability="grant",
+        ) from error
+    if found is None:
+        raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
+    return int(found)
+
+
+def _one(connection: Connection, sql: str, args: tuple[Any, ...] = ()) -> Any:
+    row = connection.execute(sql, args).fetchone()
+    assert row is not None
+    return row
+
+
+def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | None = None) -> int:
+    """Apply what is missing and give the version; a role without the rights is told what to do."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock($1)", (lock_key(f"migrate:{schema}"),))
+            return _migrate(connection, schema, grant_to)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Unsupported(
+            f"the tables of this store are missing or too old, and this role may not make them ({error});"
+            " run takeback.migrate(url) with a role that may",
+            capability="migrate",
+        ) from error
+    except psycopg.errors.UndefinedObject as error:
+        raise Invalid(f"the store cannot be given to {grant_to!r}: {error}; create the role first") from error
+    except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateFunction) as error:
+        raise Invalid(
+            f"the schema {schema!r} holds tables of another program ({error}); choose another schema"
+        ) from error
+
+
+def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
+    where = dialect.quoted(schema)
+    (exists,) = _one(connection, "SELECT to_regnamespace($1) IS NOT NULL", (where,))
+    if not exists:
+        connection.execute(f"CREATE SCHEMA {where}")
+    connection.execute(f"SET LOCAL search_path = {where}")
+    steps = migrate.load()
+    pending = migrate.pending(version(connection, schema), steps)
+    for step in pending:
+        _run(connection, dialect.ddl(step.sql), where)
+        _run(connection, _own_file(f"{step.version:04}_{step.name}.sql"), where)
+        row = (step.version, step.name, int(time.time() * 1000))
+        connection.execute("INSERT INTO migration VALUES ($1, $2, $3, $4)", (*row, row_check(row)))
+        if step.version == 1:
+            identity = ("store", uuid.uuid4().bytes)
+            connection.execute("INSERT INTO meta VALUES ($1, $2, $3)", (*identity, row_check(identity)))
+    (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
+    if connection.info.server_version >= QUICK and (pending or may):  # they belong to this version, not to the tables
+        _run(connection, _own_file("append.sql"), where)
+    if grant_to is not None:
+        for sql in _USABLE:
+            connection.execute(sql.format(schema=where, role=dialect.quoted(grant_to)))
+    return steps[-1].version
+
+
+def _own_file(name: str) -> str:
+    return (resources.files(__package__) / "schema" / name).read_text("utf-8")
+
+
+def _run(connection: Connection, sql: str, schema: str) -> None:
+    """Run a file of statements without values."""
+    sql = re.sub(r":schema\b", lambda _: schema, sql)
+    sql = re.sub(r":owner\b", "CURRENT_USER", sql)
+    connection.execute(sql)

@@ -1,0 +1,360 @@
+"""SQLite to look at: opening a store's file with every check, and reading from it.
+
+This is what reading alone needs, and a shell that only looks loads nothing more; ``sqlite`` adds writing to it. The
+invariant is the same for both: whoever opens a store that nobody has open checks it first, and a store that ends
+before what was acknowledged is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Self, TypeVar
+
+import apsw
+
+from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
+from . import files, guard, migrate
+from .base import Capabilities, Op, row_check
+from .connection import SqliteTx, close_quietly, connect, schema_version, translated
+
+T = TypeVar("T")
+
+_OPEN_TIMEOUT = 60.0
+_INDEXED = ("agent", "session", "branch", "call", "checkpoint", "agent_checkpoint", "operation", "blob")
+_CHECK = 21  # where a session's first check stands
+
+
+class SqliteReader:
+    """A store in a file, opened to be looked at."""
+
+    capabilities: Capabilities
+    _read_only = True
+    _durability = "full"
+    _connection: apsw.Connection
+    _cursor: apsw.Cursor
+    _closed: bool
+    _process: int
+
+    def __init__(self, path: str, *, vfs: str | None = None) -> None:
+        self.path = _real_path(path)
+        self._vfs = vfs
+        self._readers: list[apsw.Cursor] = []
+        self._descriptors: list[int] = []  # the log's, once it is open
+        self._guarded: list[tuple[int, int]] = []
+        self._check_place()
+        try:
+            self._presence = files.FileLock(self.path + "-open")
+            self._turnstile = files.FileLock(self.path + "-lock")
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+        self._locks = [self._turnstile, self._presence]
+        self._cleanup = weakref.finalize(self, _release, self._locks, self._descriptors, self._guarded)
+        self._mark = files.Mark(self._turnstile.descriptor)
+        self._ballast = files.Ballast(self.path + "-ballast")
+        try:
+            self._open()
+        except OSError as error:
+            self._cleanup()
+            raise files.translate(error, self.path) from error
+        except BaseException:
+            self._cleanup()
+            raise
+        guard.watch(self)
+
+    # ------------------------------------------------------------------ opening
+
+    def _check_place(self) -> None:
+        if os.path.exists(self.path) and os.stat(self.path).st_nlink > 1 and not os.path.isdir(self.path):
+            raise Invalid(f"{self.path!r} has several names (hard links), and each would get its own log; keep one")
+        if os.path.isdir(self.path):
+            raise Invalid(f"{self.path!r} is a directory; name a file in it, such as 'takeback.db'")
+        if self._read_only and not os.path.exists(self.path):
+            raise NotFound(f"there is no store at {self.path!r} to read")
+        try:
+            files.prepare_directory(self.path)
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+
+    def _open(self) -> None:
+        guard.refuse_inherited(self.path)
+        alone = self._presence.join(_OPEN_TIMEOUT)
+        if alone:
+            self._check_file()
+            self._check_log()
+        try:
+            if (created := files.create_private(self.path)) is not None:
+                os.close(created)
+            self._hold(self._connect_or_make_room())
+        except OSError as error:
+            raise files.translate(error, self.path) from error
+        try:
+            self._set_up(alone)
+        except BaseException:
+            close_quietly(self._connection)
+            raise
+        if alone:
+            self._presence.admit(_OPEN_TIMEOUT)
+
+    def _hold(self, connection: apsw.Connection) -> None:
+        """Take the connection that the store is opened with."""
+        self._connection, self._cursor = connection, connection.cursor()
+        self._process, self._closed = guard.process_generation(), False
+
+    def _check_file(self) -> None:
+        """Refuse to begin anew where a store was: SQLite would delete its log."""
+        if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
+            return
+        log = self.path + "-wal"
+        if self._mark.noted()[1] or (os.path.exists(log) and os.path.getsize(log) > 0):
+            raise self._gone()
+
+    def _gone(self) -> Corrupt:
+        return Corrupt(
+            f"{self.path} is empty or gone, but the files beside it say that a store was here. Restore a backup;"
+            f" to begin anew, delete {self.path}-lock and {self.path}-wal",
+            what="file",
+        )
+
+    def _check_log(self) -> None:
+        """Refuse a log from which SQLite would drop acknowledged commits in silence.
+
+        Where there is a high-water mark it knows better, and is compared later: commits are synced behind the
+        lock, so a power cut may leave several that nobody was told of, in any state.
+        """
+        if self._mark.noted()[1] or self._mark.relaxed:
+            return
+        from . import wal
+
+        state = wal.inspect(self.path + "-wal")
+        if state.lost_commits:
+            raise Corrupt(
+                f"{self.path}-wal is damaged ({state.what}): {state.lost_commits} commits lie behind the damage."
+                " Nothing was changed; takeback.salvage(path, to) recovers them into a copy",
+                what="log",
+            )
+
+    def _connect_or_make_room(self) -> apsw.Connection:
+        try:
+            return self._connect()
+        except StorageFull:
+            if not self._ballast.release():
+                raise
+            return self._connect()
+
+    def _connect(self) -> apsw.Connection:
+        with translated():
+            connection = connect(self.path, vfs=self._vfs)
+            try:
+                # Until the mark has been compared, closing must not fold the log into the file.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.pragma("query_only", self._read_only)
+                connection.pragma("schema_version")
+            except BaseException:
+                close_quietly(connection)
+                raise
+            return connection
+
+    def _set_up(self, alone: bool) -> None:
+        tx = SqliteTx(self._cursor)
+        version = schema_version(tx)
+        migrate.pending(version, migrate.load())  # refuses newer stores before anything is changed
+        if version == 0 and self._mark.noted()[1]:
+            raise self._gone()
+        journal = self._set_journal()
+        with translated():
+            # With WAL we sync the log ourselves before anybody is told; SQLite then syncs around checkpoints only.
+            self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
+        self._bring_up_to_date()
+        self._compare_mark()
+        if alone:
+            self._check_indexes()
+        self._found_sound(alone)
+        self._guarded.extend(guard.protect(self.path, self.path + "-shm"))
+        self.capabilities = Capabilities(
+            name="sqlite",
+            persistent=True,
+            many_processes=True,
+            durability=self._durability,
+            journal=journal,
+            read_only=self._read_only,
+            file=os.path.realpath(self.path),
+        )
+
+    def _set_journal(self) -> str:
+        """Find how changes are kept; whoever writes chooses."""
+        with translated():
+            return str(self._connection.pragma("journal_mode"))
+
+    def _bring_up_to_date(self) -> None:
+        """Refuse an older schema: looking changes nothing."""
+        version = schema_version(SqliteTx(self._cursor))
+        if version == 0 and os.path.getsize(self.path) == 0:
+            raise Unsupported(
+                f"{self.path!r} is an empty file: there is no store in it yet; open it for writing to start one",
+                capability="migrate",
+            )
+        if migrate.pending(version, migrate.load()):
+            raise Unsupported(
+                f"this store has the older schema {version}; open it once for writing to bring it up to date",
+                capability="migrate",
+            )
+
+    def _compare_mark(self) -> None:
+        """Refuse a store that ends before what was acknowledged."""
+        tx = SqliteTx(self._cursor)
+        identity = tx.one("SELECT value, chk FROM meta WHERE name = 'store'")
+        if identity is None or identity[1] != row_check(("store", identity[0])):
+            raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
+        self._mark.bind(identity[0])
+        acknowledged, found = self._mark.read(), _position(tx)
+        if found < acknowledged:
+            raise Corrupt(
+                f"{self.path} ends at change {found}, but {acknowledged} changes were acknowledged. Nothing was"
+                f" changed. If you put an older copy here on purpose, delete {self.path}-lock; else restore a backup",
+                what="log",
+            )
+
+    def _check_indexes(self) -> None:
+        """Rebuild the indexes of the small tables if one is damaged: they only repeat what the rows say.
+
+        A row that an index has lost would be missing from listings and look-ups without a word. If it is a row that
+        is damaged, the index is left alone: it still leads to the row, whose check then fails. Rows that an index
+        knows and the table does not have are lost: an index rebuilt from what is left would hide that.
+        """
+        for table in _INDEXED:
+            if not self._complaints(table):
+                continue
+            if not self._rows_are_there(table):
+                raise Corrupt(f"records of {table} are missing or displaced; restore a backup", what=table)
+            if self._rows_are_intact(table):
+                if self._read_only:
+                    raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
+                from . import notices
+
+                notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
+                with translated():
+                    self._connection.execute(f"REINDEX {table}")
+
+    def _rows_are_there(self, table: str) -> bool:
+        """Say whether the table has every row that its indexes know."""
+        tx = SqliteTx(self._cursor)
+        key = "scope, key, what, call_id" if table == "call" else "rowid"
+        # With the check, which no index holds, the table itself is read, even where SQLite prefers an index.
+        there = {row[:-1] for row in tx.all(f"SELECT {key}, chk FROM {table} NOT INDEXED")}
+        if table == "call" and not all(isinstance(row[1], int) for row in there):
+            return False  # it has changed places with its own index
+        for name, sql in tx.all("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
+            condition = (sql or "").partition(" WHERE ")[2]
+            known = f"SELECT {key} FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
+            if sql and not there.issuperset(tx.all(known)):
+                return False
+        return True
+
+    def _rows_are_intact(self, table: str) -> bool:
+        rows = SqliteTx(self._cursor).all(f"SELECT * FROM {table} NOT INDEXED")
+        if table != "session":
+            return all(row_check(row[:-1]) == row[-1] for row in rows)
+        at = _CHECK
+        return all(row_check(r[:at]) == r[at] and row_check((r[0], *r[at + 1 : -1])) == r[-1] for r in rows)
+
+    def _complaints(self, table: str) -> list[str]:
+        rows = SqliteTx(self._cursor).all(f"PRAGMA integrity_check({table})")
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def _found_sound(self, alone: bool) -> None:
+        """Go on behind all checks. Nobody writes through this connection, so it is the first one to read from."""
+        self._readers.append(self._cursor)
+
+    # ------------------------------------------------------------------ reading
+
+    def scoped(self, scope: str | None) -> Self:
+        """Scopes share everything here; statements name theirs."""
+        return self
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only looks, on a connection of its own."""
+        self._check_open()
+        reader = self._take_reader()
+        tx = SqliteTx(reader)
+        try:
+            tx.run("BEGIN")
+            return op(tx)
+        finally:
+            self._give_back(reader)
+
+    def _take_reader(self) -> apsw.Cursor:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            with translated():
+                connection = connect(self.path, vfs=self._vfs)
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.pragma("query_only", True)
+                return connection.cursor()
+
+    def _give_back(self, reader: apsw.Cursor) -> None:
+        if reader.connection.in_transaction:
+            reader.execute("ROLLBACK")
+        if self._closed:
+            close_quietly(reader.connection)
+        else:
+            self._readers.append(reader)
+
+    def _check_open(self) -> None:
+        if self._closed or guard.process_generation() != self._process:
+            raise Closed()
+
+    # ------------------------------------------------------------------ size and end
+
+    def size_bytes(self) -> int:
+        """Bytes of all files of the store: database, log, its index, locks and ballast."""
+        total = 0
+        for suffix in ("", "-wal", "-shm", "-lock", "-open", "-ballast"):
+            try:
+                total += os.stat(self.path + suffix).st_size
+            except FileNotFoundError:
+                continue
+        return total
+
+    def close(self) -> None:
+        """Release every lock and connection; calling it again does nothing."""
+        if self._cleanup.alive and guard.process_generation() == self._process:
+            self._closed = True
+            self._close_readers()
+            self._cleanup()
+        self._closed = True
+
+    def _close_readers(self) -> None:
+        while self._readers:  # one that is being read from is closed when it is given back
+            close_quietly(self._readers.pop().connection)
+
+    def abandon(self) -> None:
+        """In a forked child: the connections stay open for ever, because closing them could delete the parent's log."""
+        for connection in (self._connection, *(reader.connection for reader in self._readers)):
+            guard.leak(connection)
+        self._guarded.clear()
+        self._cleanup()
+
+
+def _real_path(path: str) -> str:
+    """Resolve links: SQLite does, and the files beside the database must be the same ones under every name."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path!r} is no path: {error}") from error
+
+
+def _release(locks: list[files.FileLock], descriptors: list[int], guarded: list[tuple[int, int]]) -> None:
+    """Let go of what a backend holds beside its connections; also when it was dropped without being closed."""
+    guard.release(guarded)
+    guarded.clear()
+    while descriptors:
+        os.close(descriptors.pop())
+    while locks:
+        locks.pop().close()
+
+
+def _position(tx: SqliteTx) -> int:
+    row = tx.one("SELECT max(pos) FROM feed")
+    return int(row[0]) if row and row[0] is not None else 0

@@ -1,0 +1,72 @@
+"""What the parts of the contract share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from takeback import Session, Store, presence
+from takeback.ops import leases, sessions, streams
+from takeback.storage.base import Tx, row_check
+
+_NOBODY = 99_999_999  # a number that no process has
+
+
+def said(session: Session) -> list[str]:
+    """The texts of a session's path."""
+    return [message.text for message in session.messages()]
+
+
+def blocking(handle: Any) -> Any:
+    """The blocking handle behind an awaited one; any other as it is."""
+    return getattr(handle, "_sync", handle)
+
+
+def die(session: Session) -> None:
+    """Let the process that holds a session be gone, as kill -9 leaves it: nothing is given back, nothing sealed."""
+    inner = blocking(session)
+    store, held = inner._store, inner._held
+    dead = presence.encode(msgspec.structs.replace(presence.here(0), pid=_NOBODY))
+    if held is not None:
+        held.over, inner._held = True, None
+        store._keeper.drop(held)
+    for stream in list(store._keeper._streams):
+        if stream._session.id == inner.id:
+            store._keeper.forget(stream)
+
+    def op(tx: Tx) -> None:
+        row = sessions.get(tx, store.scope, inner.id)
+        lease = sessions.find_lease(tx, row)
+        if held is not None and lease is not None:
+            leases.put(tx, lease._replace(holder=dead))
+        for each in streams.of_session(tx, row):
+            left = each._replace(holder=dead)
+            tx.run(streams.DROP, (left.scope, left.session, left.id))
+            tx.run(streams.PUT, (*left, row_check(left)))
+
+    store._write(op)
+
+
+class Contract:
+    """What the parts share: how a store is opened, and fixtures."""
+
+    def open(self, tmp_path: Path, **options: Any) -> Store:
+        """Open the store under test."""
+        raise AssertionError("a contract test says how to open its store")
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        """An open store; verified and closed after the test."""
+        with self.open(tmp_path) as store:
+            yield store
+            report = store.verify()
+            assert not report, str(report)
+
+    @pytest.fixture
+    def session(self, store: Store) -> Session:
+        """An empty session."""
+        return store.create_session("work")

@@ -1,0 +1,61 @@
+"""Fixtures for people who test their agents: pytest finds them as soon as Takeback is installed.
+
+    def test_my_agent_remembers(takeback_store):
+        my_agent.run(takeback_store.session("chat"), "hello")
+        assert takeback_store.get_session("chat").messages()[-1].role == "assistant"
+
+A store lives in memory and is verified when the test ends: a test that damages it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from takeback import Session, Store
+    from takeback.testing.clock import ManualClock
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the contract classes of this package be used under ``--strict-markers``."""
+    for name in ("feature", "promise", "defect"):
+        config.addinivalue_line("markers", f"{name}(*ids): what a test of Takeback's contracts proves")
+
+
+@pytest.fixture
+def takeback_clock() -> ManualClock:
+    """A clock that stands still until the test moves it."""
+    from takeback.testing.clock import ManualClock
+
+    return ManualClock()
+
+
+@pytest.fixture
+def takeback_store(takeback_clock: ManualClock) -> Iterator[Store]:
+    """An empty store in memory on ``takeback_clock``, verified and closed after the test."""
+    import takeback
+
+    with takeback.open(":memory:", clock=takeback_clock) as store:
+        yield store
+        report = store.verify()
+        assert not report, str(report)
+
+
+@pytest.fixture
+def takeback_file_store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store in a file of the test's own directory, for tests that close and reopen or use processes."""
+    import takeback
+
+    with takeback.open(tmp_path / "takeback.db") as store:
+        yield store
+
+
+@pytest.fixture
+def takeback_session(takeback_store: Store) -> Session:
+    """An empty session of ``takeback_store``."""
+    return takeback_store.create_session("test")

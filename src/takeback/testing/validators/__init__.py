@@ -1,0 +1,45 @@
+"""Strict validators for the requests of four provider formats, made from the providers' own rules.
+
+    validators.problems("anthropic", {"messages": [...]})      # [] or plain sentences, each with its place
+    validators.require_valid("gemini", {"contents": [...]})    # raises AssertionError with those sentences
+
+A request is the dict of keyword arguments of the SDK's call. The rules come from what the providers document
+and from the errors that their APIs give, never from what Takeback makes; where the SDK is installed, its own
+types are asked too. What the caller adds later (``max_tokens``, ``tools``, ``model``) may be missing, but what
+is there is checked, and rules that hold for some models only are applied when ``model`` names one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from takeback import Invalid
+
+from . import _sdk, anthropic, gemini, openai_chat, openai_responses
+
+_FORMATS: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "anthropic": anthropic.check,
+    "openai-chat": openai_chat.check,
+    "openai-responses": openai_responses.check,
+    "gemini": gemini.check,
+}
+PROVIDERS = tuple(_FORMATS)
+
+__all__ = ["PROVIDERS", "problems", "require_valid"]
+
+
+def problems(provider: str, request: Mapping[str, Any], *, sdk: bool = True) -> list[str]:
+    """Say what is wrong with a request, one sentence for each problem; an acceptable request gives none.
+
+    With ``sdk`` the types of the provider's SDK are asked as well, if it is installed.
+    """
+    if provider not in _FORMATS:
+        raise Invalid(f"no such provider: {provider!r}; there are {', '.join(PROVIDERS)}")
+    return _FORMATS[provider](request) + (_sdk.check(provider, request) if sdk else [])
+
+
+def require_valid(provider: str, request: Mapping[str, Any]) -> None:
+    """Raise AssertionError, with all that is wrong, unless a request is acceptable."""
+    if found := problems(provider, request):
+        raise AssertionError(f"{provider} would refuse this request:\n" + "\n".join(f"- {each}" for each in found))
