@@ -30,6 +30,7 @@ GROUPS = {
     "p10": "p10_start",
     "p11": "p11_memory",
     "p12": "p12_postgres",
+    "p17": "p17_scale",
     "context": "context",
     "live": "live",
 }

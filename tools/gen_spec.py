@@ -1,218 +1,147 @@
 """Fill the generated parts of docs/SPEC.md: schema, statements, test vectors. ``--check`` only compares.
 
-The specification shows what runs, because it is written from what runs.
+The specification shows what runs, because it is written from what runs: the schema from the descriptors of the tables,
+the statements by doing each operation once in a store that is traced.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
-from takeback.model.entry import Numbers
-from takeback.ops import (
-    agent_checkpoints,
-    agents,
-    blobs,
-    branches,
-    calls,
-    chain,
-    checkpoint_rows,
-    checkpoints,
-    entries,
-    feed,
-    inbox,
-    journal,
-    leases,
-    log,
-    open_streams,
-    operations,
-    sessions,
-    snapshots,
-    streams,
-    sweep,
-)
-from takeback.storage import base
+from takeback.client.session import Session
+from takeback.client.store import Store
+from takeback.model.entry import GENESIS, Numbers
+from takeback.ops import chain
+from takeback.storage.memory import MemoryBackend
+from takeback.storage.wrap import Traced
+from takeback.tables import schema as tables
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "SPEC.md"
-SCHEMA = ROOT / "src" / "takeback" / "storage" / "schema"
+_CALL = {"id": "call-1", "name": "bash", "arguments": {"command": "ls"}}
 
-OPERATIONS: dict[str, list[tuple[ModuleType | dict[str, str], str]]] = {
-    "create an agent, and every next version of it": [
-        (agents, "GET"),
-        (base.NEXT, "agent"),
-        (agents, "INSERT"),
-        (agents, "UPDATE"),
-        (agents, "ADD_VERSION"),
-        (agents, "STATE_AT"),
-    ],
-    "create a session": [
-        (sessions, "BY_NAME"),
-        (sessions, "BY_KEY"),
-        (sessions, "BY_LABEL"),
-        (base.NEXT, "session"),
-        (sessions, "INSERT"),
-        (sessions, "PUT_DETAIL"),
-        (base.NEXT, "branch"),
-        (branches, "INSERT"),
-        (feed, "LAST"),
-        (feed, "INSERT"),
-        (sessions, "MOVE_UP"),
-    ],
-    "append (INSERT once per entry; MOVE_UP instead of MOVE if another session changed last)": [
-        (sessions, "GET"),
-        (entries, "FIND_KEY"),
-        (entries, "INSERT"),
-        (entries, "ADD_LINK"),
-        (entries, "ADD_CALL"),
-        (feed, "LAST"),
-        (feed, "INSERT"),
-        (entries, "KEEP_KEY"),
-        (sessions, "SET_COLD"),
-        (sessions, "MOVE"),
-    ],
-    "read a range of a path (READ within one branch, PATH and READ_PATH across several)": [
-        (sessions, "GET"),
-        (branches, "GET"),
-        (log, "READ"),
-        (branches, "PATH"),
-        (log, "READ_PATH"),
-    ],
-    "find an entry, or the totals at a point": [(log, "BY_MID"), (log, "POINT")],
-    "find the tool calls of a path, range by range": [(calls, "BACK"), (calls, "BETWEEN")],
-    "fork": [
-        (sessions, "GET"),
-        (branches, "BY_NAME"),
-        (branches, "GET"),
-        (branches, "INSERT"),
-        (branches, "SET_HIDDEN"),
-        (sessions, "MOVE"),
-    ],
-    "checkpoint": [
-        (sessions, "GET"),
-        (checkpoint_rows, "BY_NAME"),
-        (base.NEXT, "checkpoint"),
-        (checkpoints, "INSERT"),
-        (sessions, "MOVE"),
-    ],
-    "checkpoint of an agent (PUT_PIN once per session that changed; CHANGED_AMONG where several write at once)": [
-        (agents, "GET"),
-        (agent_checkpoints, "LAST"),
-        (agents, "STATE_AT"),
-        (feed, "INSERT"),
-        (agent_checkpoints, "CHANGED"),
-        (agent_checkpoints, "CHANGED_AMONG"),
-        (agent_checkpoints, "IN_FORCE"),
-        (branches, "GET"),
-        (log, "POINT"),
-        (base.NEXT, "agent_checkpoint"),
-        (agent_checkpoints, "INSERT"),
-        (agent_checkpoints, "PUT_PIN"),
-    ],
-    "restore a checkpoint of an agent": [
-        (agent_checkpoints, "BY_ID"),
-        (agent_checkpoints, "ALL_IN_FORCE"),
-        (agent_checkpoints, "CHANGED"),
-        (sessions, "BY_NUMBER"),
-        (sessions, "GET_LEASE"),
-        (sessions, "MOVE"),
-        (base.NEXT, "operation"),
-        (operations, "INSERT"),
-    ],
-    "delete a checkpoint of an agent": [
-        (agent_checkpoints, "NEXT"),
-        (agent_checkpoints, "PINS"),
-        (agent_checkpoints, "DROP_PINS"),
-        (agent_checkpoints, "DROP_PIN"),
-        (agent_checkpoints, "PUT_PIN"),
-        (agent_checkpoints, "SET"),
-        (agent_checkpoints, "DELETE"),
-    ],
-    "rewind, switch, rename, delete, restore and so on": [
-        (sessions, "GET"),
-        (branches, "BY_UID"),
-        (branches, "SET_TIP"),
-        (log, "POINT"),
-        (sessions, "SET_COLD"),
-        (sessions, "MOVE"),
-        (base.NEXT, "operation"),
-        (operations, "INSERT"),
-    ],
-    "undo and redo": [
-        (operations, "STANDING"),
-        (operations, "LAST_UNDO"),
-        (operations, "SINCE"),
-        (operations, "SET_UNDONE"),
-    ],
-    "read a session with its details and its lease": [(sessions, "WHOLE")],
-    "take a session or give it back (beside streams and statuses), and leave a sign of life": [
-        (sessions, "GET"),
-        (sessions, "GET_LEASE"),
-        (leases, "PUT"),
-        (feed, "INSERT"),
-        (sessions, "MOVE"),
-        (leases, "BEAT"),
-    ],
-    "stream an answer (ADD once per piece, then an append, DROP and DROP_PIECES)": [
-        (streams, "PUT"),
-        (streams, "GET"),
-        (streams, "ADD"),
-        (open_streams, "PIECES"),
-        (streams, "DROP"),
-        (streams, "DROP_PIECES"),
-        (streams, "DROP_FROM"),
-        (open_streams, "OF_SESSION"),
-        (open_streams, "LAST"),
-    ],
-    "send to a session, and receive (an append, and RECEIVED once per message)": [
-        (inbox, "LAST"),
-        (inbox, "PUT"),
-        (feed, "INSERT"),
-        (sessions, "MOVE"),
-        (inbox, "BACK"),
-        (inbox, "RECEIVED"),
-    ],
-    "look at a workspace (beside an append; PUT_SEEN or DROP_SEEN once per directory that changed)": [
-        (snapshots, "GET_SEEN"),
-        (snapshots, "ALL_SEEN"),
-        (snapshots, "PUT_SEEN"),
-        (snapshots, "DROP_SEEN"),
-    ],
-    "change files (PUT before, DROP with the operation), and take back what was left half done": [
-        (journal, "GET"),
-        (journal, "PUT"),
-        (journal, "TAKE"),
-        (journal, "DROP"),
-    ],
-    "sweep out contents that nothing needs": [(sweep, "LINKED"), (sweep, "ROOTS"), (sweep, "STORED")],
-    "list branches": [(branches, "OF_SESSION")],
-    "follow the feed": [(feed, "AFTER"), (sessions, "BY_NUMBER"), (branches, "GET"), (agents, "BY_NUMBER")],
-    "store a blob (ADD_CHUNK once per chunk, each in a transaction of its own)": [
-        (blobs, "FIND"),
-        (base.NEXT, "blob"),
-        (blobs, "BEGIN"),
-        (blobs, "ADD_CHUNK"),
-        (blobs, "FINISH"),
-        (blobs, "DROP_CHUNKS"),
-        (blobs, "DROP"),
-    ],
-    "read a blob": [(blobs, "FIND"), (blobs, "GET_CHUNK")],
-}
+
+class Ticking:
+    """A clock of which no two readings are equal, so that the same columns change every time."""
+
+    def __init__(self) -> None:
+        self._now = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        """Return the next millisecond."""
+        self._now += 1
+        return self._now
+
+
+class Story:
+    """A store in which everything happens once, and the statements of what happens."""
+
+    def __init__(self, folder: str) -> None:
+        self._seen: list[str] = []
+        backend = Traced(MemoryBackend(), lambda sql, _: self._seen.append(sql))
+        self.store = Store(backend, clock=Ticking())
+        self.store.create_agent("coder")
+        self.workspace = Path(folder)
+        self.workspace.joinpath("notes.txt").write_text("one\n")
+
+    def session(self, **fields: object) -> Session:
+        """Start a session with a few messages."""
+        session: Session = self.store.create_session(agent="coder", **fields)  # type: ignore[arg-type]
+        session.append({"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"})
+        return session
+
+    def statements(self, what: Callable[[], object]) -> list[str]:
+        """Return the statements that something runs, each once, in order."""
+        self._seen.clear()
+        what()
+        return list(dict.fromkeys(self._seen))
+
+
+def told(story: Story) -> dict[str, list[str]]:
+    """Do every operation once; return its statements by its title."""
+    store, traced = story.store, story.statements
+    session, other = story.session(name="work", tags=["red"], workspace=story.workspace), story.session()
+    agent = store.get_agent("coder")
+    found = {
+        "create an agent, and a version of its state": traced(
+            lambda: store.create_agent("scout").state.set("colour", "red")
+        ),
+        "create a session": traced(lambda: store.create_session(agent="coder", name="fresh", tags=["blue"])),
+        "append": traced(lambda: session.user("more", idempotency_key="k1")),
+        "append tool calls, start one, answer it": traced(lambda: _call(session)),
+        "read the end of a session": traced(lambda: session.messages(limit=2)),
+        "checkpoint": traced(lambda: session.checkpoint("before")),
+        "rewind, and undo it": traced(lambda: (session.rewind(2, files=False), session.undo())),
+        "rewind and go on: a branch is opened, and later reads cross it": traced(lambda: _fork(session)),
+        "list sessions: all, by an agent, by a tag": traced(
+            lambda: (store.list_sessions(), store.list_sessions(agent="coder"), store.list_sessions(tag="red"))
+        ),
+        "tag, delete and restore": traced(
+            lambda: (session.tag("green"), store.delete_session(other), store.restore_session(other))
+        ),
+        "checkpoint of an agent, and restoring it": traced(
+            lambda: store.restore_checkpoint(store.checkpoint_agent(agent.id, "all"))
+        ),
+        "run a session: take it, stream an answer, give it back": traced(lambda: _run(story)),
+        "send to a session, and receive": traced(lambda: (other.send("news"), other.receive())),
+        "scan a workspace, and take its files back": traced(lambda: _files(story)),
+        "store and read an attachment": traced(lambda: _attach(session)),
+        "follow the feed": traced(lambda: list(store.events())),
+        "purge": traced(lambda: store.purge_session(other)),
+    }
+    store.close()
+    return found
+
+
+def _call(session: Session) -> None:
+    session.append({"role": "assistant", "content": "", "tool_calls": [_CALL]})
+    with session.tool("bash", {"command": "ls"}, id="call-1") as run:
+        run.result("notes.txt")
+
+
+def _fork(session: Session) -> None:
+    session.rewind(3, files=False)
+    session.user("another way")
+    session.messages(limit=4)
+
+
+def _run(story: Story) -> None:
+    with story.store.session("live", agent="coder") as session:
+        session.user("go")
+        with session.stream() as stream:
+            stream.write("well")
+            stream.finish()
+
+
+def _files(story: Story) -> None:
+    with story.store.session("files", agent="coder", workspace=story.workspace) as session:
+        session.user("change it")
+        with session.tool("bash", {"command": "echo"}) as run:
+            story.workspace.joinpath("notes.txt").write_text("two\n")
+            run.result("done")
+        session.rewind(1)
+
+
+def _attach(session: Session) -> None:
+    message = session.user("look", attachments=[{"data": b"x" * 70_000, "name": "x.bin"}])
+    message.attachments[0].read()
 
 
 def schema() -> str:
-    """Give all schema files as one block."""
-    text = "\n".join(path.read_text("utf-8").strip() for path in sorted(SCHEMA.glob("*.sql")))
-    return f"```sql\n{text}\n```"
+    """Return the schema as one block."""
+    return f"```sql\n{tables.sqlite().strip()}\n```"
 
 
 def statements() -> str:
-    """Give the statements of each operation."""
+    """Return the statements of each operation."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = told(Story(folder))
     parts = []
-    for title, names in OPERATIONS.items():
-        texts = (each[name] if isinstance(each, dict) else getattr(each, name) for each, name in names)
+    for title, texts in found.items():
         sql = ";\n".join(re.sub(r"\s*\n\s*", "\n  ", text) for text in texts)
         parts.append(f"**{title[0].upper()}{title[1:]}**\n\n```sql\n{sql};\n```")
     return "\n\n".join(parts)
@@ -220,14 +149,15 @@ def statements() -> str:
 
 def vectors() -> str:
     """Compute the table of test vectors."""
-    rows, previous, salt = [], chain.GENESIS, bytes(range(16))
+    rows, previous, salt, now = [], GENESIS, bytes(range(16)), 1_700_000_000_000
+    second = Numbers(2, 1, 1, 0, 7, 5, 3, 1, 2, 12_500_000, 1500, 0, 2, 2)
     given = [
-        (b'{"role":"user","content":"hello"}', None, 1, 1_700_000_000_000, Numbers(messages=1, turns=1)),
-        (b"{}", b'{"b": 1, "a": "\xc3\xa4"}', 2, -1, Numbers(2, 1, 0, 0, 7, 5, 3, 1, 2, 12_500_000, 1500, 0)),
+        (b'{"role":"user","content":"hello"}', None, 1, (now, now), Numbers(messages=1, turns=1)),
+        (b"{}", b'{"b": 1, "a": "\xc3\xa4"}', 2, (-1, now + 500), second),
     ]
-    for body, raw, seq, at_ms, numbers in given:
+    for body, raw, seq, times, numbers in given:
         content = chain.body_hash(salt, body, raw)
-        head = chain.header("0123456789abcdefghjkmnpqr", seq, "message", at_ms, numbers)
+        head = chain.header("0123456789abcdefghjkmnpqr", seq, "message", *times, numbers)
         previous = chain.entry_hash(previous, head, content)
         shown = "none" if raw is None else f"`{raw.decode()}`"
         rows.append(f"| `{body.decode()}` | {shown} | `{content.hex()}` | `{previous.hex()}` |")

@@ -15,6 +15,7 @@ _salts: deque[bytes] = deque()
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_LIMIT = (1 << 45) - 1
 LENGTH = 25
+MAX_SEQ = (1 << 32) - 1  # of a path: a seq is the lower half of an entry's key
 
 
 def new_id(now_ms: int) -> str:

@@ -132,7 +132,7 @@ def test_a_sound_store_is_verified(work: World) -> None:
 def test_damage_is_exit_7_and_repair_makes_a_copy(work: World) -> None:
     data = bytearray(work.url.read_bytes())
     at = data.index(b"Step 2 is done")
-    data[at] ^= 1
+    data[at : at + 4] = b"XXXX"  # more than one bit: that could be put right
     work.url.write_bytes(data)
     ran = work.run("verify")
     assert ran.code == 7

@@ -18,6 +18,7 @@ cli.times cli.verbs cli.verbs.listing cli.verbs.reading
 client.address client.check client.fields client.opening client.overview client.reading client.refs client.store_reading
 model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
 ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions
+tables tables.branches tables.entries tables.live tables.sessions tables.store tables.table
 storage.base storage.connection storage.files storage.guard storage.migrate storage.sqlite_reader"""
 ALLOWED = {each if each == "takeback" else f"takeback.{each}" for each in OURS.split()}
 PACKAGES = {"apsw", "msgspec", "takeback"}

@@ -474,7 +474,7 @@ def test_an_operation_that_fails_late_in_a_shared_commit_leaves_a_store_that_ope
 
 
 def _refuse_the_head(sql: str) -> None:
-    if sql.startswith("UPDATE session SET head_branch"):
+    if sql.startswith("UPDATE session SET ") and " updated = ?" in sql:
         raise takeback.BackendError("refused (injected)")
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import takeback
 from takeback import presence
-from takeback.storage.base import row_check
+from takeback.tables.files import JOURNAL
 
 from . import _rewinds
 from ._harness import ChildDied, in_child, open_through, told
@@ -402,11 +402,11 @@ def test_a_directory_that_was_moved_is_put_right_where_it_is(tmp_path: Path) -> 
 def _give_away(place: Path, at_ms: int | None) -> None:
     """Let the journal be that of a process on another machine."""
     with apsw.Connection(os.fspath(place / "s.db")) as connection:
-        row = list(connection.execute("SELECT scope, place, session, id, at_ms, holder, root, steps FROM journal").get)
+        row = JOURNAL.checked(connection.execute(JOURNAL.select).get)
         holder = presence.Holder("x", "far", 1, "another machine", "1")
-        row[5] = presence.encode(holder)
-        row[4] = row[4] if at_ms is None else at_ms
-        connection.execute("UPDATE journal SET holder = ?, at_ms = ?, chk = ?", (row[5], row[4], row_check(tuple(row))))
+        row = row._replace(holder=presence.encode(holder), at_ms=row.at_ms if at_ms is None else at_ms)
+        sql = "UPDATE journal SET holder = ?, at_ms = ?, chk = ?"
+        connection.execute(sql, (row.holder, row.at_ms, JOURNAL.check(row)))
 
 
 def test_a_rewind_under_way_on_another_machine_is_left_alone(template: Path, place: Path) -> None:

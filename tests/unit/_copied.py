@@ -181,7 +181,7 @@ def session_view(session: takeback.Session) -> dict[str, Any]:
     }
 
 
-_HASHES = """SELECT b.uid, e.key - (e.key >> 32 << 32), e.hash FROM branch b JOIN session s ON s.sid = b.session
+_HASHES = """SELECT b.uid, e.key - (e.key >> 32 << 32), e.rest FROM branch b JOIN session s ON s.sid = b.session
 JOIN entry e ON e.key > (b.bid << 32) AND e.key < ((b.bid + 1) << 32) WHERE s.scope = ? AND s.id = ? ORDER BY 1, 2"""
 
 

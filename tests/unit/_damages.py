@@ -1,7 +1,8 @@
 """A store with some of everything, and a table of damages that can be planted in it.
 
-A damage is a change made with SQL in the closed store: ``flip`` leaves the check of the row as it was, ``forge``
-computes it again, so that only what other records say can give it away.
+A damage is a change of rows of the closed store: ``flip`` leaves the check of the row as it was, ``forge`` computes it
+again, so that only what other records say can give it away. Both change columns with SQL; ``flip_packed`` and
+``forge_packed`` change fields that lie in a column with others.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 import takeback
 from takeback import presence
-from takeback.storage.base import row_check
+from takeback.tables import schema
+from takeback.tables.entries import Chain, EntryRow
+from takeback.tables.table import Table, matches, row_check
 from takeback.testing.contract.base import die
 
 # ---------------------------------------------------------------------- the store that is damaged
@@ -27,12 +31,13 @@ from takeback.testing.contract.base import die
 def build(path: Path) -> Path:
     """Make a small store with some of everything in it."""
     with takeback.open(path, durability="relaxed") as store:
-        store.create_agent("coder", name="Coder", system_prompt="be brief", config={"x": 1})
+        store.create_agent("coder", name="Coder", system_prompt="be brief", config={"x": 1}, idempotency_key="agent")
         store.update_agent("coder", metadata={"team": "one"})
         agent = store.get_agent("coder")
         for number in range(3):
             agent.state.set("count", number)
-        talk = store.create_session("talk", agent="coder", title="A talk", tags=["a", "b"], metadata={"m": 1})
+        made = {"title": "A talk", "tags": ["a", "b"], "metadata": {"m": 1}, "idempotency_key": "session"}
+        talk = store.create_session("talk", agent="coder", **made)
         for number in range(1, 6):
             talk.user(f"question {number}", id=f"user-{number}")
             talk.assistant(
@@ -45,7 +50,7 @@ def build(path: Path) -> Path:
         talk.state.set("k", 2)
         talk.add_build_attempt()
         talk.user("with a key", idempotency_key="once")
-        talk.checkpoint("here", description="a point")
+        talk.checkpoint("here", description="a point", idempotency_key="checkpoint")
         call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
         talk.append({"role": "assistant", "content": None, "tool_calls": [call]})
         talk.tool_result("c1", "done")
@@ -62,7 +67,7 @@ def build(path: Path) -> Path:
         talk.user("on the side")
         talk.user("more on the side")
         talk.switch("main")
-        talk.rename("Another title")
+        talk.rename("Another title", idempotency_key="operation")
         child = store.create_session("child", agent="coder", kind="subagent", parent=talk)
         child.user("from the parent")
         other = talk.fork(6, as_session=True, name="forked")
@@ -74,7 +79,7 @@ def build(path: Path) -> Path:
         purged.user("erased")
         purged.rename("erased title")
         store.purge_session(purged)
-        store.main_session("coder").user("main")
+        _leave_calls_open(store.main_session("coder"))
         _leave_under_way(store.create_session("live", agent="coder"))
         store.scoped("elsewhere").create_session("talk", agent="coder").user("in another scope")
         store.checkpoint_agent("coder", "first", description="of an agent")
@@ -103,11 +108,20 @@ def _add_files(path: Path) -> None:
     database.close()
 
 
+def _leave_calls_open(session: takeback.Session) -> None:
+    """Let tool calls be announced and not be answered, one of them started."""
+    calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in ("o1", "o2")]
+    session.user("main")
+    session.append({"role": "assistant", "content": None, "tool_calls": calls})
+    session.tool(session.pending_calls()[0]).__enter__()
+    session.user("behind the calls")
+
+
 def _leave_under_way(session: takeback.Session) -> None:
     """Leave a session as kill -9 leaves it: held, half an answer written, messages received and waiting."""
     session.user("go")
     for text in ("one", "two", "three"):
-        session.send(text)
+        session.send(text, idempotency_key=f"sent {text}")
     session.receive(1)
     with session:
         stream = session.stream(model="m")
@@ -117,11 +131,7 @@ def _leave_under_way(session: takeback.Session) -> None:
         die(session)
 
 
-TABLES = (
-    *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
-    *("seen", "journal", "agent_checkpoint", "pin", "meta", "migration"),
-)
+TABLES = tuple(schema.BY_NAME)
 
 
 def rows_of(path: Path) -> dict[str, set[Any]]:
@@ -142,6 +152,18 @@ def _all_columns(database: apsw.Connection, table: str) -> str:
 Plant = Callable[[apsw.Connection], None]
 
 
+def _order(table: Table[Any]) -> tuple[str, ...]:
+    """Give the columns that find a row, whatever is wrong with its scope."""
+    return (table.number,) if table.number else table.key
+
+
+def _put_again(db: apsw.Connection, table: Table[Any], old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+    """Put a stored row in the place of another."""
+    order = _order(table)
+    db.execute(f"DELETE FROM {table.name} WHERE {matches(order)}", [old[table.stored.index(name)] for name in order])
+    db.execute(table.insert, new)
+
+
 def _flip(table: str, where: str, change: str) -> Plant:
     """Change a value and leave the check as it was."""
 
@@ -156,42 +178,47 @@ def _forge(table: str, where: str, change: str) -> Plant:
     """Change a value and compute the check again."""
 
     def plant(db: apsw.Connection) -> None:
-        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-        ((rowid, *_),) = db.execute(f"SELECT {_rowid(table)}, * FROM {table} WHERE {where}").fetchall()
-        db.execute(f"UPDATE {table} SET {change} WHERE {where}")
-        ((*row,),) = db.execute(f"SELECT * FROM {table} WHERE {_rowid(table)} = ?", (rowid,)).fetchall()
-        for name, check in _checks(table, names, row).items():
-            db.execute(f"UPDATE {table} SET {name} = ? WHERE {_rowid(table)} = ?", (check, rowid))
+        described = schema.BY_NAME[table]
+        before = set(db.execute(described.select).fetchall())
+        _flip(table, where, change)(db)
+        (changed,) = set(db.execute(described.select).fetchall()) - before
+        _put_again(db, described, changed, described.seal(described.unchecked(changed)))
 
     return plant
 
 
-_KEYS = {
-    "idempotency": "scope || session || ikey || branch || '.' || seq",
-    "call": "scope || key || what || call_id",
-    "link": "scope || hash || key",
-    "agent_version": "scope || agent || '.' || version",
-    "lease": "scope || session",
-    "stream": "scope || session || id",
-    "delta": "scope || stream || '.' || n",
-    "inbox": "scope || session || '.' || n",
-    "seen": "scope || '.' || place || '.' || hex(dir)",
-    "journal": "scope || '.' || place",
-    "pin": "scope || session || '.' || checkpoint",
-}
+def _flip_packed(table: str, where: str, **fields: Any) -> Plant:
+    """Change fields, packed ones too, and leave the check as it was."""
+    return lambda db: _replace(db, table, where, fields, forge=False)
 
 
-def _rowid(table: str) -> str:
-    keys = {"call": "call_id || what || key", "link": "hash || key", "idempotency": "ikey", "meta": "name"}
-    return keys.get(table, _KEYS.get(table, "rowid"))
+def _forge_packed(table: str, where: str, **fields: Any) -> Plant:
+    """Change fields, packed ones too, and compute the check again."""
+    return lambda db: _replace(db, table, where, fields, forge=True)
 
 
-def _checks(table: str, names: list[str], row: list[Any]) -> dict[str, int]:
-    if table == "session":
-        return {"chk": row_check(row[:21]), "head_chk": row_check([row[0], *row[22:-1]])}
-    if table == "entry":
-        return {"chk": row_check(row[:8]), "chain_chk": row_check([row[0], row[3], *row[9:24]])}
-    return {"chk": row_check(row[:-1])}
+def _replace(db: apsw.Connection, table: str, where: str, fields: dict[str, Any], *, forge: bool) -> None:
+    """Put in other values; one that can be called is given the old one."""
+    described = schema.BY_NAME[table]
+    (stored,) = db.execute(f"{described.select} WHERE {where}").fetchall()
+    row: Any = described.checked(stored)
+    target = row.chain if isinstance(row, EntryRow) and fields.keys() <= {*Chain._fields} else row
+    values = {name: new(getattr(target, name)) if callable(new) else new for name, new in fields.items()}
+    changed = target._replace(**values)
+    assert changed != target
+    new = described.seal(row.with_chain(changed) if isinstance(changed, Chain) else changed)
+    _put_again(db, described, stored, new if forge else (*new[:-1], stored[-1]))
+
+
+def _flip_bit(table: str, where: str, place: int) -> Plant:
+    """Flip one bit of what is packed in a row."""
+
+    def plant(db: apsw.Connection) -> None:
+        ((rest,),) = db.execute(f"SELECT rest FROM {table} WHERE {where}").fetchall()
+        new = rest[:place] + bytes([rest[place] ^ 4]) + rest[place + 1 :]
+        db.execute(f"UPDATE {table} SET rest = ? WHERE {where}", (new,))
+
+    return plant
 
 
 def _drop(table: str, where: str) -> Plant:
@@ -202,30 +229,37 @@ def _drop(table: str, where: str) -> Plant:
     return plant
 
 
+def _moved_entry(db: apsw.Connection, stored: tuple[Any, ...], key: int) -> None:
+    described = schema.BY_NAME["entry"]
+    row: Any = described.checked(stored)
+    db.execute(described.insert, described.seal(row._replace(key=key)))
+
+
 def _swap_entries(db: apsw.Connection) -> None:
     """Let two entries change places, with all their checks right."""
-    both = db.execute("SELECT * FROM entry WHERE key IN (1 << 32 | 5, 1 << 32 | 6) ORDER BY key").fetchall()
-    db.execute("DELETE FROM entry WHERE key IN (1 << 32 | 5, 1 << 32 | 6)")
-    for row, key in zip(both, (1 << 32 | 6, 1 << 32 | 5), strict=True):
-        new = [key, *row[1:]]
-        new[8], new[24] = _checks("entry", [], new).values()
-        db.execute(f"INSERT INTO entry VALUES ({', '.join('?' * 25)})", new)
+    keys = (1 << 32 | 5, 1 << 32 | 6)
+    both = db.execute(f"{schema.BY_NAME['entry'].select} WHERE key IN (?, ?) ORDER BY key", keys).fetchall()
+    db.execute("DELETE FROM entry WHERE key IN (?, ?)", keys)
+    for stored, key in zip(both, reversed(keys), strict=True):
+        _moved_entry(db, stored, key)
 
 
 def _add_entry(db: apsw.Connection) -> None:
-    """Put an entry behind the last one, with checks that are right."""
-    (row,) = db.execute("SELECT * FROM entry WHERE key >> 32 = 1 ORDER BY key DESC LIMIT 1").fetchall()
-    new = [row[0] + 1, *row[1:]]
-    new[8], new[24] = _checks("entry", [], new).values()
-    db.execute(f"INSERT INTO entry VALUES ({', '.join('?' * 25)})", new)
+    """Put an entry behind the last one, with a check that is right."""
+    (stored,) = db.execute(f"{schema.BY_NAME['entry'].select} WHERE {_LAST}").fetchall()
+    _moved_entry(db, stored, schema.BY_NAME["entry"].checked(stored).key + 1)  # type: ignore[attr-defined]
 
 
 def _insert(table: str, *values: Any) -> Plant:
     def plant(db: apsw.Connection) -> None:
-        row = (*values, row_check(values))
-        db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        described = schema.BY_NAME[table]
+        db.execute(described.insert, described.seal(described.row(*values)))
 
     return plant
+
+
+def _plus(number: int) -> Callable[[int], int]:
+    return lambda value: value + number
 
 
 def _circle(db: apsw.Connection) -> None:
@@ -244,6 +278,10 @@ _LAST = "key = (SELECT max(key) FROM entry WHERE key >> 32 = 1)"
 _SPILLED = "blob_id = (SELECT blob_id FROM blob ORDER BY size DESC LIMIT 1)"
 _ATTACHED = "blob_id = (SELECT blob_id FROM blob ORDER BY size LIMIT 1)"
 _ENTRY = {"entry": 1, "lost": 1}
+_KEY = {"idempotency": 1}
+_POINT = {"checkpoint": 1, **_KEY}  # the key of the call that made it goes with it
+_NO_ID = "id = '" + "0" * 25 + "'"
+_SENT = {"inbox": 1, "detail": 1, **_KEY}  # those behind it move up, and the key of the call that sent it is gone
 _PIN = "session = 1"
 _OTHER_TOTALS = "checksum = CAST(substr(checksum, 1, 83) || x'63' || substr(checksum, 85) AS BLOB)"  # 99 messages
 _ALL_OF_AGENT = {"agent_checkpoint": 3, "pin": 9}  # a state that they were taken of is lost
@@ -261,17 +299,23 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
         {"chain"},
         _ENTRY,
     ),
-    "numbers of an entry changed": (_flip("entry", _e(4), "input_tokens = input_tokens + 64"), {"entry"}, {}),
-    "numbers of an entry forged": (_forge("entry", _e(4), "cost_nano = cost_nano + 1"), {"chain"}, {}),
+    "numbers of an entry changed": (_flip_packed("entry", _e(4), input_tokens=_plus(64)), {"entry"}, {}),
+    "numbers of an entry forged": (_forge_packed("entry", _e(4), cost_nano=_plus(1)), {"chain"}, {}),
     "turn of an entry changed": (_flip("entry", _e(5), "turns = turns + 8"), {"entry"}, {}),
     "time of an entry forged": (_forge("entry", _e(5), "at_ms = at_ms + 1"), {"chain"}, _ENTRY),
+    "delay of an entry changed": (_flip_packed("entry", _e(5), late_ms=_plus(64)), {"entry"}, {}),
+    "delay of an entry forged": (_forge_packed("entry", _e(5), late_ms=_plus(1)), {"chain"}, _ENTRY),
+    "turn of an entry forged": (_forge("entry", _e(5), "turns = turns + 8"), {"entry"}, {}),
+    "one bit of the chain of an entry changed": (_flip_bit("entry", _e(5), 40), {"entry"}, {}),
+    "chain of an entry destroyed": (_flip("entry", _e(5), "rest = x'c1'"), {"entry"}, _ENTRY),
+    "chain of an entry unreadable": (_forge("entry", _e(5), "rest = x'c1'"), {"entry"}, _ENTRY),
     "kind of an entry forged": (_forge("entry", _e(5), "kind = 'tool'"), {"chain"}, _ENTRY),
     "id of an entry changed": (_flip("entry", _e(5), "mid = 'user-9'"), {"entry"}, {}),
     "check of an entry changed": (_flip("entry", _e(5), "chk = chk + 1"), {"entry"}, {}),
     "scope of an entry forged": (_forge("entry", _e(5), "scope = 'other'"), {"entry"}, {}),
     "raw bytes of an entry changed": (_flip("entry", _e(6), "raw = x'7b20'"), {"entry"}, _ENTRY),
-    "salt of an entry changed": (_flip("entry", _e(6), "salt = zeroblob(16)"), {"entry"}, _ENTRY),
-    "salt of an entry forged": (_forge("entry", _e(6), "salt = zeroblob(16)"), {"chain"}, _ENTRY),
+    "salt of an entry changed": (_flip_packed("entry", _e(6), salt=bytes(16)), {"entry"}, _ENTRY),
+    "salt of an entry forged": (_forge_packed("entry", _e(6), salt=bytes(16)), {"chain"}, _ENTRY),
     "entry missing in the middle": (_drop("entry", _e(7)), {"missing"}, _ENTRY),
     "several entries missing": (_drop("entry", f"{_e(7)} OR {_e(8)}"), {"missing"}, {"entry": 2, "lost": 2}),
     "first entry missing": (_drop("entry", _e(1)), {"missing"}, _ENTRY),
@@ -279,9 +323,9 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "entry where a branch starts missing": (_drop("entry", _e(4)), {"missing"}, _ENTRY),
     "entry of state missing": (_drop("entry", _e(11)), {"missing"}, _ENTRY),
     "entry behind the end": (_add_entry, {"entry"}, {}),
-    "hash of an entry changed": (_flip("entry", _e(5), "hash = zeroblob(32)"), {"entry"}, {}),
-    "hash of an entry forged": (_forge("entry", _e(5), "hash = zeroblob(32)"), {"chain"}, {}),
-    "hash of the last entry forged": (_forge("entry", _LAST, "hash = zeroblob(32)"), {"chain"}, {}),
+    "hash of an entry changed": (_flip_packed("entry", _e(5), hash=bytes(32)), {"entry"}, {}),
+    "hash of an entry forged": (_forge_packed("entry", _e(5), hash=bytes(32)), {"chain"}, {}),
+    "hash of the last entry forged": (_forge_packed("entry", _LAST, hash=bytes(32)), {"chain"}, {}),
     "two entries swapped": (_swap_entries, {"chain"}, {"entry": 2, "lost": 2}),
     "text of an entry no UTF-8": (_flip("entry", _e(5), "kind = CAST(x'ff' AS TEXT)"), {"entry"}, _ENTRY),
     "entries of a branch that is not there": (_drop("branch", "bid = 2"), {"missing"}, {"branch": 1}),
@@ -301,22 +345,45 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     ),
     "title of a session changed": (_flip("session", "sid = 1", "title = 'Other'"), {"session"}, {}),
     "name of a session changed": (_flip("session", "sid = 1", "name = 'other'"), {"session"}, {"session": 1}),
-    "tags of a session changed": (_flip("session", "sid = 1", "tags = ''"), {"session"}, {"session": 1}),
+    "tags of a session changed": (_flip_packed("session", "sid = 1", tags=""), {"session"}, {"session": 1}),
     "text of a session no UTF-8": (
         _flip("session", "sid = 1", "label = CAST(x'ff' AS TEXT)"),
         {"session"},
         {},
     ),
-    "head of a session changed": (_flip("session", "sid = 1", "head_seq = head_seq - 1"), {"session"}, {}),
-    "head of a session forged": (_forge("session", "sid = 1", "head_seq = head_seq - 1"), {"session", "entry"}, {}),
-    "hash of a head changed": (_flip("session", "sid = 1", "head_hash = zeroblob(32)"), {"session"}, {}),
-    "totals of a session forged": (_forge("session", "sid = 1", "input_tokens = input_tokens + 1"), {"session"}, {}),
-    "tasks of a session forged": (_forge("session", "sid = 1", "tasks = 7"), {"session"}, {}),
-    "completed tasks forged": (_forge("session", "sid = 1", "completed = 2"), {"session"}, {}),
-    "build attempts forged": (_forge("session", "sid = 1", "builds = 0"), {"session"}, {}),
-    "versions of state forged": (_forge("session", "sid = 1", "states = 0"), {"state"}, {}),
-    "revision of a session changed": (_flip("session", "sid = 1", "revision = revision + 4"), {"session"}, {}),
-    "rank of a session forged": (_forge("session", "sid = 1", "rank = 1"), {"feed"}, {}),
+    "head of a session changed": (_flip("session", "sid = 1", "seq = seq - 1"), {"session"}, {}),
+    "head of a session forged": (_forge("session", "sid = 1", "seq = seq - 1"), {"session", "entry"}, {}),
+    "hash of a head changed": (_flip_packed("session", "sid = 1", hash=bytes(32)), {"session"}, {}),
+    "messages of a session changed": (_flip("session", "sid = 1", "messages = messages + 64"), {"session"}, {}),
+    "messages of a session forged": (_forge("session", "sid = 1", "messages = messages + 1"), {"session"}, {}),
+    "branches of a session changed": (_flip("session", "sid = 1", "branches = branches + 1"), {"session"}, {}),
+    "fewer branches of a session forged": (_forge("session", "sid = 1", "branches = 1"), {"missing"}, {}),
+    "more branches of a session forged": (_forge("session", "sid = 1", "branches = 3"), {"missing"}, {}),
+    "fork of a session changed": (_flip("session", "sid = 3", "fork = 4"), {"session"}, {}),
+    "fork of a session forged": (_forge("session", "sid = 3", "fork = 4"), {"session"}, {}),
+    "attached head of a session changed": (_flip("session", "sid = 1", "attached = 0"), {"session"}, {}),
+    "attached head of a session forged": (_forge("session", "sid = 1", "attached = 0"), {"session"}, {}),
+    "detached head of a session forged": (_forge("session", "sid = 2", "attached = 1"), {"missing", "entry"}, {}),
+    "branch of a head forged": (_forge_packed("session", "sid = 1", branch=2), {"missing"}, {}),
+    "one bit of what is packed in a session changed": (_flip_bit("session", "sid = 1", 40), {"session"}, {}),
+    "what is packed in a session destroyed": (_flip("session", "sid = 1", "rest = x'c1'"), {"session"}, {"session": 1}),
+    "what is packed in a session unreadable": (
+        _forge("session", "sid = 1", "rest = x'c1'"),
+        {"session", "file"},
+        {"session": 1},
+    ),
+    "what is packed in a session too short": (
+        _forge("session", "sid = 1", "rest = x'9101'"),
+        {"session", "file"},
+        {"session": 1},
+    ),
+    "totals of a session forged": (_forge_packed("session", "sid = 1", input_tokens=_plus(1)), {"session"}, {}),
+    "tasks of a session forged": (_forge_packed("session", "sid = 1", tasks=7), {"session"}, {}),
+    "completed tasks forged": (_forge_packed("session", "sid = 1", completed=2), {"session"}, {}),
+    "build attempts forged": (_forge_packed("session", "sid = 1", builds=0), {"session"}, {}),
+    "versions of state forged": (_forge_packed("session", "sid = 1", states=0), {"state"}, {}),
+    "revision of a session changed": (_flip_packed("session", "sid = 1", revision=_plus(4)), {"session"}, {}),
+    "rank of a session forged": (_forge("session", "sid = 1", "rank = 1"), {"tag"}, {}),
     "last change of a session forged": (_forge("session", "sid = 1", "updated = updated - 1"), {"missing"}, {}),
     "session row missing": (_drop("session", "sid = 3"), {"missing"}, {"session": 1}),
     "last session row missing": (
@@ -329,7 +396,7 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "details missing": (_drop("detail", "sid = 1"), {"detail"}, {"detail": 1}),
     "details changed": (_flip("detail", "sid = 1", "doc = x'7b7d'"), {"detail"}, {"detail": 1}),
     "details unreadable": (_forge("detail", "sid = 1", "doc = x'5b'"), {"detail"}, {"detail": 1}),
-    "details of nobody": (_insert("detail", 99, b"{}"), {"missing"}, {}),
+    "details of nobody": (_insert("detail", "", 99, b"{}"), {"missing"}, {}),
     "agent changed": (_flip("agent", "aid = 1", "fields = x'7b7d'"), {"agent"}, {}),
     "agent missing": (_drop("agent", "aid = 1"), {"missing", "agent"}, {"agent": 1}),
     "last agent missing": (_drop("agent", "id = 'other'"), {"missing", "agent"}, {"agent": 1}),
@@ -377,18 +444,52 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "idempotency key changed": (
         _flip("idempotency", "ikey = 'once'", "last_seq = 3"),
         {"idempotency"},
-        {"idempotency": 1},
+        _KEY,
     ),
     "idempotency key of nothing": (
         _forge("idempotency", "ikey = 'once'", "seq = 900, last_seq = 900"),
         {"idempotency"},
-        {"idempotency": 1},
+        _KEY,
     ),
-    "record of a call missing": (_drop("call", "call_id = 'c1' AND what = 'result'"), {"call"}, {}),
-    "record of a call by name missing": (_drop("call", "call_id = 'call-0' AND what = 'result'"), {"call"}, {}),
-    "record of a call changed": (_flip("call", "call_id = 'c1' AND what = 'call'", "chk = chk + 1"), {"call"}, {}),
-    "call too many": (_insert("call", "", 1 << 32 | 2, "call", "c9"), {"call"}, {}),
-    "call of no entry": (_insert("call", "", 1 << 32 | 900, "call", "c9"), {"call"}, {}),
+    "idempotency key of no branch": (_forge("idempotency", "ikey = 'once'", "branch = 99"), {"idempotency"}, _KEY),
+    "idempotency key of no session": (_forge("idempotency", "ikey = 'session'", _NO_ID), {"idempotency"}, _KEY),
+    "idempotency key of no agent": (_forge("idempotency", "ikey = 'agent'", _NO_ID), {"idempotency"}, _KEY),
+    "idempotency key of no operation": (_forge("idempotency", "ikey = 'operation'", _NO_ID), {"idempotency"}, _KEY),
+    "idempotency key of no checkpoint": (_forge("idempotency", "ikey = 'checkpoint'", _NO_ID), {"idempotency"}, _KEY),
+    "idempotency key of no message": (_forge("idempotency", "ikey = 'sent two'", _NO_ID), {"idempotency"}, _KEY),
+    "idempotency key without a name": (_forge("idempotency", "ikey = 'session'", "id = ''"), {"idempotency"}, _KEY),
+    "idempotency key in a session that is not there": (
+        _forge("idempotency", "ikey = 'operation'", "session = 99"),
+        {"idempotency"},
+        _KEY,
+    ),
+    "record of a call missing": (_forge_packed("entry", _e(19), calls=()), {"call"}, {}),
+    "record of a call by name missing": (_forge_packed("entry", _e(21), calls=()), {"call"}, {}),
+    "record of a call changed": (_flip_packed("entry", _e(18), calls=()), {"entry"}, {}),
+    "record of another call": (_forge_packed("entry", _e(19), calls=(("result", "c9"),)), {"call"}, {}),
+    "call too many": (_forge_packed("entry", _e(2), calls=(("call", "c9"),)), {"call"}, {}),
+    "last entry with a call changed": (_flip_packed("entry", _e(22), call_seq=_plus(-1)), {"entry"}, {}),
+    "last entry with a call forged": (_forge_packed("entry", _e(22), call_seq=_plus(-1)), {"chain"}, {}),
+    "oldest open call changed": (_flip_packed("entry", _e(4, 7), open_seq=_plus(-1)), {"entry"}, {}),
+    "oldest open call forged": (_forge_packed("entry", _e(3, 7), open_seq=_plus(1)), {"chain"}, {}),
+    "open call of a session changed": (_flip_packed("session", "sid = 6", calls=[]), {"session"}, {}),
+    "open call of a session missing": (
+        _forge_packed("session", "sid = 6", calls=lambda calls: calls[:1]),
+        {"session"},
+        {"session": 1},
+    ),
+    "open call of a session forged": (
+        _forge_packed("session", "sid = 6", calls=lambda calls: [[*calls[0][:2], 0, 0, 0, 0, 0], calls[1]]),
+        {"session"},
+        {"session": 1},
+    ),
+    "open call of a session too many": (
+        _forge_packed("session", "sid = 7", calls=[["c9", 1, 0, 0, 0, 0, 0]]),
+        {"session"},
+        {"session": 1},
+    ),
+    "last call of a session forged": (_forge_packed("session", "sid = 1", call_seq=_plus(-1)), {"session"}, {}),
+    "oldest open call of a session forged": (_forge_packed("session", "sid = 6", open_seq=0), {"session"}, {}),
     "link missing": (_drop("link", "key > 0 AND hash = (SELECT hash FROM blob ORDER BY size LIMIT 1)"), {"link"}, {}),
     "link changed": (
         _flip("link", "hash = (SELECT hash FROM blob ORDER BY size LIMIT 1)", "chk = chk + 1"),
@@ -397,8 +498,15 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     ),
     "link too many": (_insert("link", "", "0" * 64, 1 << 32 | 2), {"link"}, {}),
     "link of no entry": (_insert("link", "", "0" * 64, 1 << 32 | 900), {"link"}, {}),
-    "checkpoint changed": (_flip("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, {"checkpoint": 1}),
-    "checkpoint of another entry": (_forge("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, {"checkpoint": 1}),
+    "tag of a session missing": (_drop("session_tag", "tag = 'a'"), {"tag"}, {}),
+    "tag of a session too many": (_insert("session_tag", "", "c", 0, 5, 1), {"tag"}, {}),
+    "tag of nobody": (_insert("session_tag", "", "c", 0, 5, 99), {"tag"}, {}),
+    "tag of a session with another rank": (_forge("session_tag", "tag = 'a'", "rank = rank - 1"), {"tag"}, {}),
+    "rank of a tag changed": (_flip("session_tag", "tag = 'a'", "rank = rank + 64"), {"tag"}, {}),
+    "tag of a session in the trash": (_forge("session_tag", "tag = 'a'", "hidden = 1"), {"tag"}, {}),
+    "check of a tag changed": (_flip("session_tag", "tag = 'a'", "chk = chk + 1"), {"tag"}, {}),
+    "checkpoint changed": (_flip("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, _POINT),
+    "checkpoint of another entry": (_forge("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, _POINT),
     "hash of a checkpoint changed": (_flip("checkpoint", "cid = 1", "hash = zeroblob(32)"), {"checkpoint"}, {}),
     "checkpoint of nothing": (_forge("checkpoint", "cid = 1", "branch = 99"), {"checkpoint"}, {}),
     "checkpoint of an agent changed": (
@@ -480,12 +588,12 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "piece of a stream missing": (_drop("delta", "n = 2"), {"stream"}, {"delta": 2, "stream": 1}),
     "first piece of a stream missing": (_drop("delta", "n = 1"), {"stream"}, {"delta": 3, "stream": 1}),
     "last piece of a stream missing": (_drop("delta", "n = 3"), {"stream"}, {"delta": 1, "stream": 1}),
-    "sent message changed": (_flip("inbox", "n = 2", "body = x'7b7d'"), {"inbox"}, {"inbox": 2, "detail": 1}),
-    "sent message unreadable": (_forge("inbox", "n = 3", "body = x'5b'"), {"inbox"}, {"inbox": 1, "detail": 1}),
-    "sent message missing": (_drop("inbox", "n = 2"), {"inbox"}, {"inbox": 2, "detail": 1}),
-    "received message of nothing": (_forge("inbox", "n = 1", "key = 900 << 32"), {"inbox"}, {"inbox": 3, "detail": 1}),
-    "last sent message missing": (_drop("inbox", "n = 3"), {"missing"}, {"inbox": 1, "detail": 1}),
-    "all sent messages missing": (_drop("inbox", "n > 0"), {"missing"}, {"inbox": 3, "detail": 1}),
+    "sent message changed": (_flip("inbox", "n = 2", "body = x'7b7d'"), {"inbox"}, {**_SENT, "inbox": 2}),
+    "sent message unreadable": (_forge("inbox", "n = 3", "body = x'5b'"), {"inbox"}, _SENT),
+    "sent message missing": (_drop("inbox", "n = 2"), {"inbox"}, {**_SENT, "inbox": 2}),
+    "received message of nothing": (_forge("inbox", "n = 1", "key = 900 << 32"), {"inbox"}, {**_SENT, "inbox": 3}),
+    "last sent message missing": (_drop("inbox", "n = 3"), {"missing"}, _SENT),
+    "all sent messages missing": (_drop("inbox", "n > 0"), {"missing"}, {**_SENT, "inbox": 3, "idempotency": 3}),
     "sent message to nobody": (_insert("inbox", "", 99, 1, "x", None, 0, b"{}", 0), {"inbox"}, {}),
     "change missing": (_drop("feed", "pos = 9"), {"feed"}, {}),
     "change changed": (_flip("feed", "pos = 9", "last_seq = 1"), {"feed"}, {}),
@@ -533,24 +641,40 @@ def plant_some(path: Path, rng: random.Random) -> list[str]:
 
 
 def _plant_one(db: apsw.Connection, rng: random.Random) -> str:
-    table = rng.choice([name for name in TABLES[:-2] if db.execute(f"SELECT 1 FROM {name}").fetchall()])
-    key = _KEYS.get(table, "rowid")
-    (chosen,) = rng.choice(db.execute(f"SELECT {key} FROM {table}").fetchall())
-    columns = db.execute(f"SELECT name, type FROM pragma_table_info('{table}') WHERE NOT pk").fetchall()
-    columns = [each for each in columns if "chk" not in each[0]]
+    name = rng.choice([name for name in TABLES[:-2] if db.execute(f"SELECT 1 FROM {name}").fetchall()])
+    table = schema.BY_NAME[name]
+    stored = rng.choice(db.execute(table.select).fetchall())
+    order = _order(table)
+    about = f"{name} {[stored[table.stored.index(each)] for each in order]}"
     how = rng.choice(("flip", "flip", "forge", "drop"))
-    if how == "drop" or not columns:
-        db.execute(f"DELETE FROM {table} WHERE {key} = ?", (chosen,))
-        return f"drop {table} {chosen}"
-    name, kind = rng.choice(columns)
-    ((old,),) = db.execute(f"SELECT {name} FROM {table} WHERE {key} = ?", (chosen,)).fetchall()
-    with contextlib.suppress(apsw.ConstraintError):
-        db.execute(f"UPDATE {table} SET {name} = ? WHERE {key} = ?", (_other(old, kind, rng), chosen))
-        if how == "forge":
-            ((*row,),) = db.execute(f"SELECT * FROM {table} WHERE {key} = ?", (chosen,)).fetchall()
-            for check, value in _checks(table, [], row).items():
-                db.execute(f"UPDATE {table} SET {check} = ? WHERE {key} = ?", (value, chosen))
-    return f"{how} {name} of {table} {chosen}, was {old!r:.60}"
+    if how == "drop":
+        db.execute(f"DELETE FROM {name} WHERE {matches(order)}", [stored[table.stored.index(each)] for each in order])
+        return f"drop {about}"
+    columns = [each for each in table.stored if each not in order and each != "chk"] or [*order]
+    column = rng.choice(columns)
+    at = table.stored.index(column)
+    old, new = stored[at], list(stored)
+    new[at] = _other_rest(table, stored, rng) if column == "rest" else _other(old, table.types()[column][0], rng)
+    if how == "forge":
+        new[-1] = row_check(new[:-1])
+    with contextlib.suppress(apsw.ConstraintError), db:
+        _put_again(db, table, stored, tuple(new))
+    return f"{how} {column} of {about}, was {old!r:.60}, is {new[at]!r:.60}"
+
+
+def _other_rest(table: Table[Any], stored: tuple[Any, ...], rng: random.Random) -> bytes:
+    """Change one of the packed values, or a bit of them all."""
+    rest = stored[table.stored.index("rest")]
+    if rng.random() < 0.3:
+        return bytes(_other(rest, "BLOB", rng))
+    values = msgspec.msgpack.decode(rest)
+    at = rng.randrange(len(values))
+    if isinstance(values[at], list):
+        values[at] = values[at][1:] or [["call", "x"]]
+    else:
+        kind = {int: "INTEGER", str: "TEXT"}.get(type(values[at]), "BLOB")
+        values[at] = _other(values[at], kind, rng)
+    return msgspec.msgpack.encode(values)
 
 
 def _other(old: Any, kind: str, rng: random.Random) -> Any:

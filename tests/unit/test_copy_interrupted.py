@@ -315,7 +315,7 @@ def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPat
     insert = pages._insert
 
     def spoil(tx: Any, page: pages.Page, first: int) -> None:
-        rows = [(*row[:5], (row[5] or b"").replace(b"question 3", b"question 8"), *row[6:]) for row in page.rows]
+        rows = [row._replace(body=(row.body or b"").replace(b"question 3", b"question 8")) for row in page.rows]
         insert(tx, page._replace(rows=rows), first)
 
     source, target = rich(memory()), memory()

@@ -488,11 +488,12 @@ def test_a_repaired_lease_is_free_and_its_old_holder_does_not_come_back(tmp_path
         stream.flush()
         held.send("one")
         held.send("two")
-        store._write(lambda tx: tx.run("UPDATE lease SET token = token + 5"))
+        was = store._read(lambda tx: tx.one("SELECT holder FROM lease"))
+        store._write(lambda tx: tx.run("UPDATE lease SET token = token + 5, holder = ?", (b"nobody can tell",)))
         assert {problem.kind for problem in store.verify().problems} == {"lease"}
         done = store.repair(tmp_path / "copy.db")
         assert [problem.kind for problem in done.lost] == ["lease"]
-        store._write(lambda tx: tx.run("UPDATE lease SET token = token - 5"))
+        store._write(lambda tx: tx.run("UPDATE lease SET token = token - 5, holder = ?", was))
     with takeback.open(tmp_path / "copy.db") as copy, copy.session("job") as mine:
         assert [m.text for m in mine.receive()] == ["one", "two"]
         mine.user("b")

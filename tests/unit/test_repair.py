@@ -15,6 +15,7 @@ from test_verify import grow
 
 import takeback
 from takeback import Conflict, Invalid
+from takeback.tables import schema
 
 pytestmark = [pytest.mark.promise("R12"), pytest.mark.feature("F5")]
 
@@ -106,13 +107,12 @@ def test_a_repaired_store_can_be_damaged_and_repaired_again(tmp_path: Path) -> N
     assert not second.report, str(second)
 
 
-@pytest.mark.parametrize("far", [3000, 1 << 40])
-@pytest.mark.parametrize("table", ["session", "branch", "agent", "feed", "operation"])
-def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path, table: str, far: int) -> None:
-    path, key = (
-        build(tmp_path / "a.db"),
-        {"session": "sid", "branch": "bid", "agent": "aid", "feed": "pos"}.get(table, "oid"),
-    )
+_NUMBERED = ("session", "branch", "agent", "feed", "operation")
+
+
+def _far_away(path: Path, table: str, far: int) -> takeback.Repaired:
+    """Move the last row of a table far behind the others, and repair it."""
+    key = schema.BY_NAME[table].number
     database = apsw.Connection(str(path))
     database.execute(f"UPDATE {table} SET {key} = {key} + {far} WHERE {key} = (SELECT max({key}) FROM {table})")
     database.close()
@@ -120,7 +120,21 @@ def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path
         assert store.verify()
         done = store.repair()
     assert not done.report, str(done)
-    assert done.lost
+    return done
+
+
+@pytest.mark.parametrize("far", [3000, 3000 << 30])
+@pytest.mark.parametrize("table", _NUMBERED)
+def test_a_number_that_was_never_given_out_does_not_take_for_ever(tmp_path: Path, table: str, far: int) -> None:
+    assert _far_away(build(tmp_path / "a.db"), table, far).lost
+
+
+@pytest.mark.parametrize("table", _NUMBERED)
+def test_a_number_with_one_bit_flipped_is_flipped_back(tmp_path: Path, table: str) -> None:
+    path = build(tmp_path / "a.db")
+    before = rows_of(path)
+    done = _far_away(path, table, 1 << 40)
+    assert (done.lost, rows_of(Path(done.path))) == ((), before)
 
 
 def test_the_copy_goes_nowhere_that_is_taken(tmp_path: Path) -> None:

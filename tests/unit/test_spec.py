@@ -22,6 +22,10 @@ def check(*values: object) -> int:
     return zlib.crc32(msgspec.msgpack.encode(values))
 
 
+def packed(*values: object) -> bytes:
+    return msgspec.msgpack.encode(values)
+
+
 @pytest.mark.feature("F5")
 def test_every_statement_of_the_page_runs() -> None:
     database = apsw.Connection(":memory:")
@@ -49,36 +53,31 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     path = tmp_path / "foreign.db"
     database = sqlite3.connect(path)
     database.executescript("PRAGMA journal_mode=wal;" + SCHEMA + ";PRAGMA application_id=0x54414B45;")
-    numbers, genesis, salt = (1, 1, *[0] * 10), bytes(32), bytes(range(16))
+    numbers, genesis, salt = (1, 1, *[0] * 12), bytes(32), bytes(range(16))
     session_id, uid = "1" * 25, "2" * 25
     body = b'{"role":"user","content":"from elsewhere"}'
     content = hashlib.sha256(b"takeback body 1\n" + salt + struct.pack(">q", len(body)) + body + b"\0").digest()
-    header = struct.pack(">H25sqH7sqH12q", 25, uid.encode(), 1, 7, b"message", 5, 12, *numbers)
+    header = struct.pack(">H25sqH7sqqH14q", 25, uid.encode(), 1, 7, b"message", 5, 9, 14, *numbers)
     entry = hashlib.sha256(b"takeback entry 1\n" + genesis + header + content).digest()
 
     key = f"agent:main:session:{session_id}"
-    cold = (1, "", session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, "", 5, 0, 0, 0, 0)
-    head = (1, uid, 0, 1, 1, entry, *numbers, 1, 1, 3, 5, 5, 2)
-    branch = (1, "", uid, 1, "main", None, 0, 0, None, 0, 5, 0, genesis, 0)
-    agent, version = (1, "", "main", 0, 1, 5, 5, b"{}"), ("", 1, 1, 5, b"{}")
-    shown = (1 << 32 | 1, "message", 5, 1, None, body, None, None)
-    chained = ("", 1, *numbers[2:], salt, None, entry)
+    shown = (session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, 5, 9, 3, 0, 1, 1, 0, 1, 1)
+    rest = ("\nred\n", 0, 0, 0, 0, 1, uid, entry, *numbers[1:], [], 1, 5)
+    chain = (4, *numbers, [], salt, None, entry)
     rows = {
-        "agent": (*agent, check(*agent)),
-        "agent_version": (*version, check(*version)),
-        "session": (*cold, check(*cold), *head, check(1, *head)),
-        "detail": (1, b"{}", check(1, b"{}")),
-        "branch": (*branch, check(*branch)),
-        "entry": (*shown, check(*shown), *chained, check(shown[0], shown[3], *chained)),
-        "migration": (1, "store", 5, check(1, "store", 5)),
-        "meta": ("store", b"s" * 16, check("store", b"s" * 16)),
+        "agent": ("", 1, "main", 0, 1, 5, 5, b"{}"),
+        "agent_version": ("", 1, 1, 5, b"{}"),
+        "session": ("", 1, *shown, packed(*rest)),
+        "session_tag": ("", "red", 0, 0, 1),
+        "detail": ("", 1, b"{}"),
+        "branch": ("", 1, uid, 1, "main", None, 0, 0, None, 0, 5, 0, genesis, 0),
+        "entry": ("", 1 << 32 | 1, "message", 5, 1, None, body, None, None, packed(*chain)),
+        "migration": (1, "store", 5),
+        "meta": ("store", b"s" * 16),
     }
-    for table, row in rows.items():
-        database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    for migration in ((2, "live", 5), (3, "files", 5)):
-        database.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", (*migration, check(*migration)))
-    for change in ((1, "", "agent", 0, 1, 0, 0), (2, "", "session", 1, 1, 0, 0), (3, "", "entries", 1, 1, 1, 1)):
-        database.execute("INSERT INTO feed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*change, check(*change)))
+    changes = [("", 1, "agent", 0, 1, 0, 0), ("", 2, "session", 1, 1, 0, 0), ("", 3, "entries", 1, 1, 1, 1)]
+    for table, row in [*rows.items(), *(("feed", change) for change in changes)]:
+        database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (*row, check(*row)))
     database.commit()
     database.close()
 
@@ -86,5 +85,6 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
         session = store.find_session("imported")
         assert session is not None
         assert [m.text for m in session.messages()] == ["from elsewhere"]
+        assert [each.id for each in store.list_sessions(tag="red")] == [session.id]
         session.user("and on")
         assert not store.verify(), str(store.verify())

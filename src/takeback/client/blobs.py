@@ -88,15 +88,16 @@ def open_linked(backend: Backend, scope: str, content_hash: str) -> Iterator[byt
 
 
 def size_and_chunks(backend: Backend, scope: str, content_hash: str) -> tuple[int, int]:
-    """Give the size of content that the scope has, and in how many chunks; ``NotFound`` if it has not."""
-    return backend.read(lambda tx: blobs.describe(tx, scope, content_hash))[1:]
+    """Return the size of content that the scope has, and in how many chunks; else raise ``NotFound``."""
+    found = backend.read(lambda tx: blobs.describe(tx, scope, content_hash))
+    return found.size, found.chunks
 
 
 def _chunk(backend: Backend, scope: str, content_hash: str, number: int) -> bytes:
     """Read a chunk by the name of the content: its number may be another's after a purge."""
 
     def look(tx: Tx) -> bytes:
-        return blobs.read_chunk(tx, scope, blobs.describe(tx, scope, content_hash)[0], number)
+        return blobs.read_chunk(tx, scope, blobs.describe(tx, scope, content_hash).blob_id, number)
 
     return backend.read(look)
 

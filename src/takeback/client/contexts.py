@@ -12,7 +12,7 @@ from ..context import Context, build, find_provider, outlasting, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
-from ..model.entry import CALL, Entry, Numbers
+from ..model.entry import CALL, Entry
 from ..model.message import MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..model.work import Compaction
@@ -21,10 +21,11 @@ from ..ops import entries as log
 from ..ops.listing import shown_status
 from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
-from ..storage.base import Row, Tx
+from ..storage.base import Tx
+from ..tables.entries import EntryRow
 from . import check
 from .handle import FindPlace, Point, place_of
-from .reading import Make, Reading
+from .reading import Make, Reading, as_message
 
 
 class Contexts(Reading):
@@ -143,7 +144,7 @@ def _about(tx: Tx, whole: sessions.Whole, status: str) -> walkthrough.About:
         model=details.get("model"),
         provider=details.get("provider"),
         workspace=row.workspace or None,
-        stats=Stats.from_numbers(Numbers._make(row.numbers), started_ms=row.created_ms),
+        stats=Stats.from_numbers(row.numbers, started_ms=row.created_ms),
         tasks=work.task_list(tx, row),
         files=work.file_list(tx, row),
         notes=work.note_list(tx, row),
@@ -155,15 +156,14 @@ def _about(tx: Tx, whole: sessions.Whole, status: str) -> walkthrough.About:
 
 def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Entry]:
     """Give a function that turns checked rows into messages and tool starts."""
-    messages, mask = MESSAGE_KINDS, log.MAX_SEQ
 
-    def make(uids: dict[int, str], rows: list[Row]) -> list[Message | Entry]:
+    def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message | Entry]:
         return [
-            Message(uids[row[0] >> 32], row[0] & mask, row[3], row[2], row[5], row[6], None, reader)
-            if row[1] in messages
-            else log.as_entry(uids[row[0] >> 32], row)
+            as_message(uids[row.branch], row, reader)
+            if row.kind in MESSAGE_KINDS
+            else log.as_entry(uids[row.branch], row)
             for row in rows
-            if row[1] in messages or row[1] == CALL
+            if row.kind in MESSAGE_KINDS or row.kind == CALL
         ]
 
     return make

@@ -18,6 +18,8 @@ from ..model import words
 from ..model.copied import Copied
 from ..ops.transfer import agents, base, choice, records, soundness
 from ..ops.transfer.choice import Choice
+from ..tables.agents import AGENT
+from ..tables.sessions import SESSION
 from . import check
 from .copying_base import Progress, Stores
 from .copying_content import Contents
@@ -28,10 +30,7 @@ from .store import Store
 
 Place: TypeAlias = "Store | str | os.PathLike[str]"
 
-NEWEST = "SELECT coalesce(max(sid), 0), count(*) FROM session"
-NEWEST_AGENT = "SELECT coalesce(max(aid), 0) FROM agent"
-ENTRIES = """SELECT CAST(coalesce(sum(CASE WHEN s.attached = 1 AND s.head_branch = b.bid THEN s.head_seq
-ELSE b.tip_seq END - b.fork_seq), 0) AS BIGINT) FROM branch b JOIN session s ON s.sid = b.session"""
+TOTALS = "SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM entry)"
 CHECKPOINTS = "SELECT count(*) FROM agent_checkpoint"
 SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
 
@@ -50,8 +49,8 @@ def copy(
 
     A URL is opened and closed again, the source only to read. What is there already is not copied again: an interrupted
     call goes on when it is made again, and one made later brings what is new. A session shows up when it is whole and
-    was compared with its original, entry by entry. What was changed in both stores, or whose name is taken, is
-    ``Conflict``, once everything else is copied; damage of the source is ``Corrupt``. Checkpoints of agents are not
+    was compared with its original, entry by entry. What was changed in both stores, or whose name is taken, raises
+    ``Conflict``, once everything else is copied; damage of the source raises ``Corrupt``. Checkpoints of agents are not
     copied: they name places of one store.
 
     With ``sessions``, handles or ids of the source's scope, only those go over, with their sub-agents unless
@@ -99,7 +98,7 @@ class _Copy:
         self._stores = stores
         self._chosen = chosen
         self._contents = Contents(stores)
-        self._sessions = Sessions(stores, None if chosen is None else chosen.sids)
+        self._sessions = Sessions(stores, chosen)
         # Chosen sessions come to a store that has agents of its own; everything of a store does not.
         self._attempt_agent = stores.attempt if chosen is None else stores.attempt_or_leave
 
@@ -107,10 +106,10 @@ class _Copy:
         """Copy everything, phase after phase."""
         read, tell = self._stores.read, self._stores.tell
         read(soundness.require_rows)
-        newest, total = read(lambda tx: tx.one(NEWEST)) or (0, 0)
-        entries = read(lambda tx: tx.one(ENTRIES)) or (0,)
+        newest = read(lambda tx: base.newest(tx, SESSION))
         if self._chosen is None:
-            self._stores.expect(sessions=total, entries=entries[0], bytes=self._contents.total())
+            total, entries = read(lambda tx: tx.one(TOTALS)) or (0, 0)
+            self._stores.expect(sessions=total, entries=entries, bytes=self._contents.total())
         else:
             self._stores.expect(sessions=len(self._chosen.sids), entries=self._chosen.entries)
         tell("agents", now=True)
@@ -142,43 +141,40 @@ class _Copy:
 
     def _copy_agents(self) -> None:
         """Begin all new agents, then finish them: those in the trash first, since they leave their id to others."""
-        after, upto = 0, (self._stores.read(lambda tx: tx.one(NEWEST_AGENT)) or (0,))[0]
-        waiting = list[tuple[bool, int]]()
-        while rows := self._stores.read(lambda tx: agents.page(tx, after, upto)):  # noqa: B023
-            after = rows[-1].aid
+        upto = self._stores.read(lambda tx: base.newest(tx, AGENT))
+        waiting = list[tuple[bool, int, str]]()
+        for rows in base.pages_of(self._stores.read, AGENT, upto, base.ROWS):
             for row in rows:
                 if not base.is_staged_agent(row) and (self._chosen is None or row.aid in self._chosen.aids):
-                    self._attempt_agent(lambda: self._begin_agent(row.aid, waiting))  # noqa: B023
-        for _, aid in sorted(waiting):
-            self._attempt_agent(lambda: self._finish_agent(aid))  # noqa: B023
+                    self._attempt_agent(lambda: self._begin_agent(row.scope, row.aid, waiting))  # noqa: B023
+        for _, aid, scope in sorted(waiting):
+            self._attempt_agent(lambda: self._finish_agent(scope, aid))  # noqa: B023
 
-    def _begin_agent(self, aid: int, waiting: list[tuple[bool, int]]) -> None:
-        ours = self._stores.read(lambda tx: agents.of(tx, aid))
+    def _begin_agent(self, scope: str, aid: int, waiting: list[tuple[bool, int, str]]) -> None:
+        ours = self._stores.read(lambda tx: agents.of(tx, scope, aid))
         step = self._stores.look(lambda tx: agents.decide(tx, ours, self._stores.read))
         if step is agents.Step.NOTHING:
             self._stores.count(already=True, agents=1, operations=ours.operations.total)
             return
         if step is agents.Step.BEGIN:
-            self._stores.write(ours.agent.scope, lambda tx: agents.begin(tx, ours))
-        waiting.append((ours.agent.hidden == 0, aid))
+            self._stores.write(scope, lambda tx: agents.begin(tx, ours))
+        waiting.append((ours.agent.hidden == 0, aid, scope))
 
-    def _finish_agent(self, aid: int) -> None:
-        ours = self._stores.read(lambda tx: agents.of(tx, aid))
-        scope, upto = ours.agent.scope, ours.agent.version
+    def _finish_agent(self, scope: str, aid: int) -> None:
+        ours = self._stores.read(lambda tx: agents.of(tx, scope, aid))
+        upto = ours.agent.version
         at = self._stores.look(lambda tx: agents.reached(tx, ours))
         rows = self._stores.read(lambda tx: agents.versions(tx, ours.agent, at, upto))
-        while rows and rows[-1][2] < upto:
+        while rows and rows[-1].version < upto:
             self._stores.write(scope, lambda tx: agents.put_versions(tx, ours, rows))  # noqa: B023
-            at = rows[-1][2]
+            at = rows[-1].version
             rows = self._stores.read(lambda tx: agents.versions(tx, ours.agent, at, upto))  # noqa: B023
         done = self._stores.write(scope, lambda tx: agents.finish(tx, ours, rows, self._stores.read), alone=True)
         self._stores.count(agents=1, operations=done)
 
     def _copy_loose(self) -> None:
-        after = 0
-        while rows := self._stores.read(lambda tx: records.loose_page(tx, after)):  # noqa: B023
-            after = rows[-1].oid
-            known = self._stores.look(lambda tx: records.known_loose(tx, rows))
+        for rows in records.loose_pages(self._stores.read):
+            known = self._stores.look(lambda tx: records.known_loose(tx, rows))  # noqa: B023
             for row in rows:
                 if row.id not in known:
                     self._stores.write(row.scope, lambda tx: records.put_loose(tx, row))  # noqa: B023
@@ -197,8 +193,8 @@ class _Copy:
                 continue
             left_out, waiting = 0, list[records.Key]()
             for key in records.store_keys(self._stores.read, scope):
-                about = key.made is None or choice.is_about(self._chosen, key.made.kind, key.made.id)
-                if about and not self._stores.look(lambda tx: records.has_store_key(tx, scope, key)):  # noqa: B023
+                about = choice.is_about(self._chosen, key.row)
+                if about and not self._stores.look(lambda tx: records.has_store_key(tx, key)):  # noqa: B023
                     waiting.append(key)
                 if len(waiting) >= _KEYS:
                     left_out += self._put_keys(scope, waiting)
@@ -206,11 +202,10 @@ class _Copy:
             self._stores.leave_keys(left_out, f"the store, scope {scope!r}")
 
     def _put_keys(self, scope: str, waiting: list[records.Key]) -> int:
-        """Write keys; give how many could not be understood, or are of what is not in the destination."""
-        known = [key for key in waiting if key.made is not None]
-        left_out = len(waiting) - len(known)
+        """Write keys; return how many stand for what is not in the destination."""
+        found = waiting.copy()
         waiting.clear()
-        if known:
-            put = self._stores.write(scope, lambda tx: [records.put_key(tx, scope, 0, key) for key in known])
-            left_out += sum(done is None for done in put)
-        return left_out
+        if not found:
+            return 0
+        put = self._stores.write(scope, lambda tx: [records.put_key(tx, key, 0) for key in found])
+        return sum(done is None for done in put)

@@ -109,4 +109,4 @@ class Stores:
         """Say that idempotency keys were left out, if any were."""
         if count:
             said = words.count(count, "idempotency key")
-            self.left_out.append(f"{said} of {whose}: what they stand for cannot be told or is not there")
+            self.left_out.append(f"{said} of {whose}: what they stand for is not there")

@@ -7,33 +7,38 @@ last step is one transaction, and what was brought is compared with the original
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TypeAlias
 
 from ..errors import Corrupt
-from ..ops import sessions
-from ..ops.sessions import SessionRow
+from ..ops import branches, sessions
 from ..ops.transfer import base, finishing, moments, pages, soundness, staging
-from ..ops.transfer.moments import Moment, Part
+from ..ops.transfer.choice import Choice
+from ..ops.transfer.moments import Moment, Part, Who
 from ..storage.base import Op, Tx
+from ..tables.sessions import SESSION, SessionRow
 from .copying_base import Stores
 
-RANKS = "SELECT sid, rank FROM session"
+PLACES = "SELECT scope, sid, rank, updated FROM session"
 
 _PAGE = 50
+_Place: TypeAlias = tuple[str, int, int]  # in the order in which the sessions of a scope last changed
 
 
 class Sessions:
     """The sessions of one store on their way into another."""
 
-    def __init__(self, stores: Stores, chosen: Sequence[int] | None = None) -> None:
+    def __init__(self, stores: Stores, chosen: Choice | None = None) -> None:
         self._stores = stores
-        self._chosen = chosen  # the numbers of those that are copied; None: all
+        self._chosen = None if chosen is None else [Who(chosen.scope, sid) for sid in chosen.sids]  # None: all
         self._read, self._look, self._write = stores.read, stores.look, stores.write
-        self._todo: set[int] = set()
-        self._same: set[int] = set()
-        self._ranks: dict[int, int] | None = None  # while sessions that changed meanwhile have to wait
-        self._late: list[tuple[int, int]] = []
-        self._purged: set[int] = set()
+        self._now_ms = stores.clock.now_ms
+        self._todo: set[Who] = set()
+        self._same: set[Who] = set()
+        self._places: dict[Who, _Place] | None = None  # while sessions that changed meanwhile have to wait
+        self._late: list[tuple[_Place, Who]] = []
+        self._purged: set[Who] = set()
 
     # ------------------------------------------------------------------ where nobody sees them
 
@@ -46,28 +51,28 @@ class Sessions:
                 self._stores.attempt(lambda: self._stage_one(ours, theirs))  # noqa: B023
 
     def _pages(self, newest: int) -> Iterator[list[Moment]]:
-        """Give the sessions that are to be copied, by their numbers."""
+        """Yield the sessions that are to be copied, by their numbers."""
+        for some in self._numbers(newest):
+            yield self._read(lambda tx: [moments.get(tx, who) for who in some])  # noqa: B023
+
+    def _numbers(self, newest: int) -> Iterator[list[Who]]:
         if self._chosen is not None:
-            for start in range(0, len(self._chosen), _PAGE):
-                sids = self._chosen[start : start + _PAGE]
-                yield self._read(lambda tx: [moments.of(tx, sessions.by_number(tx, sid)) for sid in sids])  # noqa: B023
+            yield from (self._chosen[at : at + _PAGE] for at in range(0, len(self._chosen), _PAGE))
             return
-        after = 0
-        while found := self._read(lambda tx: moments.page(tx, after, newest, _PAGE)):  # noqa: B023
-            after = found[-1].session.sid
-            yield found
+        for rows in base.pages_of(self._read, SESSION, newest, _PAGE):
+            yield [Who(row.scope, row.sid) for row in rows]
 
     def _stage_one(self, ours: Moment, theirs: Moment | None) -> None:
         try:
             self._begin(ours, theirs)
         except Corrupt:
-            again = self._moment(ours.session.sid)
+            again = self._moment(ours.who)
             if not again.purged or ours.purged:
                 raise
             self._begin(again, self._twin(again))  # it was purged meanwhile
 
-    def _moment(self, sid: int) -> Moment:
-        return self._read(lambda tx: moments.of(tx, sessions.by_number(tx, sid)))
+    def _moment(self, who: Who) -> Moment:
+        return self._read(lambda tx: moments.get(tx, who))
 
     def _twin(self, ours: Moment) -> Moment | None:
         return self._look(lambda tx: moments.find(tx, ours.session.scope, ours.session.id))
@@ -79,7 +84,7 @@ class Sessions:
             self._count_there(theirs, sessions=int(not behind))
             if not behind:
                 return
-        self._read(lambda tx: soundness.require_session(tx, ours.session.sid))
+        self._read(lambda tx: soundness.require_session(tx, *ours.who))
         if theirs is None:
             self._look(lambda tx: staging.require_room(tx, ours, self._read))
             self._bring(ours, {})
@@ -88,7 +93,7 @@ class Sessions:
             self._count_there(theirs, sessions=0)
             self._bring(ours, _tips(theirs))
         if not ours.staged:
-            self._todo.add(ours.session.sid)
+            self._todo.add(ours.who)
 
     def _count_there(self, theirs: Moment, *, sessions: int) -> None:
         counts = {"operations": theirs.operations.total, "checkpoints": theirs.checkpoints.total}
@@ -103,7 +108,7 @@ class Sessions:
             )
 
     def _is_behind(self, ours: Moment, theirs: Moment) -> bool:
-        """Say whether a session that is whole in the destination lacks something."""
+        """Whether a session that is whole in the destination lacks something."""
         session = ours.session
         if theirs.purged and session.hidden < base.HIDDEN:
             self._stores.left_out.append(f"session {session.id}, which was purged in the destination")
@@ -115,7 +120,7 @@ class Sessions:
         if sides.ours or sides.theirs:
             return sides.ours
         if moments.is_settled(ours, theirs):
-            self._same.add(session.sid)
+            self._same.add(ours.who)
             return False
         return moments.is_newer(ours, theirs, self._read, self._look)
 
@@ -129,11 +134,13 @@ class Sessions:
                 fork = self._read(lambda tx: moments.fork_hash(tx, part))  # noqa: B023
                 if part.parent is not None and part.parent not in own:
                     self._reach(part)
-                batch.add(_opening(ours, part, fork, new=new))
+                begin = partial(staging.begin, ours=ours, fork=fork, now_ms=self._now_ms())
+                batch.add(begin if new else partial(staging.add_branch, ours=ours, part=part, fork=fork))
                 tips[uid], new = part.branch.fork_seq, False
             while tips[uid] < part.tip:
                 page = self._read(lambda tx: pages.read(tx, part, tips[uid], ours.session.states))  # noqa: B023
-                batch.add(_putting(page), entries=len(page.rows), size=page.size)
+                put = partial(pages.put, page=page, now_ms=self._now_ms())
+                batch.add(put, entries=len(page.rows), size=page.size)
                 tips[uid] = page.high
         batch.flush()
 
@@ -142,13 +149,13 @@ class Sessions:
         scope, uid, seq = part.branch.scope, part.parent or "", part.branch.fork_seq
 
         def there(tx: Tx) -> bool:
-            branch = base.find_branch(tx, scope, uid)
+            branch = branches.find_by_uid(tx, scope, uid)
             return branch is not None and base.hash_at(tx, branch, seq) is not None
 
         if self._look(there):
             return
-        origin = self._read(lambda tx: base.find_branch(tx, scope, uid))
-        ours = None if origin is None else self._moment(origin.session)
+        origin = self._read(lambda tx: branches.find_by_uid(tx, scope, uid))
+        ours = None if origin is None else self._moment(Who(scope, origin.session))
         theirs = None if ours is None else self._twin(ours)
         if ours is None or theirs is None or theirs.purged:
             return  # opening the branch says so
@@ -156,51 +163,50 @@ class Sessions:
         upto = [part.branch.uid for part in ours.parts].index(uid) + 1
         parts = _path(ours, uid, seq) if ours.purged else ours.parts[:upto]
         self._bring(ours._replace(parts=parts), _tips(theirs))
-        self._todo.add(ours.session.sid)
+        self._todo.add(ours.who)
 
     # ------------------------------------------------------------------ showing them
 
     def finish(self) -> None:
         """Finish sessions in the order in which they last changed; those that change meanwhile come last."""
-        self._ranks = ranks = dict[int, int](self._read(lambda tx: tx.all(RANKS)))
-        first = min((ranks[sid] for sid in self._todo), default=0)
-        above = {sid for sid in self._same if ranks[sid] > first} if self._todo else set[int]()
-        for new, group in itertools.groupby(sorted(self._todo | above, key=ranks.__getitem__), self._todo.__contains__):
+        self._places = places = self._read(_places)
+        first = dict[str, _Place]()
+        for who in self._todo:
+            first[who.scope] = min(places[who], first.get(who.scope, places[who]))
+        above = {who for who in self._same if who.scope in first and places[who] > first[who.scope]}
+        waiting = sorted(self._todo | above, key=places.__getitem__)
+        for new, group in itertools.groupby(waiting, self._todo.copy().__contains__):
             if new:
-                self._finish_all(list(group))
+                self._finish_all(group)
             else:
-                self._rise(list(group))
-        waiting, self._ranks, self._late = sorted(self._late), None, []
-        self._finish_all([sid for _, sid in waiting])
+                self._rise(group)
+        late, self._places, self._late = sorted(self._late), None, []
+        self._finish_all(who for _, who in late)
         if self._late != sorted(self._late):
-            self._rise([sid for _, sid in sorted(self._late)])
-        for sid in sorted(self._purged, reverse=True):
-            self._stores.attempt(lambda: self._erase(sid))  # noqa: B023
+            self._rise(who for _, who in sorted(self._late))
+        for who in sorted(self._purged, reverse=True):
+            self._stores.attempt(lambda: self._erase(who))  # noqa: B023
 
-    def _finish_all(self, sids: list[int]) -> None:
-        for sid in sids:
-            self._stores.attempt(lambda: self._finish_one(sid))  # noqa: B023
+    def _finish_all(self, found: Iterable[Who]) -> None:
+        for who in found:
+            self._stores.attempt(lambda: self._finish_one(who))  # noqa: B023
 
-    def _rise(self, sids: list[int]) -> None:
+    def _rise(self, found: Iterable[Who]) -> None:
         """Let sessions that changed after others, but were copied before them, be listed after them again."""
-        batch: _Batch | None = None
-        for sid in sids:
-            row = self._read(lambda tx: sessions.by_number(tx, sid))  # noqa: B023
-            if batch is None or batch.scope != row.scope:
-                if batch is not None:
-                    batch.flush()
-                batch = _Batch(self._stores, row.scope)
-            batch.add(_rising(row))
-        if batch is not None:
+        for scope, group in itertools.groupby(found, lambda who: who.scope):
+            batch = _Batch(self._stores, scope)
+            for who in group:
+                row = self._read(lambda tx: sessions.by_number(tx, *who))  # noqa: B023
+                batch.add(partial(finishing.rise, scope=scope, session_id=row.id, now_ms=self._now_ms()))
             batch.flush()
 
-    def _finish_one(self, sid: int, under: tuple[int, ...] = ()) -> None:
-        ours = self._moment(sid)
+    def _finish_one(self, who: Who, under: tuple[Who, ...] = ()) -> None:
+        ours = self._moment(who)
         theirs = self._twin(ours)
         if theirs is None or theirs.purged:
             return  # it is in conflict, or it was purged there since
         if ours.purged:
-            self._purged.add(sid)
+            self._purged.add(who)
             return
         tips = _tips(theirs)
         compared = {} if theirs.staged else dict(tips)
@@ -208,48 +214,50 @@ class Sessions:
             self._bring(ours, tips)
         if theirs.staged:
             self._compare(ours, compared, tips)
-        whole = self._shown(ours, theirs, (*under, sid))
+        whole = self._shown(ours, theirs, (*under, who))
         if whole is not None:
             self._compare(whole.moment, compared, _tips(whole.moment))
 
-    def _shown(self, ours: Moment, theirs: Moment, under: tuple[int, ...]) -> finishing.Whole | None:
+    def _shown(self, ours: Moment, theirs: Moment, under: tuple[Who, ...]) -> finishing.Whole | None:
         """Finish a session; one that has given up the name that this one needs is finished first."""
         scope, session_id = ours.session.scope, ours.session.id
         while True:
             whole = self._read(lambda tx: finishing.whole(tx, scope, session_id, theirs.checkpoints.id))
             if whole is None or whole.moment.purged:
-                self._purged.add(ours.session.sid)
+                self._purged.add(ours.who)
                 return None
-            at = whole.moment.session.rank, ours.session.sid
-            if self._ranks is not None and self._ranks[at[1]] != at[0]:
-                self._late.append(at)
+            place = _place(whole.moment.session)
+            if self._places is not None and self._places[ours.who] != place:
+                self._late.append((place, ours.who))
                 if len(under) == 1:
                     return None  # it changed meanwhile, and others come before it now
             try:
-                done = self._write(scope, lambda tx: finishing.finish(tx, whole, self._read), alone=True)  # noqa: B023
+                op = partial(finishing.finish, whole=whole, read=self._read, now_ms=self._now_ms())
+                done = self._write(scope, op, alone=True)
             except base.Taken as taken:
                 self._free(whole.moment, taken, under)
                 continue
-            if self._ranks is None:
-                self._late.append(at)
+            if self._places is None:
+                self._late.append((place, ours.who))
             self._count_done(ours, done)
             return whole
 
-    def _free(self, ours: Moment, taken: base.Taken, under: tuple[int, ...]) -> None:
-        holder = self._read(lambda tx: base.find_session(tx, taken.holder.scope, taken.holder.id))
-        if holder is None or holder.sid in under or holder.hidden == base.HIDDEN or not self._is_chosen(holder.sid):
+    def _free(self, ours: Moment, taken: base.Taken, under: tuple[Who, ...]) -> None:
+        named = taken.holder.scope, taken.holder.id
+        holder = self._read(lambda tx: sessions.find_any(tx, *named))
+        if holder is None or holder.hidden == base.HIDDEN or not self._may_finish(Who(holder.scope, holder.sid), under):
             raise staging.refused(ours, taken) from taken
-        self._finish_one(holder.sid, under)
-        there = self._look(lambda tx: base.find_session(tx, taken.holder.scope, taken.holder.id))
-        if there is not None and there[:21] == taken.holder[:21]:
+        self._finish_one(Who(holder.scope, holder.sid), under)
+        there = self._look(lambda tx: sessions.find_any(tx, *named))
+        if there is not None and _names(there) == _names(taken.holder):
             raise staging.refused(ours, taken) from taken
 
-    def _is_chosen(self, sid: int) -> bool:
-        return self._chosen is None or sid in self._chosen
+    def _may_finish(self, who: Who, under: tuple[Who, ...]) -> bool:
+        return who not in under and (self._chosen is None or who in self._chosen)
 
     def _count_done(self, ours: Moment, done: finishing.Done) -> None:
-        new, sid = ours.session.sid in self._todo, ours.session.sid
-        self._todo.discard(sid)
+        new = ours.who in self._todo
+        self._todo.discard(ours.who)
         self._stores.count(sessions=int(new), entries=done.entries, bytes=done.size)
         self._stores.count(operations=done.operations, checkpoints=done.checkpoints)
         self._stores.leave_keys(done.keys_left_out, f"session {ours.session.id}")
@@ -271,14 +279,14 @@ class Sessions:
             compared[uid] = at
         self._stores.tell()
 
-    def _erase(self, sid: int) -> None:
+    def _erase(self, who: Who) -> None:
         """Let a session that was purged in the source be purged in the destination too."""
-        ours, now_ms = self._moment(sid), self._stores.clock.now_ms()
+        ours, now_ms = self._moment(who), self._now_ms()
         theirs = self._twin(ours)
         if theirs is not None and theirs.staged:
             self._compare(ours, {}, _tips(theirs))
-            self._write(ours.session.scope, lambda tx: finishing.erase(tx, ours, now_ms=now_ms), alone=True)
-            self._todo.discard(sid)
+            self._write(who.scope, lambda tx: finishing.erase(tx, ours, now_ms=now_ms), alone=True)
+            self._todo.discard(who)
             self._stores.count(sessions=1)
 
 
@@ -314,22 +322,21 @@ def _run_all(tx: Tx, ops: list[Op[None]]) -> None:
         op(tx)
 
 
-def _opening(ours: Moment, part: Part, fork: bytes, *, new: bool) -> Op[None]:
-    if new:
-        return lambda tx: staging.begin(tx, ours, fork)
-    return lambda tx: staging.add_branch(tx, ours, part, fork)
+def _places(tx: Tx) -> dict[Who, _Place]:
+    return {Who(scope, sid): (scope, rank, updated) for scope, sid, rank, updated in tx.all(PLACES)}
 
 
-def _putting(page: pages.Page) -> Op[None]:
-    return lambda tx: pages.put(tx, page)
+def _place(row: SessionRow) -> _Place:
+    return row.scope, row.rank, row.updated
 
 
-def _rising(row: SessionRow) -> Op[None]:
-    return lambda tx: finishing.rise(tx, row.scope, row.id)
+def _names(row: SessionRow) -> tuple[object, ...]:
+    """Return what no two visible sessions share."""
+    return row.hidden, row.key, row.name, row.label
 
 
 def _path(moment: Moment, uid: str | None, seq: int) -> tuple[Part, ...]:
-    """Give the branches of a session that lead to an entry, each up to where the next one starts."""
+    """Return the branches of a session that lead to an entry, each up to where the next one starts."""
     parts, found = {part.branch.uid: part for part in moment.parts}, list[Part]()
     while uid in parts:
         part = parts[uid]

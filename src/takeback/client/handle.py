@@ -96,26 +96,28 @@ class Handle(Fields):
             return None
 
         def look(tx: Tx) -> Operation | None:
-            number = made_before(tx, self._store.scope, self._row(tx).sid, key, request)
-            return None if number is None else operations.named(tx, operations.by_number(tx, number))
+            made = made_before(tx, self._store.scope, self._row(tx).sid, key, request)
+            return None if made is None else operations.named(tx, operations.find(tx, self._store.scope, made))
 
         return self._store._read(look)
 
     def _once(
-        self, tx: Tx, request: Any, key: str | None, op: Op[tuple[SessionRow, Operation]]
+        self, tx: Tx, request: Any, key: str | None, op: Op[tuple[SessionRow, Operation]], now_ms: int
     ) -> tuple[SessionRow, Operation]:
         """Run an operation once per idempotency key."""
+        scope = self._store.scope
 
-        def do() -> tuple[tuple[SessionRow, Operation], int]:
+        def do() -> tuple[tuple[SessionRow, Operation], str]:
             done = op(tx)
-            return done, operations.number_of(tx, self._store.scope, done[1].id)
+            return done, operations.recorded_id(done[1])
 
-        def again(number: int) -> tuple[SessionRow, Operation]:
-            return self._row(tx), operations.named(tx, operations.by_number(tx, number))
+        def again(made: str) -> tuple[SessionRow, Operation]:
+            return self._row(tx), operations.named(tx, operations.find(tx, scope, made))
 
         if key is None:
             return op(tx)
-        return once(tx, self._store.scope, self._row(tx).sid, key, request, do=do, again=again)
+        sid = self._row(tx).sid
+        return once(tx, scope, sid, key, request, kind="operation", now_ms=now_ms, do=do, again=again)
 
     def _operate(
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
@@ -123,7 +125,7 @@ class Handle(Fields):
         """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
         key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
 
-        self._seen, operation = self._do(lambda tx: self._once(tx, request, key, lambda tx: op(tx, now_ms)))
+        self._seen, operation = self._do(lambda tx: self._once(tx, request, key, lambda tx: op(tx, now_ms), now_ms))
         if operation.summary != operations.NOTHING:
             self._store._made(operation)
         return operation

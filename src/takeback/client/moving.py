@@ -60,16 +60,19 @@ class Moving(Looking):
         key, now_ms = check.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
 
         def op(tx: Tx) -> tuple[sessions.SessionRow, Checkpoint]:
-            def do() -> tuple[tuple[sessions.SessionRow, checkpoints.CheckpointRow], int]:
+            def do() -> tuple[tuple[sessions.SessionRow, checkpoints.CheckpointRow], str]:
                 below.note(tx, self._row(tx), now_ms=now_ms)
                 made = checkpoints.create(tx, self._store.scope, self.id, **fields, now_ms=now_ms)
-                return made, made[1].cid
+                return made, made[1].id
 
-            def again(number: int) -> tuple[sessions.SessionRow, checkpoints.CheckpointRow]:
-                return self._row(tx), checkpoints.by_number(tx, number)
+            def again(made: str) -> tuple[sessions.SessionRow, checkpoints.CheckpointRow]:
+                session = self._row(tx)
+                return session, checkpoints.made_by_call(tx, session, made)
 
-            sid = 0 if key is None else self._row(tx).sid
-            session, row = once(tx, self._store.scope, sid, key, ["checkpoint", fields], do=do, again=again)
+            sid, request = 0 if key is None else self._row(tx).sid, ["checkpoint", fields]
+            session, row = once(
+                tx, self._store.scope, sid, key, request, kind="checkpoint", now_ms=now_ms, do=do, again=again
+            )
             return session, checkpoints.as_value(tx, session, row)
 
         if files:
@@ -208,7 +211,7 @@ class Moving(Looking):
 
         def look(tx: Tx) -> list[Operation]:
             rows = operations.of_session(tx, self._store.scope, self.id, limit=limit)
-            return [operations.as_value(tx, row, self.id, None) for row in rows]
+            return operations.all_named(tx, rows)
 
         return self._store._read(look)
 
@@ -284,7 +287,7 @@ class Moving(Looking):
         return self._store._read(lambda tx: self._branch_value(tx, moves.forked_branch(tx, self._store.scope, done.id)))
 
     def _branch_value(self, tx: Tx, branch: trees.BranchRow) -> Branch:
-        parent = None if branch.parent is None else trees.get(tx, branch.parent).name
+        parent = None if branch.parent is None else trees.get(tx, branch.scope, branch.parent).name
         session = self._row(tx)
         names = {} if branch.parent is None or parent is None else {branch.parent: parent}
         return branch_value(session, branch, names)

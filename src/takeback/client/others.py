@@ -124,12 +124,17 @@ class Others(Holding, Calling):
         def op(tx: Tx) -> Whole:
             session = entries.writable(tx, self._store.scope, self.id)
 
-            def do() -> tuple[SessionRow, int]:
-                return trees.end(tx, session, status, below=below, now_ms=now_ms, reason=why), 1
+            def do() -> tuple[SessionRow, str]:
+                return trees.end(tx, session, status, below=below, now_ms=now_ms, reason=why), session.id
 
-            return sessions.with_rest(
-                tx, once(tx, session.scope, session.sid, key, [status, below, why], do=do, again=lambda _: session)
+            def again(_: str) -> SessionRow:
+                return session
+
+            request = [status, below, why]
+            ended = once(
+                tx, session.scope, session.sid, key, request, kind="session", now_ms=now_ms, do=do, again=again
             )
+            return sessions.with_rest(tx, ended)
 
         self._saw(*self._do(op, alone=True))
 
@@ -161,14 +166,15 @@ class Others(Holding, Calling):
         def op(tx: Tx) -> inbox.SentRow:
             session = entries.writable(tx, store.scope, self.id)
 
-            def do() -> tuple[inbox.SentRow, int]:
+            def do() -> tuple[inbox.SentRow, str]:
                 made = inbox.send(tx, session, sent, now_ms=now_ms)[1]
-                return made, made.n
+                return made, made.id
 
-            def again(number: int) -> inbox.SentRow:
-                return inbox.by_number(tx, session, number)
+            def again(made: str) -> inbox.SentRow:
+                return inbox.by_id(tx, session, made)
 
-            return once(tx, store.scope, session.sid, key, ["send", said, own, sender_id], do=do, again=again)
+            request = ["send", said, own, sender_id]
+            return once(tx, store.scope, session.sid, key, request, kind="message", now_ms=now_ms, do=do, again=again)
 
         return _sent(self.id, store._write(op))
 

@@ -12,7 +12,6 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ..errors import NotFound
-from ..model.entry import Numbers
 from ..model.session import Stats
 from ..ops import branches, refs, sessions
 from ..ops.sessions import SessionRow
@@ -66,5 +65,5 @@ def _look(found: Sequence[S]) -> Iterable[Overview[S]]:
 def _overview(session: S, row: SessionRow, known: dict[int, list[branches.BranchRow]], short: str) -> Overview[S]:
     shown = [each for each in known[row.sid] if not each.hidden or each.bid == row.branch]
     head = next((each.name for each in shown if each.bid == row.branch), "")
-    stats = Stats.from_numbers(Numbers._make(row.numbers), started_ms=row.created_ms)
+    stats = Stats.from_numbers(row.numbers, started_ms=row.created_ms)
     return Overview(session, stats, head, len(shown), short)

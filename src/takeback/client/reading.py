@@ -19,7 +19,7 @@ from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
-from ..storage.base import Op, Row, Tx
+from ..storage.base import Op, Tx
 from . import check
 from .fields import Fields
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from ..model.checkpoint import Checkpoint
     from ..model.tools import ToolCall
     from ..ops import open_streams
+    from ..tables.entries import EntryRow
     from .points import Point
 
 T = TypeVar("T")
-Make: TypeAlias = Callable[[dict[int, str], list[Row]], list[T]]
+Make: TypeAlias = "Callable[[dict[int, str], list[EntryRow]], list[T]]"
 
 
 class Turn(NamedTuple):
@@ -134,7 +135,7 @@ class Reading(Fields):
 
                 return totals.spent(tx, session), session.created_ms
             there = session if seen is None else seen(tx, session)
-            return Numbers._make(there.numbers), session.created_ms
+            return there.numbers, session.created_ms
 
         numbers, started = self._store._read(look)
         return Stats.from_numbers(numbers, started_ms=started)
@@ -273,20 +274,21 @@ def _written(tx: Tx, session: sessions.SessionRow, stream: open_streams.StreamRo
 
 def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:
     """Give a function that turns checked rows into messages."""
-    kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
+    kinds = MESSAGE_KINDS if tools else frozenset({MESSAGE})
 
-    def make(uids: dict[int, str], rows: list[Row]) -> list[Message]:
-        return [
-            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw, None, reader)
-            for key, kind, at_ms, turns, _, body, raw, _, _ in rows
-            if kind in kinds
-        ]
+    def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
+        return [as_message(uids[row.branch], row, reader) for row in rows if row.kind in kinds]
 
     return make
 
 
-def _make_entries(uids: dict[int, str], rows: list[Row]) -> list[Entry]:
-    return [log.as_entry(uids[row[0] >> 32], row) for row in rows]
+def as_message(uid: str, row: EntryRow, reader: Callable[[dict[str, Any]], Any]) -> Message:
+    """Show an entry to callers as a message; ``reader`` opens its attachments."""
+    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader)
+
+
+def _make_entries(uids: dict[int, str], rows: list[EntryRow]) -> list[Entry]:
+    return [log.as_entry(uids[row.branch], row) for row in rows]
 
 
 def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
@@ -304,7 +306,7 @@ def _read_path(tx: Tx, session: sessions.SessionRow, low: int, high: int, make: 
     segments = log.path_segments(tx, session, low, high)
     rows = log.read(tx, session.scope, segments)
     uids = {segment.bid: segment.uid for segment in segments}
-    return make(uids, rows), rows[-1][0] & log.MAX_SEQ
+    return make(uids, rows), rows[-1].seq
 
 
 def branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:

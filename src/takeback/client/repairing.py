@@ -42,12 +42,26 @@ def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
 
 
 def _repaired(store: Store, target: str, unread: list[str]) -> Repaired:
-    now_ms = store._clock.now_ms()
+    done = _mended(target, store._clock.now_ms())
     with open_store(target, clock=store._clock) as copy:
-        done = copy._write(lambda tx: repair.repair(tx, now_ms=now_ms))
         report = copy.verify()
     pages = [
         Problem("file", words, "they could not be read from the file", "What they held is named beside this")
         for words in unread
     ]
     return Repaired(target, (*pages, *done.lost), done.rebuilt, report)
+
+
+def _mended(path: str, now_ms: int) -> repair.Repairs:
+    """Repair a copy in one transaction; references between rows hold again at its end, not after every step."""
+    from ..storage.connection import SqliteTx, close_quietly, connect, translated  # few repair: nothing else loads it
+
+    with translated():
+        copy = connect(path)
+        try:
+            copy.pragma("foreign_keys", False)
+            with copy:
+                done = repair.repair(SqliteTx(copy.cursor()), now_ms=now_ms)
+        finally:
+            close_quietly(copy)
+    return done

@@ -17,7 +17,6 @@ from .. import presence
 from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, NotFound
 from ..model import html, tree, words
-from ..model.entry import Numbers
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -134,7 +133,7 @@ class Rewind:
                 raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
 
     def _describe(self, look: Look) -> None:
-        row, there, shared = look.session, Numbers._make(look.point.numbers), Numbers._make(look.parting.numbers)
+        row, there, shared = look.session, look.point.numbers, look.parting.numbers
         self.to_seq, self.from_seq, self.target_at = look.point.seq, row.seq, to_datetime(look.at_ms)
         talks = self._conversation
         self.turns = max(0, row.turns - shared.turns) if talks else 0
@@ -214,7 +213,7 @@ class Rewind:
             if session._held is not None:
                 session._held.require(tx, session._row(tx))
             move = self._finish(look, take_over, root)
-            done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms))]
+            done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms), now_ms)]
 
         try:
             restoring.change_files(session._store, place, look.session, self._plan.steps, finish)

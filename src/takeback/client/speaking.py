@@ -24,7 +24,6 @@ from ..model.work import Compaction
 from ..ops import branches, calls, entries, moves, operations, quick, work
 from ..ops.once import once
 from ..ops.sessions import SessionRow
-from ..storage.appends import Append
 from ..storage.base import Tx
 from . import attachments, blobs, check
 from .attachments import Attachable
@@ -122,15 +121,15 @@ class Speaking(Capturing, Reading):
         scope, make = self._store.scope, make_messages(True, self._store._attachment)
 
         def op(tx: Tx) -> tuple[Any, Operation | None, list[Message]]:
-            def do() -> tuple[tuple[Any, Operation | None], int]:
+            def do() -> tuple[tuple[Any, Operation | None], str]:
                 session, done = moves.pop(tx, scope, self.id, now_ms=now_ms)
-                return (session, done), operations.find(tx, scope, done.id).oid if done else 0
+                return (session, done), done.id if done else ""
 
-            def again(number: int) -> tuple[Any, Operation | None]:
-                row = operations.by_number(tx, number) if number else None
-                return self._row(tx), None if row is None else operations.named(tx, row)
+            def again(made: str) -> tuple[Any, Operation | None]:
+                return self._row(tx), operations.named(tx, operations.find(tx, scope, made))
 
-            session, done = once(tx, scope, self._row(tx).sid, key, ["pop"], do=do, again=again)
+            sid = self._row(tx).sid
+            session, done = once(tx, scope, sid, key, ["pop"], kind="operation", now_ms=now_ms, do=do, again=again)
             found = moves.popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
             return session, done, make(found[1], found[0])
 
@@ -157,7 +156,7 @@ class Speaking(Capturing, Reading):
 
         def decide(tx: Tx, session: Any) -> work.Change | work.Found:
             point, origin = moves.point_of(tx, session, find(tx, session))
-            here = branches.get(tx, session.branch)
+            here = branches.get(tx, session.scope, session.branch)
             if point.seq and branches.owner(tx, origin, point.seq).bid != branches.owner(tx, here, point.seq).bid:
                 raise NotFound(f"that point is not on the path of this session; entry {point.seq} is another one")
             return work.compact(point.seq, text)(tx, session)
@@ -210,7 +209,7 @@ class Speaking(Capturing, Reading):
         drafts = [] if late else self._drafts(items)
         held, fence = self._held, None if self._held is None else self._held.fence
         seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
-        asked = Append(store.scope, self.id, now_ms, expected_revision, key, False, ())
+        asked = quick.Asked(store.scope, self.id, now_ms, expected_revision, key)
         waiting, looks = self._waiting[1] if self._waiting[0] is seen else {}, self._looks()
 
         def prepare() -> None:
@@ -285,7 +284,7 @@ class Speaking(Capturing, Reading):
         if done.late:
             self._late = _LATE
         if done.repeated:
-            branch = done.repeated[0][0] >> 32
+            branch = done.repeated[0].branch
             return make_messages(True, self._store._attachment)({branch: done.uid}, list(done.repeated))
         return _appended(done, drafts, now_ms, self._store._attachment)
 

@@ -119,14 +119,14 @@ class AgentState(State):
         store, now_ms = self._agent._store, self._agent._store._clock.now_ms()
 
         def write(tx: Tx) -> int:
-            def do() -> tuple[int, int]:
+            def do() -> tuple[int, str]:
                 row = agents.change_state(
                     tx, store.scope, self._agent.id, put=put, drop=drop, expected_version=expected, now_ms=now_ms
                 )
-                return row.version, row.version
+                return row.version, str(row.version)
 
             request = ["state", self._agent.id, put, list(drop)]
-            return once(tx, store.scope, 0, key, request, do=do, again=lambda number: number)
+            return once(tx, store.scope, 0, key, request, kind="state", now_ms=now_ms, do=do, again=int)
 
         version = store._write(write)
         self._agent.refresh()

@@ -75,7 +75,7 @@ class Store(StoreCheckpoints):
         def look(tx: Tx) -> Page[Operation]:
             rows = operations.of_scope(tx, self.scope, limit=limit + 1, before=before)
             more = feed.cursor((rows[limit - 1].oid,)) if len(rows) > limit else None
-            return Page([operations.named(tx, row) for row in rows[:limit]], more)
+            return Page(operations.all_named(tx, rows[:limit]), more)
 
         return self._read(look)
 
@@ -126,7 +126,8 @@ class Store(StoreCheckpoints):
     def _moved_files(self, tx: Tx, operation_id: str) -> str | None:
         """Give the session whose files an operation changed; None for every other operation."""
         row = operations.find(tx, self.scope, operation_id)
-        return sessions.by_number(tx, row.session).id if operations.moved_files(row) and row.session else None
+        moved = row.session and operations.moved_files(row)
+        return sessions.by_number(tx, row.scope, row.session).id if moved else None
 
     def _last_undone(self, tx: Tx) -> str:
         undone = (each for each in reversed(self._operations) if each.kind == "undo")

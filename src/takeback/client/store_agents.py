@@ -40,12 +40,14 @@ class StoreAgents(StoreBase):
         key = check.optional_name(idempotency_key, what="idempotency_key")
 
         def write(tx: Tx) -> agents.AgentRow:
-            def do() -> tuple[agents.AgentRow, int]:
-                made = agents.create(tx, self.scope, agent_id, doc, now_ms=now_ms)
-                return made, made.aid
+            def do() -> tuple[agents.AgentRow, str]:
+                return agents.create(tx, self.scope, agent_id, doc, now_ms=now_ms), agent_id
+
+            def again(made: str) -> agents.AgentRow:
+                return agents.get_any(tx, self.scope, made)
 
             request = ["agent", agent_id, fields]
-            return once(tx, self.scope, 0, key, request, do=do, again=lambda aid: agents.by_number(tx, aid))
+            return once(tx, self.scope, 0, key, request, kind="agent", now_ms=now_ms, do=do, again=again)
 
         return Agent(self, self._write(write))  # type: ignore[arg-type]
 
@@ -67,17 +69,17 @@ class StoreAgents(StoreBase):
             check.whole(expected_version, what="expected_version", low=1)
 
         def write(tx: Tx) -> tuple[agents.AgentRow, Operation | None]:
-            def do() -> tuple[tuple[agents.AgentRow, Operation | None], int]:
+            def do() -> tuple[tuple[agents.AgentRow, Operation | None], str]:
                 row = agents.get(tx, self.scope, agent_id)
                 require_version(row.version, expected_version)
                 after = {"fields": {**codec.decode(row.fields), **changed}}
-                made = operations.on_agent(tx, row, "update", after, now_ms=now_ms)
-                return made, made[0].aid
+                return operations.on_agent(tx, row, "update", after, now_ms=now_ms), agent_id
 
-            def again(aid: int) -> tuple[agents.AgentRow, Operation | None]:
-                return agents.by_number(tx, aid), None
+            def again(made: str) -> tuple[agents.AgentRow, Operation | None]:
+                return agents.get_any(tx, self.scope, made), None
 
-            return once(tx, self.scope, 0, key, ["update", agent_id, changed], do=do, again=again)
+            request = ["update", agent_id, changed]
+            return once(tx, self.scope, 0, key, request, kind="agent", now_ms=now_ms, do=do, again=again)
 
         row, done = self._write(write)
         if done is not None:
@@ -116,7 +118,7 @@ class StoreAgents(StoreBase):
                 return None
             before = agent_checkpoints.New(f"Before deleting {agent_id}", None, "pre-operation")
             agent_checkpoints.create_before(tx, row, before, now_ms=now_ms)
-            owned = [sessions.checked(each).id for each in tx.all(sessions.OF_AGENT, (self.scope, agent_id))]
+            owned = [each.id for each in sessions.of_agent(tx, self.scope, agent_id)]
             after = {"hidden": 1, "sessions": dict.fromkeys(owned, 1)}
             return operations.on_agent(tx, row, "delete", after, now_ms=now_ms)[1]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterable
 
@@ -16,12 +15,15 @@ from ..ops.agents import AgentRow
 from ..ops.once import once
 from ..ops.sessions import LeaseRow
 from ..storage.base import Tx
+from ..tables.agents import AGENT
 from . import check
 from .agent import Agent
 from .auto_checkpoints import AutoCheckpoints
 from .moving import _plain_name
 from .session import Session
 from .store_sessions import StoreSessions
+
+_KIND = "agent_checkpoint"
 
 
 class StoreCheckpoints(StoreSessions):
@@ -55,19 +57,18 @@ class StoreCheckpoints(StoreSessions):
         def op(tx: Tx) -> Checkpoint:
             row = agents.get(tx, self.scope, agent_id)
 
-            def do() -> tuple[AgentCheckpointRow, int]:
+            def do() -> tuple[AgentCheckpointRow, str]:
                 made = agent_checkpoints.create(tx, row, new, now_ms=now_ms)
-                return made, _number(made)
+                return made, made.id
 
-            def again(number: int) -> AgentCheckpointRow:
-                found = agent_checkpoints.of_agent(tx, row)
-                made = next((each for each in found if _number(each) == number), None)
-                if made is None:
+            def again(made: str) -> AgentCheckpointRow:
+                found = agent_checkpoints.find(tx, self.scope, made)
+                if found is None:
                     raise NotFound("the checkpoint that this call made was deleted since")
-                return made
+                return found
 
             request = ["checkpoint_agent", agent_id, list(new)]
-            made = once(tx, self.scope, 0, key, request, do=do, again=again)
+            made = once(tx, self.scope, 0, key, request, kind=_KIND, now_ms=now_ms, do=do, again=again)
             return agent_checkpoints.as_value(tx, row, made)
 
         return self._write(op, alone=True)
@@ -91,7 +92,7 @@ class StoreCheckpoints(StoreSessions):
             row = agent_checkpoints.find(tx, self.scope, wanted)
             if row is not None:
                 return restoring.restore(tx, row, judge, now_ms=now_ms)
-            if tx.one(checkpoints.BY_ID, (self.scope, wanted)):
+            if checkpoints.by_id(tx, self.scope, wanted) is not None:
                 raise Invalid(f"checkpoint {wanted!r} is one of a session; session.rewind goes back to it")
             raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
 
@@ -101,9 +102,9 @@ class StoreCheckpoints(StoreSessions):
         return Agent(self, agent)  # type: ignore[arg-type]
 
     def _is_ours(self, lease: LeaseRow) -> bool:
-        """Say whether a session is run through this store."""
+        """Whether a session is run through this store."""
         held = [each.lease for each in list(self._keeper._held) if not each.over]
-        return any(each[:3] == lease[:3] and each.holder == lease.holder for each in held)
+        return any(_is_same_lease(each, lease) for each in held)
 
     def _keep_agents(self, name: str) -> None:
         """Take a checkpoint before an operation of each agent with sessions, unless its last one serves.
@@ -143,8 +144,8 @@ class StoreCheckpoints(StoreSessions):
             agent = None if isinstance(of, Session) else _find_agent(tx, self.scope, wanted, number)
             if agent is not None and (number is not None or not agent.hidden):
                 return _of_agent(tx, agent)
-            if not isinstance(of, Agent) and (row := tx.one(sessions.GET, (self.scope, wanted))) and row[13] < 2:
-                session = sessions.checked(row)
+            session = None if isinstance(of, Agent) else sessions.find(tx, self.scope, wanted)
+            if session is not None:
                 return [checkpoints.as_value(tx, session, each) for each in checkpoints.of_session(tx, session)]
             if agent is None:
                 raise NotFound(f"there is no agent and no session {wanted!r} in this store and scope")
@@ -159,12 +160,11 @@ class StoreCheckpoints(StoreSessions):
         def look(tx: Tx) -> Checkpoint:
             found = agent_checkpoints.find(tx, self.scope, wanted)
             if found is not None:
-                return agent_checkpoints.as_value(tx, agents.by_number(tx, found.agent), found)
-            row = tx.one(checkpoints.BY_ID, (self.scope, wanted))
+                return agent_checkpoints.as_value(tx, agents.by_number(tx, self.scope, found.agent), found)
+            row = checkpoints.by_id(tx, self.scope, wanted)
             if row is None:
                 raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
-            session = sessions.by_number(tx, row[3])
-            return checkpoints.as_value(tx, session, checkpoints.checked(row))
+            return checkpoints.as_value(tx, sessions.by_number(tx, self.scope, row.session), row)
 
         return self._read(look)
 
@@ -179,8 +179,8 @@ class StoreCheckpoints(StoreSessions):
             found = agent_checkpoints.find(tx, self.scope, wanted)
             if found is not None:
                 agent_checkpoints.delete(tx, found)
-            elif row := tx.one(checkpoints.BY_ID, (self.scope, wanted)):
-                agent_checkpoints.delete_of_session(tx, checkpoints.checked(row))
+            elif row := checkpoints.by_id(tx, self.scope, wanted):
+                agent_checkpoints.delete_of_session(tx, row)
 
         self._backend.write(op, frees_space=True, alone=True)
 
@@ -228,18 +228,17 @@ def _checkpoint_id(checkpoint: str | Checkpoint) -> str:
     return checkpoint.id if isinstance(checkpoint, Checkpoint) else check.name(checkpoint, what="checkpoint")
 
 
-def _number(row: AgentCheckpointRow) -> int:
-    """Give the number under which a call remembers what it made; local numbers may be used again."""
-    return 1 + (int.from_bytes(hashlib.sha256(row.id.encode()).digest()[:8], "big") >> 2)
+def _is_same_lease(one: LeaseRow, other: LeaseRow) -> bool:
+    """Whether two leases are of one taking: signs of life since then do not count."""
+    return one._replace(taken_ms=0, beats=0, beat_ms=0) == other._replace(taken_ms=0, beats=0, beat_ms=0)
 
 
 def _find_agent(tx: Tx, scope: str, agent_id: str, number: int | None) -> AgentRow | None:
-    """Give an agent, also one in the trash; by its number if it is known."""
-    if number is not None:
-        found = tx.one(agent_checkpoints.AGENT, (scope, number))
-    else:
-        found = tx.one(agents.GET, (scope, agent_id)) or tx.one(agent_checkpoints.IN_TRASH, (scope, agent_id))
-    return None if found is None else agents.checked(found)
+    """Return an agent, even one in the trash, or None; by its number if it is known."""
+    if number is None:
+        return agents.find_any(tx, scope, agent_id)
+    found = AGENT.get(tx, scope, number)
+    return None if found is None or found.hidden == 2 else found
 
 
 def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:

@@ -184,16 +184,16 @@ class StoreSessions(StoreAgents):
         request = [given, {**codec.decode(made.detail), "run_id": None}]
 
         def write(tx: Tx) -> Whole:
-            def do() -> tuple[SessionRow, int]:
+            def do() -> tuple[SessionRow, str]:
                 row = _make(tx, self.scope, made, now_ms)
                 if held is not None and made.parent is not None:
                     held.require(tx, sessions.get(tx, self.scope, made.parent))
-                return row, row.sid
+                return row, row.id
 
-            def again(sid: int) -> SessionRow:
-                return sessions.get(tx, self.scope, sessions.by_number(tx, sid).id)
+            def again(made: str) -> SessionRow:
+                return sessions.get(tx, self.scope, made)
 
-            row = once(tx, self.scope, 0, key, request, do=do, again=again)
+            row = once(tx, self.scope, 0, key, request, kind="session", now_ms=now_ms, do=do, again=again)
             return sessions.with_rest(tx, row)
 
         return self._session(*self._write(write))

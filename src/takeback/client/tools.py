@@ -17,6 +17,7 @@ from ..model.message import Message
 from ..model.status import require_open
 from ..model.tools import ToolCall
 from ..ops import branches, calls, entries, sessions
+from ..ops.open_calls import OpenCall
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from . import check
@@ -221,8 +222,7 @@ class Calling(Streaming):
             session = entries.writable(tx, self._store.scope, self.id)
             require_open(session.status)  # whoever was stopped starts nothing more
             if seq:  # a call that was read from this session must still wait
-                waiting = calls.require_open(tx, session, call_id)
-                _require_patience(waiting, tries)
+                _require_patience(calls.require_waiting(tx, session, call_id), tries)
             call, draft = calls.start(tx, session, call_id, name, arguments, fresh=fresh, again=tries > 0)
             if draft is None:
                 return session, call, ("", 0)
@@ -247,9 +247,10 @@ class Calling(Streaming):
         body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
         if duration is not None:
             body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
-        if (name := self._store._read(lambda tx: calls.name_of(tx, self._row(tx), call_id))) is not None:
-            body["tool_name"] = name
         drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
+        if len(drafts[0].body) > calls.SMALL:  # what is large is not taken apart again to write the name into it
+            name = self._store._read(lambda tx: calls.name_of(tx, self._row(tx), call_id))
+            drafts = [messages_.draft({**body, **({"tool_name": name} if name else {})})]
         key = check.optional_name(key, what="idempotency_key")
         self._spill(drafts)
 
@@ -262,7 +263,7 @@ class Calling(Streaming):
             named = calls.settled(tx, session, drafts)
             if key is not None and (earlier := entries.repeat(tx, session, named, key)):
                 return earlier, named
-            calls.require_open(tx, session, call_id)
+            calls.require_waiting(tx, session, call_id)
             return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key), named
 
         done = self._shown(*self._do(op), now_ms)[0]
@@ -271,14 +272,14 @@ class Calling(Streaming):
         return done
 
 
-def _require_patience(call: ToolCall, tries: int) -> None:
+def _require_patience(call: OpenCall, tries: int) -> None:
     """Refuse a call that was started too often."""
-    if tries and call.attempts >= tries:
+    if tries and call.starts >= tries:
         raise Conflict(
-            f"tool call {call.id!r} was started {words.count(call.attempts, 'time')} and never reported; say with"
+            f"tool call {call.id!r} was started {words.count(call.starts, 'time')} and never reported; say with"
             " resolve_call how it ended, or allow more tries",
             expected=tries,
-            found=call.attempts,
+            found=call.starts,
         )
 
 
@@ -289,6 +290,6 @@ def _late(
     branch = branches.find(tx, session.scope, session.sid, uid)
     end = entries.point_on(tx, session.scope, branch, branch.tip_seq)
     there = sessions.standing_at(session, branch, end.seq, end.numbers)
-    calls.require_open(tx, there, call_id)
+    calls.require_waiting(tx, there, call_id)
     named = calls.settled(tx, there, drafts)
     return entries.put_late(tx, session, branch, named, now_ms=now_ms), named

@@ -66,7 +66,7 @@ def write(
 def lines(
     store: Store, sessions: Iterable[Session | str], *, subagents: bool = True, progress: Progress | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """Give the lines of an export, each with the kind of its record."""
+    """Yield the lines of an export, each with the kind of its record."""
     with tempfile.TemporaryDirectory(prefix="takeback-export-") as folder:
         path = Path(folder) / "copy.db"
         with open_store(path, scope=store.scope, durability="relaxed") as chosen:

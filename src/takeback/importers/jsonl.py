@@ -52,9 +52,9 @@ def read(
 ) -> Imported:
     """Import a file of lines into the scope of a store.
 
-    ``Invalid`` if it is no such file, ``Corrupt`` if it is cut off or not true; ``Conflict``, as with ``copy``, for
-    a session that was changed in both, once everything else is there. A dry run only judges the file. ``progress`` is
-    told how many lines were read.
+    Raises ``Invalid`` if it is no such file, ``Corrupt`` if it is cut off or not true; ``Conflict``, as with ``copy``,
+    for a session that was changed in both, once everything else is there. A dry run only judges the file. ``progress``
+    is told how many lines were read.
     """
     with tempfile.TemporaryDirectory(prefix="takeback-import-") as folder:
         path = Path(folder) / "copy.db"
@@ -74,7 +74,7 @@ class _Line(NamedTuple):
 
 
 def _records(source: BinaryIO, limits: Limits) -> Iterator[_Line]:
-    """Give the records between the first and the last line, once these are what they must be."""
+    """Yield the records between the first and the last line, once these are what they must be."""
     digest, number, size = sha256(), 0, 0
     while line := source.readline(limits.line + 1):
         number, size = number + 1, size + len(line)
@@ -122,7 +122,7 @@ def _require_end(end: records.End, digest: str, number: int, source: BinaryIO) -
 
 
 def _load(judged: Store, lines: Iterator[_Line], progress: Callable[[int], Any]) -> tuple[str, ...]:
-    """Write records into an empty store, some hundred at a time; give the ids of the sessions."""
+    """Write records into an empty store, some hundred at a time; return the ids of the sessions."""
     backend, writer, batch, size = judged._backend, Writer(judged.scope), list[_Line](), 0
     for line in lines:
         batch.append(line)
@@ -135,7 +135,8 @@ def _load(judged: Store, lines: Iterator[_Line], progress: Callable[[int], Any])
     backend.write(_putting(writer, batch))
     try:
         backend.write(_closing(writer))
-        backend.write(writer.tell)
+        now_ms = judged._clock.now_ms()
+        backend.write(lambda tx: writer.tell(tx, now_ms=now_ms))
     except (Error, ValueError, OverflowError, RecursionError) as error:
         raise _wrong(last + 1, error) from error
     return tuple(each for each in writer.sessions if each not in writer.purged)

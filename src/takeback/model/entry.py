@@ -38,6 +38,8 @@ class Numbers(NamedTuple):
     cost_nano: int = 0
     active_ms: int = 0
     work_seq: int = 0
+    call_seq: int = 0
+    open_seq: int = 0
 
 
 class More(NamedTuple):

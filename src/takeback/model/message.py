@@ -365,7 +365,7 @@ def _adds(is_turn: bool, usage: Usage | None, duration: Any) -> Numbers:
     if duration is not None and not (is_number and 0 <= duration < 1e9):
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
     numbers = (1, int(is_turn), 0, 0, *counts, round((duration or 0) * 1000), 0)
-    return Numbers._make(numbers)
+    return Numbers(*numbers)
 
 
 _USER_TURN = Numbers(messages=1, turns=1)

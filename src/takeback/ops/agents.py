@@ -7,27 +7,20 @@ nothing where the state is that of the version before. A session's rewind never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
-from ..storage.base import Row, Tx, row_check
+from ..storage.base import Tx
+from ..tables.agents import AGENT, VERSION, VersionRow
+from ..tables.agents import AgentRow as AgentRow
 from . import feed
 from .work import require_version
 
-COLUMNS = "aid, scope, id, hidden, version, created_ms, modified_ms, fields, chk"
-INSERT = f"INSERT INTO agent ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-BY_NUMBER = f"SELECT {COLUMNS} FROM agent WHERE aid = ?"
 HAS = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
-GET = f"SELECT {COLUMNS} FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
-LIST = f"SELECT {COLUMNS} FROM agent WHERE scope = ? AND hidden = 0 AND id > ? ORDER BY id LIMIT ?"
-UPDATE = "UPDATE agent SET hidden = ?, version = ?, modified_ms = ?, fields = ?, chk = ? WHERE aid = ?"
-ADD_VERSION = "INSERT INTO agent_version (scope, agent, version, at_ms, state, chk) VALUES (?, ?, ?, ?, ?, ?)"
-STATE_AT = """SELECT scope, agent, version, at_ms, state, chk FROM agent_version
-WHERE scope = ? AND agent = ? AND version <= ? AND state IS NOT NULL ORDER BY version DESC LIMIT 1"""
-VERSION = (
-    "SELECT scope, agent, version, at_ms, state, chk FROM agent_version WHERE scope = ? AND agent = ? AND version = ?"
-)
+HAS_VERSION = "SELECT 1 FROM agent_version WHERE scope = ? AND agent = ? AND version = ?"
+STATE_AT = f"""{VERSION.select} WHERE scope = ? AND agent = ? AND version <= ? AND state IS NOT NULL
+ORDER BY version DESC LIMIT 1"""
 
 EMPTY: dict[str, Any] = {
     "name": None,
@@ -39,63 +32,55 @@ EMPTY: dict[str, Any] = {
 }
 
 
-class AgentRow(NamedTuple):
-    """A row of ``agent``, checked."""
-
-    aid: int
-    scope: str
-    id: str
-    hidden: int
-    version: int
-    created_ms: int
-    modified_ms: int
-    fields: bytes
-
-
-def checked(row: Row) -> AgentRow:
-    """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"the record of agent {row[2]!r} is damaged", what=f"agent {row[2]}")
-    return AgentRow(*row[:-1])
-
-
 def find(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
-    """Give a visible agent, or None."""
-    row = tx.one(GET, (scope, agent_id))
-    return None if row is None else checked(row)
+    """Return a visible agent, or None."""
+    return AGENT.one(tx, "WHERE scope = ? AND id = ? AND hidden = 0", (scope, agent_id))
+
+
+def find_any(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
+    """Return the visible agent of that id, else the last one that went into the trash, or None."""
+    where = "WHERE scope = ? AND id = ? AND hidden < 2 ORDER BY hidden, aid DESC LIMIT 1"
+    return AGENT.one(tx, where, (scope, agent_id))
 
 
 def get(tx: Tx, scope: str, agent_id: str) -> AgentRow:
-    """Give a visible agent."""
-    found = find(tx, scope, agent_id)
+    """Return a visible agent."""
+    return _there(find(tx, scope, agent_id), agent_id)
+
+
+def get_any(tx: Tx, scope: str, agent_id: str) -> AgentRow:
+    """Return an agent, the visible one or the last one that went into the trash."""
+    return _there(find_any(tx, scope, agent_id), agent_id)
+
+
+def _there(found: AgentRow | None, agent_id: str) -> AgentRow:
     if found is None:
         raise NotFound(f"there is no agent {agent_id!r} in this store and scope")
     return found
 
 
-def by_number(tx: Tx, aid: int) -> AgentRow:
-    """Give an agent that must exist by its local number."""
-    row = tx.one(BY_NUMBER, (aid,))
-    if row is None:
+def by_number(tx: Tx, scope: str, aid: int) -> AgentRow:
+    """Return an agent that must exist by its local number."""
+    found = AGENT.get(tx, scope, aid)
+    if found is None:
         raise Corrupt(f"the record of agent number {aid} is missing", what=f"agent number {aid}")
-    return checked(row)
+    return found
 
 
 def page(tx: Tx, scope: str, *, after: str, limit: int) -> list[AgentRow]:
-    """Give visible agents in the order of their ids, behind one of them."""
-    return [checked(row) for row in tx.all(LIST, (scope, after, limit))]
+    """Return visible agents in the order of their ids, behind one of them."""
+    return AGENT.all(tx, "WHERE scope = ? AND hidden = 0 AND id > ? ORDER BY id LIMIT ?", (scope, after, limit))
 
 
 def create(tx: Tx, scope: str, agent_id: str, fields: bytes, *, now_ms: int) -> AgentRow:
-    """Make an agent at version 1 with an empty state; a taken id is ``Conflict``."""
+    """Make an agent at version 1 with an empty state; a taken id raises ``Conflict``."""
     if find(tx, scope, agent_id):
         raise Conflict(f"there is an agent {agent_id!r} already; update it, or choose another id", found=agent_id)
     return _create(tx, scope, agent_id, fields, now_ms)
 
 
 def _create(tx: Tx, scope: str, agent_id: str, fields: bytes, now_ms: int) -> AgentRow:
-    agent = AgentRow(tx.next("agent"), scope, agent_id, 0, 1, now_ms, now_ms, fields)
-    tx.run(INSERT, (*agent, row_check(agent)))
+    agent = AGENT.put(tx, AgentRow(scope, tx.next("agent"), agent_id, 0, 1, now_ms, now_ms, fields))
     _add_version(tx, agent, b"{}", now_ms)
     feed.record_agent(tx, scope, agent.aid, "agent")
     return agent
@@ -115,30 +100,30 @@ def write(
     """Write the next version of an agent."""
     kept = agent.fields if fields is None else fields
     new = agent._replace(hidden=hidden, version=agent.version + 1, modified_ms=now_ms, fields=kept)
-    tx.run(UPDATE, (new.hidden, new.version, new.modified_ms, new.fields, row_check(new), new.aid))
+    AGENT.update(tx, agent, new)
     _add_version(tx, new, state, now_ms)
     return new
 
 
 def _add_version(tx: Tx, agent: AgentRow, state: bytes | None, now_ms: int) -> None:
-    row = (agent.scope, agent.aid, agent.version, now_ms, state)
-    tx.run(ADD_VERSION, (*row, row_check(row)))
+    VERSION.put(tx, VersionRow(agent.scope, agent.aid, agent.version, now_ms, state))
 
 
 # ---------------------------------------------------------------------- state
 
 
 def state_at(tx: Tx, agent: AgentRow, version: int | None = None) -> dict[str, Any]:
-    """Give the state at a version, the newest without one."""
+    """Return the state at a version, the newest without one."""
     wanted = agent.version if version is None else version
     if not 1 <= wanted <= agent.version:
         raise NotFound(f"agent {agent.id!r} has versions 1 to {agent.version}, not {wanted}")
-    row = tx.one(STATE_AT, (agent.scope, agent.aid, wanted))
-    if row is None or row_check(row[:-1]) != row[-1] or not tx.one(VERSION, (agent.scope, agent.aid, wanted)):
+    stored = tx.one(STATE_AT, (agent.scope, agent.aid, wanted))
+    known = tx.one(HAS_VERSION, (agent.scope, agent.aid, wanted)) is not None
+    if stored is None or not known or not VERSION.is_sound(stored):
         raise Corrupt(f"the state of agent {agent.id!r} at version {wanted} is damaged", what=f"agent {agent.id}")
-    value = codec.decode(row[4])
+    value = codec.decode(VERSION.unchecked(stored).state or b"")
     if not isinstance(value, dict):
-        raise Corrupt(f"the state of agent {agent.id!r} is no object", what=f"agent {agent.id}")
+        raise Corrupt(f"the state of agent {agent.id!r} is not an object", what=f"agent {agent.id}")
     return value
 
 
@@ -152,7 +137,7 @@ def change_state(
     expected_version: int | None,
     now_ms: int,
 ) -> AgentRow:
-    """Set and delete keys; another version than the expected one is ``Conflict``. No change, no new version."""
+    """Set and delete keys; another version than the expected one raises ``Conflict``. No change, no new version."""
     agent = get(tx, scope, agent_id)
     require_version(agent.version, expected_version)
     gone, before = set(drop), state_at(tx, agent)

@@ -34,11 +34,11 @@ def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
 
     revision = session.revision
     session, _ = work.change(tx, session.scope, session.id, KIND, decide, ask=None, now_ms=now_ms)
-    return sessions.write_head(tx, session, session._replace(revision=revision).head)
+    return sessions.write(tx, session, revision=revision)
 
 
 def wanted(tx: Tx, children: list[SessionRow], there: SessionRow, at_ms: int) -> dict[str, list[Any]]:
-    """Give the places of all sub-agents that are not where they were at a point: branch, seq, attached, hidden.
+    """Return the places of all sub-agents that are not where they were at a point: branch, seq, attached, hidden.
 
     ``there`` is the session as it stood at that point.
     """
@@ -66,7 +66,7 @@ def _then(tx: Tx, child: SessionRow, noted: list[Any] | None, at_ms: int) -> lis
     if seq == child.seq:
         return None
     point = entries.point(tx, child, seq)
-    own = branches.get(tx, point.branch).session == child.sid
+    own = branches.get(tx, child.scope, point.branch).session == child.sid
     return [point.uid if own else child.uid, seq, 0, 0]
 
 
@@ -76,7 +76,7 @@ def _last_before(tx: Tx, child: SessionRow, at_ms: int) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         (row,) = entries.read(tx, child.scope, entries.path_segments(tx, child, middle - 1, middle))
-        if row[2] <= at_ms:
+        if row.at_ms <= at_ms:
             low = middle
         else:
             high = middle - 1

@@ -13,23 +13,20 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ..errors import Corrupt, NotFound
-from ..storage.base import Tx, row_check
+from ..storage.base import Tx
+from ..tables.content import BLOB, BlobRow, ChunkRow
+from ..tables.content import CHUNK as CHUNKS
 
 if sys.version_info >= (3, 14):  # pragma: no cover
     from compression import zstd
 else:
     from backports import zstd
 
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # bytes of content in one chunk
 _kept = threading.local()
-FIND = "SELECT blob_id, scope, hash, size, chunks, created_ms, chk FROM blob WHERE scope = ? AND hash = ?"
-BEGIN = "INSERT INTO blob (blob_id, scope, hash, size, chunks, created_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
-ADD_CHUNK = "INSERT INTO chunk (scope, blob_id, n, codec, data, chk) VALUES (?, ?, ?, ?, ?, ?)"
-GET_CHUNK = "SELECT scope, blob_id, n, codec, data, chk FROM chunk WHERE scope = ? AND blob_id = ? AND n = ?"
-FINISH = "UPDATE blob SET hash = ?, size = ?, chunks = ?, created_ms = ?, chk = ? WHERE blob_id = ?"
-UPLOAD = "SELECT 1 FROM blob WHERE blob_id = ? AND scope = ? AND hash IS NULL"
+HAS = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
+NUMBER = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
-DROP = "DELETE FROM blob WHERE blob_id = ?"
 
 
 class Packed(NamedTuple):
@@ -61,90 +58,94 @@ def pack_small(data: bytes) -> tuple[str, bytes]:
 
 
 def exists(tx: Tx, scope: str, content_hash: str) -> bool:
-    """Say whether the scope has this content, whole."""
-    return tx.one(FIND, (scope, content_hash)) is not None
+    """Return whether the scope has this content, whole."""
+    return tx.one(HAS, (scope, content_hash)) is not None
 
 
 def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
-    """Keep small contents, each of one packed chunk, that the scope has not yet."""
+    """Keep small contents, each of one packed chunk, that the scope does not have yet."""
     for content_hash, size, packed in contents:
         if exists(tx, scope, content_hash):
             continue
-        row = (tx.next("blob"), scope, content_hash, size, 1 if size else 0, now_ms)
-        tx.run(BEGIN, (*row, row_check(row)))
+        made = BLOB.put(tx, BlobRow(scope, tx.next("blob"), content_hash, size, 1 if size else 0, now_ms, ""))
         if size:
-            add_chunk(tx, scope, int(row[0]), 0, packed)
+            add_chunk(tx, scope, made.blob_id, 0, packed)
 
 
 def begin(tx: Tx, scope: str, *, now_ms: int) -> int:
-    """Start an upload and give its number."""
-    row = (tx.next("blob"), scope, None, 0, 0, now_ms)
-    tx.run(BEGIN, (*row, row_check(row)))
-    return int(row[0])
+    """Start an upload and return its number."""
+    return BLOB.put(tx, BlobRow(scope, tx.next("blob"), None, 0, 0, now_ms, "")).blob_id
 
 
 def add_chunk(tx: Tx, scope: str, blob_id: int, number: int, packed: tuple[str, bytes]) -> None:
     """Add one packed chunk to an upload."""
-    row = (scope, blob_id, number, *packed)
-    tx.run(ADD_CHUNK, (*row, row_check(row)))
+    CHUNKS.put(tx, ChunkRow(scope, blob_id, number, *packed))
+
+
+def upload(tx: Tx, scope: str, blob_id: int) -> BlobRow | None:
+    """Return an upload that is under way; None once it became a blob or was taken back."""
+    found = BLOB.get(tx, scope, blob_id)
+    return None if found is None or found.hash is not None else found
 
 
 def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, chunks: int, now_ms: int) -> None:
     """Make an upload a blob; if the scope has the same content already, drop the upload instead."""
     if exists(tx, scope, content_hash):
-        tx.run(DROP_CHUNKS, (scope, blob_id))
-        tx.run(DROP, (blob_id,))
-        return
-    row = (blob_id, scope, content_hash, size, chunks, now_ms)
-    tx.run(FINISH, (content_hash, size, chunks, now_ms, row_check(row), blob_id))
+        _delete(tx, scope, blob_id)
+    elif (begun := upload(tx, scope, blob_id)) is not None:
+        BLOB.update(tx, begun, BlobRow(scope, blob_id, content_hash, size, chunks, now_ms, ""))
 
 
 def abandon(tx: Tx, scope: str, blob_id: int) -> None:
     """Take back an upload that failed half-way; one that became a blob stays."""
-    row = tx.one(UPLOAD, (blob_id, scope))
-    if row is not None:
-        tx.run(DROP_CHUNKS, (scope, blob_id))
-        tx.run(DROP, (blob_id,))
+    if upload(tx, scope, blob_id) is not None:
+        _delete(tx, scope, blob_id)
 
 
 def drop(tx: Tx, scope: str, content_hash: str) -> int:
-    """Erase content that nothing links; give 1 if it was there."""
-    row = tx.one(FIND, (scope, content_hash))
-    if row is None:
+    """Erase content that nothing links; return 1 if it was there."""
+    found = tx.one(NUMBER, (scope, content_hash))
+    if found is None:
         return 0
-    tx.run(DROP_CHUNKS, (scope, row[0]))
-    tx.run(DROP, (row[0],))
+    _delete(tx, scope, *found)
     return 1
 
 
-def describe(tx: Tx, scope: str, content_hash: str) -> tuple[int, int, int]:
-    """Give number, size and count of chunks of a blob."""
-    row = tx.one(FIND, (scope, content_hash))
-    if row is None:
+def _delete(tx: Tx, scope: str, blob_id: int) -> None:
+    tx.run(DROP_CHUNKS, (scope, blob_id))
+    BLOB.delete(tx, scope, blob_id)
+
+
+def find(tx: Tx, scope: str, content_hash: str) -> BlobRow | None:
+    """Return the record of content, or None."""
+    return BLOB.one(tx, "WHERE scope = ? AND hash = ?", (scope, content_hash))
+
+
+def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
+    """Return the record of content that the scope has; anything else raises ``NotFound``."""
+    found = find(tx, scope, content_hash)
+    if found is None:
         raise NotFound(f"there is no content {content_hash[:12]} in this scope")
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"the record of content {content_hash[:12]} is damaged", what=f"blob {content_hash}")
-    return row[0], row[3], row[4]
+    return found
 
 
 def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
     """Read one chunk, checked and unpacked."""
-    row = tx.one(GET_CHUNK, (scope, blob_id, number))
-    if row is None or row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"chunk {number} of blob {blob_id} is damaged or missing", what=f"blob {blob_id}")
+    chunk = CHUNKS.get(tx, scope, blob_id, number)
+    if chunk is None:
+        raise Corrupt(f"chunk {number} of blob {blob_id} is missing", what=f"blob {blob_id}")
     try:
-        return row[4] if row[3] == "raw" else zstd.decompress(row[4])
+        return chunk.data if chunk.codec == "raw" else zstd.decompress(chunk.data)
     except zstd.ZstdError as error:
         raise Corrupt(f"chunk {number} of blob {blob_id} cannot be unpacked", what=f"blob {blob_id}") from error
 
 
 def read_whole(tx: Tx, scope: str, content_hash: str) -> bytes:
     """Read content that fits in memory and check it against its hash."""
-    try:
-        blob_id, _, chunks = describe(tx, scope, content_hash)
-    except NotFound as error:
-        raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}") from error
-    data = b"".join(read_chunk(tx, scope, blob_id, number) for number in range(chunks))
+    blob = find(tx, scope, content_hash)
+    if blob is None:
+        raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")
+    data = b"".join(read_chunk(tx, scope, blob.blob_id, number) for number in range(blob.chunks))
     if hash_of(data) != content_hash:
         raise Corrupt(f"content {content_hash[:12]} does not match its hash", what=f"blob {content_hash}")
     return data

@@ -16,43 +16,15 @@ from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.branch import Branch
 from ..model.entry import GENESIS
-from ..storage.base import Row, Tx, row_check
+from ..storage.base import Tx
+from ..tables.branches import BRANCH
+from ..tables.branches import BranchRow as BranchRow
+from ..tables.table import slots
 
-COLUMNS = (
-    "bid, scope, uid, session, name, parent, fork_seq, depth, jump, jump_seq, created_ms, tip_seq, tip_hash,"
-    " hidden, chk"
-)
-GET = f"SELECT {COLUMNS} FROM branch WHERE bid = ?"
-BY_UID = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND uid = ?"
-BY_NAME = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? AND name = ?"
-OF_SESSIONS = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session IN "
-OF_SESSION = f"SELECT {COLUMNS} FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
 PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
-SELECT b.parent FROM path JOIN branch b ON b.bid = path.at WHERE b.fork_seq > ? AND b.parent < b.bid)
-SELECT {COLUMNS} FROM path JOIN branch ON bid = at ORDER BY bid DESC"""
-INSERT = f"INSERT INTO branch ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-SET_TIP = "UPDATE branch SET tip_seq = ?, tip_hash = ?, chk = ? WHERE bid = ?"
-SET_HIDDEN = "UPDATE branch SET hidden = ?, chk = ? WHERE bid = ?"
-FORKS = f"SELECT {COLUMNS} FROM branch WHERE parent = ? ORDER BY bid"
-
-
-class BranchRow(NamedTuple):
-    """A row of ``branch``, checked."""
-
-    bid: int
-    scope: str
-    uid: str
-    session: int
-    name: str
-    parent: int | None
-    fork_seq: int
-    depth: int
-    jump: int | None
-    jump_seq: int
-    created_ms: int
-    tip_seq: int
-    tip_hash: bytes
-    hidden: int = 0
+SELECT b.parent FROM path CROSS JOIN branch b WHERE b.scope = ? AND b.bid = path.at AND b.fork_seq > ?
+AND b.parent < b.bid)
+SELECT {BRANCH.selected("h")} FROM path CROSS JOIN branch h WHERE h.scope = ? AND h.bid = path.at ORDER BY h.bid DESC"""
 
 
 class Segment(NamedTuple):
@@ -64,41 +36,44 @@ class Segment(NamedTuple):
     high: int
 
 
-def checked(row: Row) -> BranchRow:
-    """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"the record of branch {row[4]!r} is damaged", what=f"branch {row[2]}")
-    return BranchRow(*row[:-1])
-
-
-def get(tx: Tx, bid: int) -> BranchRow:
-    """Give a branch that must exist."""
-    row = tx.one(GET, (bid,))
-    if row is None:
+def get(tx: Tx, scope: str, bid: int) -> BranchRow:
+    """Return a branch that must exist."""
+    found = BRANCH.get(tx, scope, bid)
+    if found is None:
         raise Corrupt(f"the record of branch {bid} is missing", what=f"branch {bid}")
-    return checked(row)
+    return found
+
+
+def find_by_uid(tx: Tx, scope: str, uid: str) -> BranchRow | None:
+    """Return a branch by its id, whichever session it belongs to, or None."""
+    return BRANCH.one(tx, "WHERE scope = ? AND uid = ?", (scope, uid))
+
+
+def find_by_name(tx: Tx, scope: str, session: int, name: str) -> BranchRow | None:
+    """Return a session's branch by its name, or None."""
+    return BRANCH.one(tx, "WHERE scope = ? AND session = ? AND name = ?", (scope, session, name))
 
 
 def find(tx: Tx, scope: str, session: int, name: str) -> BranchRow:
-    """Give a branch of a session by its name or its id."""
-    row = tx.one(BY_NAME, (scope, session, name)) or tx.one(BY_UID, (scope, name))
-    if row is None or row[3] != session:
+    """Return a branch of a session by its name or its id."""
+    found = find_by_name(tx, scope, session, name) or find_by_uid(tx, scope, name)
+    if found is None or found.session != session:
         raise NotFound(f"this session has no branch {name!r}; branches() lists them")
-    return checked(row)
+    return found
 
 
 def of_session(tx: Tx, scope: str, session: int, expected: int) -> list[BranchRow]:
-    """Give all branches of a session, oldest first; a missing one is ``Corrupt``."""
-    found = [checked(row) for row in tx.all(OF_SESSION, (scope, session))]
+    """Return all branches of a session, oldest first; a missing one raises ``Corrupt``."""
+    found = BRANCH.all(tx, "WHERE scope = ? AND session = ? ORDER BY bid", (scope, session))
     _require_all(found, session, expected)
     return found
 
 
 def of_sessions(tx: Tx, scope: str, expected: Mapping[int, int]) -> dict[int, list[BranchRow]]:
-    """Give all branches of several sessions, oldest first, in one read; ``expected`` says how many each has."""
+    """Return all branches of several sessions, oldest first, in one read; ``expected`` says how many each has."""
     found: dict[int, list[BranchRow]] = {session: [] for session in expected}
-    sql = f"{OF_SESSIONS}({', '.join('?' * len(expected))}) ORDER BY bid"
-    for row in map(checked, tx.all(sql, (scope, *expected))):
+    where = f"WHERE scope = ? AND session IN ({slots(len(expected))}) ORDER BY bid"
+    for row in BRANCH.all(tx, where, (scope, *expected)):
         found[row.session].append(row)
     for session, rows in found.items():
         _require_all(rows, session, expected[session])
@@ -116,7 +91,7 @@ def owner(tx: Tx, branch: BranchRow, seq: int) -> BranchRow:
         up = branch.jump if seq <= branch.jump_seq else branch.parent
         if up is None:
             raise Corrupt(f"branch {branch.name!r} has lost its parent", what=f"branch {branch.uid}")
-        branch = get(tx, up)
+        branch = get(tx, branch.scope, up)
     return branch
 
 
@@ -128,7 +103,7 @@ def segments(tx: Tx, branch: BranchRow, low: int, high: int) -> list[Segment]:
     if branch.fork_seq <= low:
         return [Segment(branch.bid, branch.uid, low, high)]
     found, expected = list[Segment](), branch.bid
-    for row in map(checked, tx.all(PATH, (branch.bid, low))):
+    for row in path(tx, branch, low):
         if row.bid != expected or (row.parent is None and row.fork_seq > low):
             break
         start = max(low, row.fork_seq)
@@ -137,6 +112,12 @@ def segments(tx: Tx, branch: BranchRow, low: int, high: int) -> list[Segment]:
     if high > low:
         raise Corrupt(f"branch {branch.name!r} has lost a parent", what=f"branch {branch.uid}")
     return found[::-1]
+
+
+def path(tx: Tx, branch: BranchRow, low: int = 0) -> list[BranchRow]:
+    """Return a branch and those above it that hold entries behind ``low`` of its path, the newest first."""
+    stored = tx.all(PATH, (branch.bid, branch.scope, low, branch.scope))
+    return [BRANCH.checked(row) for row in stored]
 
 
 def create(
@@ -160,8 +141,7 @@ def create(
         tip_seq=seq if parent else 0,
         tip_hash=tip_hash if parent else GENESIS,
     )
-    tx.run(INSERT, (*branch, row_check(branch)))
-    return branch
+    return BRANCH.put(tx, branch)
 
 
 def _jump(tx: Tx, parent: BranchRow | None, seq: int) -> tuple[int | None, int]:
@@ -169,37 +149,36 @@ def _jump(tx: Tx, parent: BranchRow | None, seq: int) -> tuple[int | None, int]:
     if parent is None:
         return None, 0
     if parent.jump is not None:
-        middle = get(tx, parent.jump)
+        middle = get(tx, parent.scope, parent.jump)
         if middle.jump is not None:
-            far = get(tx, middle.jump)
+            far = get(tx, parent.scope, middle.jump)
             if parent.depth - middle.depth == middle.depth - far.depth:
                 return far.bid, middle.jump_seq
     return parent.bid, seq
 
 
-def set_tip(tx: Tx, branch: BranchRow, seq: int, tip_hash: bytes) -> None:
+def set_tip(tx: Tx, branch: BranchRow, seq: int, tip_hash: bytes) -> BranchRow:
     """Record where a branch ends, as its head leaves it or a late arrival extends it."""
-    changed = branch._replace(tip_seq=seq, tip_hash=tip_hash)
-    tx.run(SET_TIP, (seq, tip_hash, row_check(changed), branch.bid))
+    return BRANCH.update(tx, branch, branch._replace(tip_seq=seq, tip_hash=tip_hash))
 
 
-def set_hidden(tx: Tx, branch: BranchRow, hidden: int) -> None:
+def set_hidden(tx: Tx, branch: BranchRow, hidden: int) -> BranchRow:
     """Take a branch out of listings, or put it back."""
-    tx.run(SET_HIDDEN, (hidden, row_check(branch._replace(hidden=hidden)), branch.bid))
+    return BRANCH.update(tx, branch, branch._replace(hidden=hidden))
 
 
-def forks(tx: Tx, bid: int) -> list[BranchRow]:
-    """Give the branches that start on this one, whatever session they belong to."""
-    return [checked(row) for row in tx.all(FORKS, (bid,))]
+def forks(tx: Tx, scope: str, bid: int) -> list[BranchRow]:
+    """Return the branches that start on this one, whichever session they belong to."""
+    return BRANCH.all(tx, "WHERE scope = ? AND parent = ? ORDER BY bid", (scope, bid))
 
 
 def free_name(tx: Tx, scope: str, session: int, *, base: str, count: int) -> str:
-    """Give a name for branch number ``count`` + 1: base-N with the first free N from there."""
+    """Return a name for branch number ``count`` + 1: base-N with the first free N from there."""
     stem, dash, number = base.rpartition("-")
     stem = stem if dash and number.isdigit() else base
     numbers = itertools.count(count + 1)
     names = (f"{stem}-{number}" for number in numbers)
-    return next(name for name in names if tx.one(BY_NAME, (scope, session, name)) is None)
+    return next(name for name in names if find_by_name(tx, scope, session, name) is None)
 
 
 def as_value(row: BranchRow, *, parent: str | None, head_seq: int, is_head: bool) -> Branch:

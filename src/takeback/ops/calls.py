@@ -1,161 +1,209 @@
 """Tool calls on a path: announced by a message, started, answered.
 
 The ids that providers give repeat between turns, so a call is the newest one of its id on the path, and it is
-open as long as no result follows it there. The ``call`` table says where, in the order of entries; a call is looked
-up by going back from the head, since its result comes soon after it: an index over ids would cost every
-tool message a page. What a call is lies in the entries.
+open as long as no result follows it there. The open ones lie in the session's row (``open_calls``); only a call that
+is not open is looked for by going back along the path. What a call is lies in the entry that announces it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from .. import codec
-from ..errors import Conflict, Corrupt, NotFound
+from ..errors import Conflict, NotFound
 from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
 from ..model.message import TOOL_MESSAGE, Message
 from ..model.tools import ToolCall
-from ..storage.base import Row, Tx, row_check
-from . import branches, entries
+from ..storage.base import Tx
+from ..tables.entries import EntryRow
+from . import log, open_calls
+from .open_calls import OpenCall
 from .sessions import SessionRow
 
-COLUMNS = "scope, key, what, call_id, chk"
-BACK = f"""SELECT {COLUMNS} FROM call
-WHERE scope = ? AND key > ? AND key <= ? AND (key, what, call_id) < (?, ?, ?)
-ORDER BY key DESC, what DESC, call_id DESC LIMIT ?"""
-LOST = "SELECT 1 FROM lost WHERE key > ? AND key <= ? LIMIT 1"
-BETWEEN = f"SELECT {COLUMNS} FROM call WHERE scope = ? AND key > ? AND key <= ? ORDER BY key, what"
-
-_SMALL = 64 << 10
-_PAGE = 8
-_NEAR = 256
+SMALL = 64 << 10  # a larger tool message is stored as it came
 
 
-_Found: TypeAlias = tuple[str, dict[str, int]]  # the id of a call, and where its marks are
+class Found(NamedTuple):
+    """A call of the path: where its marks are, and the seq of its first result, 0 while it is open."""
+
+    marks: OpenCall
+    result: int = 0
+
+    def noted(self, what: str, seq: int) -> Found:
+        """Return the call after its next mark."""
+        if what == "result":
+            return self._replace(result=self.result or seq)
+        return self._replace(marks=self.marks.noted(what, seq))
 
 
-class Mark(NamedTuple):
-    """One place where a call is announced, started or answered."""
-
-    seq: int
-    what: str
-    call_id: str
+# ---------------------------------------------------------------------- finding calls
 
 
-def _marks(rows: list[Row]) -> Iterator[Mark]:
-    for row in rows:
-        if row_check(row[:-1]) != row[-1]:
-            raise Corrupt(f"the record of tool call {row[3]!r} is damaged; run verify", what=f"call {row[3]}")
-        yield Mark(row[1] & entries.MAX_SEQ, row[2], row[3])
+def find_open(tx: Tx, session: SessionRow, call_id: str) -> OpenCall | None:
+    """Return the open call of this id, or None."""
+    kept = open_calls.known(session) or ()
+    found = next((call for call in kept if call.id == call_id), None)
+    return found or next((call for call in open_calls.at(tx, session) if call.id == call_id), None)
 
 
-def path(tx: Tx, session: SessionRow) -> list[branches.Segment]:
-    """Give the branches that hold the path of the head, oldest first."""
-    return entries.path_segments(tx, session, 0, session.seq)
+def newest(tx: Tx, session: SessionRow, call_id: str) -> Found | None:
+    """Return the newest call of this id on the path, open or answered, or None."""
+    waiting = find_open(tx, session, call_id)
+    if waiting is not None:
+        return Found(waiting)
+    behind = list[tuple[str, int]]()
+    for seq, what, marked in open_calls.walk_back(tx, session):
+        if marked != call_id:
+            continue
+        if what == "call":
+            found = Found(OpenCall(call_id, seq))
+            for mark in reversed(behind):
+                found = found.noted(*mark)
+            return found
+        behind.append((what, seq))
+    return None
 
 
-def newest(tx: Tx, session: SessionRow, call_id: str) -> dict[str, int]:
-    """Give where the newest call of this id is announced ('call'), last started, lost and answered, and how many
-    'starts' it had; nothing if it is not there.
-    """
-    found, starts = dict[str, int](), 0
-    for mark in _backwards(tx, session):
-        if mark.call_id == call_id:
-            found.setdefault(mark.what, mark.seq)
-            starts += mark.what == "start"
-            if mark.what == "call":
-                return {"starts": starts, **found}
-    return {}
+def require_waiting(tx: Tx, session: SessionRow, call_id: str) -> OpenCall:
+    """Return the call of an id that waits for a result; absent raises ``NotFound``, answered ``Conflict``."""
+    waiting = find_open(tx, session, call_id)
+    if waiting is not None:
+        return waiting
+    answered = newest(tx, session, call_id)
+    if answered is None:
+        raise NotFound(f"there is no tool call {call_id!r} on the path of this session")
+    raise Conflict(f"tool call {call_id!r} has its result already", found=answered.result)
 
 
-def _backwards(tx: Tx, session: SessionRow) -> Iterator[Mark]:
-    """Go through the marks of a path from the head back, in pages that grow."""
-    size = _PAGE
-    for segment in reversed(path(tx, session)):
-        base = entries.key_of(segment.bid, 0)
-        last: tuple[int, str, str] = (base + segment.high + 1, "", "")
-        while True:
-            rows = tx.all(BACK, (session.scope, base + segment.low, base + segment.high, *last, size))
-            yield from _marks(rows)
-            if len(rows) < size:
-                break
-            last, size = rows[-1][1:4], min(4 * size, 512)
+def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
+    """Return the call of an id that waits for a result, as ``require_waiting`` does, with what it is."""
+    return described(tx, session, Found(require_waiting(tx, session, call_id)))
 
 
-def open_calls(tx: Tx, session: SessionRow) -> dict[str, dict[str, int]]:
-    """Give all calls of the path that have no result, in the order they were announced."""
-    waiting: dict[str, dict[str, int]] = {}
-    for mark in _all_marks(tx, session):
-        if mark.what == "result":
-            waiting.pop(mark.call_id, None)
-        elif mark.what == "call":
-            waiting.pop(mark.call_id, None)  # an older call of this id is forgotten, and the order is by the newest
-            waiting[mark.call_id] = {"call": mark.seq}
-        elif mark.call_id in waiting:
-            _note(waiting[mark.call_id], mark)
-    return waiting
+def name_of(tx: Tx, session: SessionRow, call_id: str) -> str | None:
+    """Return the name of the tool that the newest call of an id is for; None if it is not on the path."""
+    found = newest(tx, session, call_id)
+    return announced(tx, session, found.marks.call, call_id).name or None if found else None
 
 
 def going_on(tx: Tx, session: SessionRow) -> list[str]:
-    """Give the calls that may be at work now: those that run, or else those that this turn announced and that wait.
+    """Return the calls that may be at work now: those that run, or else those that this turn announced and that wait.
 
-    Only the newest marks are looked at: who knows of older calls that still run names them.
+    Only the newest open calls are looked at: who knows of older ones that still run names them.
     """
-    ended, started, announced = set[str](), set[str](), dict[str, int]()
-    running = list[str]()
-    for mark in islice(_backwards(tx, session), _NEAR):
-        if mark.what in ("result", "lost"):
-            ended.add(mark.call_id)
-        elif mark.call_id in ended:
-            continue
-        elif mark.what == "start":
-            started.add(mark.call_id)
-        elif mark.what == "call":
-            ended.add(mark.call_id)  # an older call of this id is another one
-            if mark.call_id in started:
-                running.append(mark.call_id)
-            else:
-                announced[mark.call_id] = mark.seq
-    now = session.turns
-    return running[::-1] or [
-        call_id
-        for call_id, seq in reversed(announced.items())
-        if Numbers._make(entries.point(tx, session, seq).numbers).turns == now
-    ]
+    found = open_calls.known(open_calls.filled(tx, session)) or ()
+    running = [call.id for call in found if call.is_running]
+    if running:
+        return running
+    waiting, turns = list[str](), dict[int, int]()
+    for call in reversed([call for call in found if not call.start]):
+        if call.call not in turns:
+            turns[call.call] = entry_at(tx, session, call.call)[1].turns
+        if turns[call.call] < session.turns:
+            break  # the others are older still
+        waiting.append(call.id)
+    return waiting[::-1]
 
 
-def _note(marks: dict[str, int], mark: Mark) -> None:
-    """Take in the next mark of a call: of several starts the last one counts."""
-    marks[mark.what] = mark.seq
-    if mark.what == "start":
-        marks["starts"] = marks.get("starts", 0) + 1
+def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
+    """Return the open calls of a path in the order of announcing."""
+    return [described(tx, session, Found(call)) for call in open_calls.at(tx, session)]
 
 
-def is_running(marks: Mapping[str, int]) -> bool:
-    """Say whether a call was started and nothing is known of its end."""
-    return "start" in marks and "result" not in marks and marks.get("lost", 0) < marks["start"]
+def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
+    """Yield every call of a path in the order of announcing, with what became of it."""
+    found, latest = list[Found](), dict[str, int]()
+    for seq, marks in open_calls.walk(tx, session, 0, session.call_seq):
+        for what, call_id in marks:
+            if what == "call":
+                latest[call_id] = len(found)
+                found.append(Found(OpenCall(call_id, seq)))
+            elif call_id in latest:
+                found[latest[call_id]] = found[latest[call_id]].noted(what, seq)
+    return (described(tx, session, each) for each in found)
 
 
-def _all_marks(tx: Tx, session: SessionRow) -> list[Mark]:
-    """Give all marks of a path in order; fewer calls than the path has announced are ``Corrupt``."""
-    found = list[Mark]()
-    for segment in path(tx, session):
-        base = entries.key_of(segment.bid, 0)
-        found += _marks(tx.all(BETWEEN, (session.scope, base + segment.low, base + segment.high)))
-    if sum(mark.what == "call" for mark in found) != session.tool_calls and not _has_lost(tx, session):
-        raise Corrupt("records of tool calls are missing; run verify", what=f"session {session.id}")
-    return found
+# ---------------------------------------------------------------------- what a call is
 
 
-def _has_lost(tx: Tx, session: SessionRow) -> bool:
-    """Say whether a repair gave up entries of this path: what they announced nobody knows."""
-    keys = ((entries.key_of(s.bid, s.low), entries.key_of(s.bid, s.high)) for s in path(tx, session))
-    return any(tx.one(LOST, (low, high)) for low, high in keys)
+def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
+    """Read the call that an entry announces."""
+    uid, row = entry_at(tx, session, seq)
+    nameless = ToolCall(call_id, "", None, seq=seq, entry_id=entry_id(uid, seq))
+    if row.kind == CALL:
+        body = codec.decode(row.body) if row.body is not None else {}
+        return msgspec.structs.replace(nameless, name=body.get("name", ""), arguments=body.get("arguments"))
+    return next((call for call in _message(uid, row).tool_calls if call.id == call_id), nameless)
+
+
+def described(tx: Tx, session: SessionRow, found: Found) -> ToolCall:
+    """Read what a call is and what became of it."""
+    marks = found.marks
+    call = announced(tx, session, marks.call, marks.id)
+    if marks.start:
+        started = entry_at(tx, session, marks.start)[1].at_ms
+        status = "running" if marks.is_running and not found.result else "unknown"
+        call = msgspec.structs.replace(call, status=status, started_ms=started, attempts=marks.starts)
+    if not found.result:
+        return call
+    uid, row = entry_at(tx, session, found.result)
+    result = next((each for each in _message(uid, row).tool_results if each.call_id == marks.id), None)
+    if result is None:
+        return call
+    status, error = ("completed", None) if result.success else ("failed", str(result.content))
+    return msgspec.structs.replace(
+        call, status=status, result=result.content, success=result.success, finished_ms=row.at_ms, error=error
+    )
+
+
+def entry_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, EntryRow]:
+    """Read an entry of the path; return it behind the id of the branch that owns it."""
+    segments = log.path_segments(tx, session, seq - 1, seq)
+    (row,) = log.read(tx, session.scope, segments)
+    return segments[0].uid, row
+
+
+def _message(uid: str, row: EntryRow) -> Message:
+    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw)
+
+
+# ---------------------------------------------------------------------- starting a call
+
+
+def start(
+    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
+) -> tuple[ToolCall, Draft | None]:
+    """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
+
+    A call that runs already gives no draft: there is never a second record. One whose outcome is unknown is started
+    only if it is to be tried ``again``. A ``fresh`` id was made just now.
+    """
+    marks: tuple[tuple[str, str], ...] = (("start", call_id),)
+    waiting = None if fresh else find_open(tx, session, call_id)
+    if waiting is not None:
+        call = described(tx, session, Found(waiting))
+        if waiting.is_running:
+            return call, None
+        if waiting.start and not again:
+            raise Conflict(
+                f"nobody knows whether tool call {call_id!r} had its effect: the process that ran it is gone; retry it,"
+                " or say with resolve_call how it ended",
+                found="unknown",
+            )
+        body, adds = {"call_id": call_id, "name": call.name}, Numbers()
+    else:
+        call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
+        body = {"call_id": call_id, "name": name, "arguments": arguments}
+        marks, adds = (("call", call_id), *marks), Numbers(tool_calls=1)
+    call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
+    return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=marks))
+
+
+# ---------------------------------------------------------------------- which calls a message answers
 
 
 def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]:
@@ -164,56 +212,50 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
     They name their tool, which most providers leave out. Gemini's results may name the tool instead of a call: they
     answer the oldest open call of that name.
     """
-    here: dict[str, str] = {}  # open calls among these drafts, with their names
-    found = []
+    found = list[Draft]()
+    waiting = _waiting(tx, session, drafts)
     for draft in drafts:
-        if draft.more is not None and draft.kind == TOOL_MESSAGE and len(draft.body) <= _SMALL:
-            draft = _settle(tx, session, draft, here)
-        elif any(what == "call" for what, _ in (draft.more.calls if draft.more else ())):
-            here.update({call.id: call.name for call in _announced_by(draft)})
+        if draft.kind == TOOL_MESSAGE and draft.more is not None and len(draft.body) <= SMALL:
+            draft = _settle(tx, session, draft, waiting)
+        if "call" in [what for what, _ in _marks(draft)]:
+            waiting.update({call.id: call.name for call in _announced_by(draft)})
+        for result in _results(draft):
+            waiting.pop(result, None)
         found.append(draft)
     return found
 
 
-def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
-    """Tie a tool message to calls whose messages are at hand; None if one of them is not."""
-    results = _results(draft)
-    if not results or len(draft.body) > _SMALL or not waiting.keys() >= set(results):
-        return None
-    names = {call.id: call.name for result in results for call in _announced_by(waiting[result])}
-    tool = next((names[result] for result in results if names.get(result)), None)
-    return _tied(draft, tool, results, results)
+def _waiting(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> dict[str, str | OpenCall]:
+    """Return the open calls that these drafts may answer: those that the row keeps if they name no other."""
+    kept = open_calls.known(session) or ()
+    asked = {result for draft in drafts for result in _results(draft)}
+    found = kept if asked <= {call.id for call in kept} else open_calls.at(tx, session)
+    return {call.id: call for call in found}
 
 
-def still_waiting(waiting: Mapping[str, Draft], drafts: Sequence[Draft]) -> dict[str, Draft]:
-    """Give the calls without a result after some messages, each with the message that announces it."""
-    found = dict(waiting)
-    for draft in drafts:
-        for what, call_id in draft.more.calls if draft.more else ():
-            if what == "call":
-                found[call_id] = draft
-            elif what == "result":
-                found.pop(call_id, None)
-    return found
-
-
-def _announced_by(draft: Draft) -> Sequence[ToolCall]:
-    return Message("", 0, 0, 0, draft.body, draft.raw).tool_calls
-
-
-def _results(draft: Draft) -> list[str]:
-    return [name for what, name in draft.more.calls if what == "result"] if draft.more else []
-
-
-def _settle(tx: Tx, session: SessionRow, draft: Draft, here: dict[str, str]) -> Draft:
-    marks, tool = list[tuple[str, str]](), None
+def _settle(tx: Tx, session: SessionRow, draft: Draft, waiting: dict[str, str | OpenCall]) -> Draft:
+    given, tool = list[str](), None
     results = _results(draft)
     for result in results:
-        call_id, name = _answered(tx, session, result, here, marks)
-        here.pop(call_id, None)
+        call_id, name = _answered(tx, session, result, waiting)
+        waiting.pop(call_id, None)
         tool = tool or name
-        marks.append(("result", call_id))
-    return _tied(draft, tool, results, [call_id for _, call_id in marks])
+        given.append(call_id)
+    return _tied(draft, tool, results, given)
+
+
+def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str | OpenCall]) -> tuple[str, str | None]:
+    """Return the call that a result answers, and the name of its tool if that is known."""
+
+    def name(call: str | OpenCall) -> str:
+        return call if isinstance(call, str) else announced(tx, session, call.call, call.id).name
+
+    if given in waiting:
+        return given, name(waiting[given])
+    for call_id, call in waiting.items():
+        if name(call) == given:
+            return call_id, given
+    return given, name_of(tx, session, given)
 
 
 def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) -> Draft:
@@ -227,156 +269,35 @@ def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) 
     return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=calls))
 
 
-def _answered(
-    tx: Tx, session: SessionRow, given: str, here: dict[str, str], taken: list[tuple[str, str]]
-) -> tuple[str, str | None]:
-    """Give the call that a result answers, and the name of its tool if that is known."""
-    if given in here:
-        return given, here[given]
-    near = _answered_near(tx, session, given, taken)
-    if near is not None:
-        return near
-    marks = newest(tx, session, given)
-    if marks:
-        return given, announced(tx, session, marks["call"], given).name
-    for call_id, name in here.items():
-        if name == given and ("result", call_id) not in taken:
-            return call_id, name
-    return given, None
+def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
+    """Tie a tool message to calls whose messages are at hand; None if one of them is not."""
+    results = _results(draft)
+    if not results or len(draft.body) > SMALL or not waiting.keys() >= set(results):
+        return None
+    names = {call.id: call.name for result in results for call in _announced_by(waiting[result])}
+    tool = next((names[result] for result in results if names.get(result)), None)
+    return _tied(draft, tool, results, results)
 
 
-def _answered_near(
-    tx: Tx, session: SessionRow, given: str, taken: list[tuple[str, str]]
-) -> tuple[str, str | None] | None:
-    """Look for the call among the last marks: by its id, else the oldest open one of a tool of that name."""
-    answered, waiting = set[str](), list[Mark]()
-    for mark in islice(_backwards(tx, session), _NEAR):
-        if mark.what == "result":
-            answered.add(mark.call_id)
-        elif mark.what == "call":
-            if mark.call_id == given:
-                return given, announced(tx, session, mark.seq, given).name
-            if mark.call_id not in answered and ("result", mark.call_id) not in taken:
-                waiting.append(mark)
-            answered.discard(mark.call_id)
-    for mark in reversed(waiting):
-        call = announced(tx, session, mark.seq, mark.call_id)
-        if call.name == given:
-            return mark.call_id, call.name
-    return None
+def still_waiting(waiting: Mapping[str, Draft], drafts: Sequence[Draft]) -> dict[str, Draft]:
+    """Return the calls without a result after some messages, each with the message that announces it."""
+    found = dict(waiting)
+    for draft in drafts:
+        for what, call_id in _marks(draft):
+            if what == "call":
+                found[call_id] = draft
+            elif what == "result":
+                found.pop(call_id, None)
+    return found
 
 
-def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
-    """Read the call that an entry announces."""
-    uid, row = _row_at(tx, session, seq)
-    if row[1] == CALL:
-        body = codec.decode(row[5]) if row[5] is not None else {}
-        return ToolCall(call_id, body.get("name", ""), body.get("arguments"), seq=seq, entry_id=entry_id(uid, seq))
-    message = Message(uid, seq, row[3], row[2], row[5], row[6])
-    found = (call for call in message.tool_calls if call.id == call_id)
-    return next(found, ToolCall(call_id, "", None, seq=seq, entry_id=entry_id(uid, seq)))
+def _announced_by(draft: Draft) -> Sequence[ToolCall]:
+    return Message("", 0, 0, 0, draft.body, draft.raw).tool_calls
 
 
-def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
-    """Give the open calls of a path in the order of announcing."""
-    found = open_calls(tx, session).items()
-    return [_described(tx, session, *each) for each in _in_order(tx, session, found)]
+def _marks(draft: Draft) -> Sequence[tuple[str, str]]:
+    return draft.more.calls if draft.more else ()
 
 
-def _in_order(tx: Tx, session: SessionRow, found: Iterable[_Found]) -> Iterator[_Found]:
-    """Order calls as they were announced: those of one message lie in the table by their ids."""
-    for seq, run in groupby(found, lambda each: each[1]["call"]):
-        group = list(run)
-        if len(group) > 1:
-            place = {call.id: number for number, call in enumerate(_announced_in(tx, session, seq))}
-            group.sort(key=lambda each: place.get(each[0], 0))
-        yield from group
-
-
-def _announced_in(tx: Tx, session: SessionRow, seq: int) -> Sequence[ToolCall]:
-    uid, row = _row_at(tx, session, seq)
-    return () if row[1] == CALL else Message(uid, seq, row[3], row[2], row[5], row[6]).tool_calls
-
-
-def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
-    """Give every call of a path in the order of announcing, with what became of it."""
-    found, latest = list[tuple[str, dict[str, int]]](), dict[str, dict[str, int]]()
-    for mark in _all_marks(tx, session):
-        if mark.what == "call":
-            latest[mark.call_id] = {}
-            found.append((mark.call_id, latest[mark.call_id]))
-        if mark.call_id in latest and (mark.what != "result" or "result" not in latest[mark.call_id]):
-            _note(latest[mark.call_id], mark)
-    return (_described(tx, session, *each) for each in _in_order(tx, session, found))
-
-
-def _described(tx: Tx, session: SessionRow, call_id: str, marks: dict[str, int]) -> ToolCall:
-    call = announced(tx, session, marks["call"], call_id)
-    if "start" in marks:
-        started = _row_at(tx, session, marks["start"])[1][2]
-        status = "running" if is_running(marks) else "unknown"
-        call = msgspec.structs.replace(call, status=status, started_ms=started, attempts=marks["starts"])
-    if "result" not in marks:
-        return call
-    uid, row = _row_at(tx, session, marks["result"])
-    message = Message(uid, marks["result"], row[3], row[2], row[5], row[6])
-    result = next((each for each in message.tool_results if each.call_id == call_id), None)
-    if result is None:
-        return call
-    status, error = ("completed", None) if result.success else ("failed", str(result.content))
-    return msgspec.structs.replace(
-        call, status=status, result=result.content, success=result.success, finished_ms=row[2], error=error
-    )
-
-
-def _row_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Row]:
-    segments = entries.path_segments(tx, session, seq - 1, seq)
-    (row,) = entries.read(tx, session.scope, segments)
-    return segments[0].uid, row
-
-
-def start(
-    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
-) -> tuple[ToolCall, Draft | None]:
-    """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
-
-    A call that runs already gives no draft: there is never a second record. One whose outcome is unknown is started
-    only if it is to be tried ``again``. A ``fresh`` id was made just now.
-    """
-    marks = {} if fresh else newest(tx, session, call_id)
-    more: tuple[tuple[str, str], ...] = (("start", call_id),)
-    if marks and "result" not in marks:
-        call = _described(tx, session, call_id, marks)
-        if is_running(marks):
-            return call, None
-        if "start" in marks and not again:
-            raise Conflict(
-                f"nobody knows whether tool call {call_id!r} had its effect: the process that ran it is gone; retry it,"
-                " or say with resolve_call how it ended",
-                found="unknown",
-            )
-        body, adds = {"call_id": call_id, "name": call.name}, Numbers()
-    else:
-        call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
-        body = {"call_id": call_id, "name": name, "arguments": arguments}
-        more, adds = (("call", call_id), *more), Numbers(tool_calls=1)
-    call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
-    return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=more))
-
-
-def name_of(tx: Tx, session: SessionRow, call_id: str) -> str | None:
-    """Give the name of the tool that the newest call of an id is for; None if it is not on the path."""
-    marks = newest(tx, session, call_id)
-    return announced(tx, session, marks["call"], call_id).name or None if marks else None
-
-
-def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
-    """Give the newest call of an id if it waits for a result; absent is ``NotFound``, answered ``Conflict``."""
-    marks = newest(tx, session, call_id)
-    if not marks:
-        if call_id in open_calls(tx, session):  # the slow way around the index, before saying that it is not there
-            raise Corrupt("the index of tool calls is damaged; run verify", what=f"call {call_id}")
-        raise NotFound(f"there is no tool call {call_id!r} on the path of this session")
-    if "result" in marks:
-        raise Conflict(f"tool call {call_id!r} has its result already", found=marks["result"])
-    return _described(tx, session, call_id, marks)
+def _results(draft: Draft) -> list[str]:
+    return [call_id for what, call_id in _marks(draft) if what == "result"]

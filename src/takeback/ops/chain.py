@@ -28,16 +28,16 @@ def body_hash(salt: bytes, body: bytes, raw: bytes | None) -> bytes:
     return sha256(b"".join((_BODY_TAG, salt, lengths[0], body, b"\1", lengths[1], raw))).digest()
 
 
-def header(uid: str, seq: int, kind: str, at_ms: int, numbers: tuple[int, ...]) -> bytes:
-    """Encode an entry's header: branch, seq, kind, time, running numbers."""
+def header(uid: str, seq: int, kind: str, at_ms: int, stored_ms: int, numbers: Numbers) -> bytes:
+    """Encode an entry's header: branch, seq, kind, when it happened, when it was stored, running numbers."""
     branch, name = uid.encode(), kind.encode()
     shape = _shape(len(branch), len(name))
-    return shape.pack(len(branch), branch, seq, len(name), name, at_ms, _COUNT, *numbers)
+    return shape.pack(len(branch), branch, seq, len(name), name, at_ms, stored_ms, _COUNT, *numbers)
 
 
 @lru_cache(maxsize=256)
 def _shape(branch: int, kind: int) -> struct.Struct:
-    return struct.Struct(f">H{branch}sqH{kind}sqH{_COUNT}q")
+    return struct.Struct(f">H{branch}sqH{kind}sqqH{_COUNT}q")
 
 
 def entry_hash(previous: bytes, head: bytes, content: bytes) -> bytes:

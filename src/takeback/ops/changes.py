@@ -1,31 +1,40 @@
-"""The feed as readers see it: which session and branch changed, by their ids."""
+"""The feed as readers see it: which session and branch changed, by their ids. What a page costs follows its length."""
 
 from __future__ import annotations
 
+from ..errors import Corrupt
 from ..model.feed import Change
 from ..storage.base import Tx
-from . import agents, branches, feed, sessions
+from ..tables.agents import AGENT
+from ..tables.branches import BRANCH
+from ..tables.history import FeedRow
+from ..tables.sessions import SESSION
+from ..tables.table import R, Table
+from . import feed
 
 
 def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[Change], str | None]:
-    """Give a scope's changes among the next ``limit`` of the store, and the cursor up to which they go."""
-    seen = feed.parse_cursor(cursor, tx.dialect.feed_parts)
-    names: dict[tuple[int, int], tuple[str, str, str]] = {}
-    found = []
-    for position, (_, owner, kind, sid, bid, first, last, _) in feed.rows_after(tx, scope, seen, limit):
-        cursor = feed.cursor(position)
-        if owner != scope:
-            continue
-        if (sid, bid) not in names:
-            names[sid, bid] = _names(tx, sid, bid)
-        session_id, branch, agent_id = names[sid, bid]
-        found.append(Change(cursor, kind, session_id, branch, first, last, agent_id))
-    return found, cursor
+    """Return the next changes of a scope, at most ``limit``, and the cursor up to which they go."""
+    rows = feed.rows_after(tx, scope, feed.parse_cursor(cursor, tx.dialect.feed_parts), limit)
+    own = [(feed.cursor(position), row) for position, row in rows if row.scope == scope]
+    of_sessions = [row for _, row in own if row.session]
+    sessions = _numbered(tx, SESSION, scope, {row.session for row in of_sessions})
+    branches = _numbered(tx, BRANCH, scope, {row.branch for row in of_sessions})
+    agents = _numbered(tx, AGENT, scope, {row.branch for _, row in own if not row.session})
+
+    def shown(at: str, row: FeedRow) -> Change:
+        if not row.session:
+            return Change(at, row.kind, "", "", row.first_seq, row.last_seq, agents[row.branch].id)
+        session, branch = sessions[row.session], branches[row.branch]
+        return Change(at, row.kind, session.id, branch.uid, row.first_seq, row.last_seq, session.agent)
+
+    last = feed.cursor(rows[-1][0]) if rows else cursor
+    return [shown(at, row) for at, row in own], last
 
 
-def _names(tx: Tx, sid: int, bid: int) -> tuple[str, str, str]:
-    """Give the ids of session and branch, or of the agent that changed."""
-    if sid == 0:
-        return "", "", agents.by_number(tx, bid).id
-    session = sessions.by_number(tx, sid)
-    return session.id, branches.get(tx, bid).uid, session.agent
+def _numbered(tx: Tx, table: Table[R], scope: str, numbers: set[int]) -> dict[int, R]:
+    """Return rows by their local numbers; each must be there."""
+    found = table.numbered(tx, scope, numbers)
+    for number in numbers - found.keys():
+        raise Corrupt(f"the record of {table.name} number {number} is missing", what=f"{table.name} {number}")
+    return found

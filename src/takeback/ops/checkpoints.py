@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
-from ..model.entry import Numbers
 from ..model.session import Head, Stats
-from ..storage.base import Tx, row_check
+from ..storage.base import Tx
+from ..tables.history import CHECKPOINT
 from . import branches, entries, feed, operations, snapshots, work
-from .checkpoint_rows import BY_ID as BY_ID
-from .checkpoint_rows import COLUMNS as COLUMNS
-from .checkpoint_rows import GET as GET
 from .checkpoint_rows import CheckpointRow as CheckpointRow
-from .checkpoint_rows import by_number as by_number
-from .checkpoint_rows import checked as checked
+from .checkpoint_rows import by_id as by_id
 from .checkpoint_rows import find as find
 from .checkpoint_rows import get as get
+from .checkpoint_rows import made_by_call as made_by_call
 from .checkpoint_rows import newest_on_path as newest_on_path
 from .checkpoint_rows import of_session as of_session
 from .checkpoint_rows import point as point
 from .checkpoint_rows import seen_from as seen_from
 from .sessions import SessionRow
 
-INSERT = f"INSERT INTO checkpoint ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
 
 
@@ -37,24 +33,33 @@ def create(
     session = entries.writable(tx, scope, session_id)
     checkpoint_id = new_id(now_ms)
     point = entries.point(tx, session, session.seq)
-    owner = branches.owner(tx, branches.get(tx, session.branch), session.seq) if session.seq else None
-    branch = owner.bid if owner is not None and owner.session == session.sid else session.branch
+    branch = _branch_at_head(tx, session)
     row = CheckpointRow(
-        tx.next("checkpoint"),
-        scope,
-        checkpoint_id,
-        session.sid,
-        name or checkpoint_id,
-        description,
-        type,
-        now_ms,
-        branch,
-        point.seq,
-        point.hash,
+        scope=scope,
+        cid=tx.next("checkpoint"),
+        id=checkpoint_id,
+        session=session.sid,
+        name=name or checkpoint_id,
+        description=description,
+        type=type,
+        at_ms=now_ms,
+        branch=branch,
+        seq=point.seq,
+        hash=point.hash,
     )
-    tx.run(INSERT, (*row, row_check(row)))
-    position, rank = feed.record(tx, session, "checkpoint", branch=branch, first=point.seq, last=point.seq)
+    CHECKPOINT.put(tx, row)
+    position, rank = feed.record(
+        tx, session, "checkpoint", branch=branch, first=point.seq, last=point.seq, now_ms=now_ms
+    )
     return operations.touch(tx, session, position, rank, now_ms, moved=False), row
+
+
+def _branch_at_head(tx: Tx, session: SessionRow) -> int:
+    """Return the branch that holds the entry at the head; the head's own where that is another session's."""
+    if session.seq == 0 or session.seq > session.fork:
+        return session.branch
+    owner = branches.owner(tx, branches.get(tx, session.scope, session.branch), session.seq)
+    return owner.bid if owner.session == session.sid else session.branch
 
 
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
@@ -75,7 +80,7 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
         state_version=work.state_version(work.latest(tx, there, "state")),
         size_bytes=own + (0 if root is None else root.size),
         checksum=row.hash.hex(),
-        stats=Stats.from_numbers(Numbers._make(there.numbers), started_ms=session.created_ms),
+        stats=Stats.from_numbers(there.numbers, started_ms=session.created_ms),
         tree=None if root is None else root.tree.hex(),
         not_captured=() if root is None else tuple(snapshots.missed(root)),
     )

@@ -1,18 +1,100 @@
-"""What operations did, in few words for people."""
+"""What operations did, in few words for people.
+
+They name sessions, agents and branches by number or id; what people call those is looked up for many operations
+together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
+from .. import codec
+from ..errors import Corrupt
 from ..model import words
+from ..model.operation import Operation
+from ..storage.base import Tx
+from ..tables.agents import AGENT
+from ..tables.branches import BRANCH
+from ..tables.history import OperationRow
+from ..tables.sessions import SESSION
+from ..tables.table import Table, slots
 from . import sessions
 
+R = TypeVar("R", bound="tuple[Any, ...]")
+View: TypeAlias = "dict[str, Any]"
 Named = Callable[[str], str | None]  # gives the name of a branch by its id
 _SHORT = 7  # characters of an id that people read
+_MANY = 500  # rows that one statement looks up
 
 
-def summary(before: dict[str, Any], after: dict[str, Any], named: Named) -> str:
+def named(tx: Tx, row: OperationRow) -> Operation:
+    """Show an operation to callers with the ids of what it changed."""
+    return all_named(tx, [row])[0]
+
+
+def all_named(tx: Tx, rows: Sequence[OperationRow]) -> list[Operation]:
+    """Show operations of one scope to callers; what they name is looked up for all of them together."""
+    if not rows:
+        return []
+    scope, views = rows[0].scope, [(codec.decode(row.before), codec.decode(row.after)) for row in rows]
+    ids = _ids(tx, SESSION, scope, {row.session for row in rows} - {0})
+    agent_ids = _ids(tx, AGENT, scope, {row.agent for row in rows} - {0})
+    uids = {uid for before, after in views for uid in branches_in(before, after)}
+    names = {row.uid: row.name for row in _several(tx, BRANCH, "uid", scope, uids)}
+    return [
+        _value(row, before, after, ids.get(row.session), agent_ids.get(row.agent), names)
+        for row, (before, after) in zip(rows, views, strict=True)
+    ]
+
+
+def _ids(tx: Tx, table: Table[R], scope: str, numbers: set[int]) -> dict[int, str]:
+    """Return the ids of rows that must exist by their local numbers."""
+    rows: dict[int, Any] = dict(table.numbered(tx, scope, numbers))
+    found = {number: row.id for number, row in rows.items()}
+    for number in sorted(numbers - found.keys()):
+        what = f"{table.name} number {number}"
+        raise Corrupt(f"the record of {what} is missing", what=what)
+    return found
+
+
+def _several(tx: Tx, table: Table[R], column: str, scope: str, wanted: Iterable[Any]) -> list[R]:
+    """Return rows by the values of a column, many in one statement."""
+    found, values = list[R](), sorted(wanted)
+    for first in range(0, len(values), _MANY):
+        some = values[first : first + _MANY]
+        found += table.all(tx, f"WHERE scope = ? AND {column} IN ({slots(len(some))})", (scope, *some))
+    return found
+
+
+def as_value(tx: Tx, row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
+    """Show an operation to callers."""
+    before, after = codec.decode(row.before), codec.decode(row.after)
+    found = _several(tx, BRANCH, "uid", row.scope, branches_in(before, after))
+    return _value(row, before, after, session_id, agent_id, {each.uid: each.name for each in found})
+
+
+def _value(
+    row: OperationRow, before: View, after: View, session_id: str | None, agent_id: str | None, names: dict[str, str]
+) -> Operation:
+    files = after.get("files") or {}
+    return Operation(
+        id=row.id,
+        kind=row.kind,
+        session_id=session_id,
+        at_ms=row.at_ms,
+        summary=summary(before, after, names.get),  # no name: a purge took the branch
+        undone=row.undone_by is not None,
+        agent_id=agent_id,
+        workspace=files.get("workspace") or after.get("workspace"),
+        paths=tuple(files.get("paths", ())),
+    )
+
+
+# ---------------------------------------------------------------------- the words
+
+
+def summary(before: View, after: View, named: Named) -> str:
     """Say what an operation changed."""
     return "; ".join(_describe(thing, before.get(thing), value, named) for thing, value in after.items())
 
@@ -48,9 +130,21 @@ def _describe(thing: str, before: Any, after: Any, named: Named) -> str:
             return thing
 
 
+def branches_in(before: View, after: View) -> set[str]:
+    """Return the ids of the branches that a summary calls by their names."""
+    found = {after["branch"][0]} if "branch" in after else set[str]()
+    if "head" in after and "head" in before and _changes_branch(before["head"], after["head"]):
+        found |= {before["head"][0], after["head"][0]}
+    return found
+
+
+def _changes_branch(before: list[Any], after: list[Any]) -> bool:
+    return bool(after[0] != before[0] and before[1])
+
+
 def _describe_head(before: list[Any], after: list[Any], named: Named) -> str:
     text = f"entry {before[1]} -> entry {after[1]}"
-    if after[0] != before[0] and before[1]:
+    if _changes_branch(before, after):
         names = named(before[0]), named(after[0])
         return f"{text}, on another branch" if None in names else f"{text}, from branch {names[0]} to {names[1]}"
     if after[1] < before[1]:

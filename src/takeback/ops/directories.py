@@ -5,14 +5,15 @@ from __future__ import annotations
 from .. import codec
 from ..ids import new_id
 from ..storage.base import Tx
+from ..tables.sessions import SESSION, SessionRow
 from . import agents, feed, operations, sessions
-from .sessions import SessionRow, Whole
+from .sessions import Whole
 
-OF_AGENT = f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND key >= ? AND key < ? AND hidden = 0"
+OF_AGENT = "INDEXED BY session_key WHERE scope = ? AND key >= ? AND key < ? AND hidden = 0"
 
 
 def key_of(agent: str, path: str) -> str:
-    """Give the key of a directory's session."""
+    """Return the key of a directory's session."""
     return f"{_prefix(agent)}{sessions.escape(path)}"
 
 
@@ -21,15 +22,15 @@ def _prefix(agent: str) -> str:
 
 
 def find(tx: Tx, scope: str, agent: str, path: str) -> Whole | None:
-    """Give the session of a directory by its path, or None."""
+    """Return the session of a directory by its path, or None."""
     row = sessions.find_by_key(tx, scope, key_of(agent, path))
     return None if row is None else sessions.with_rest(tx, row)
 
 
 def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[SessionRow]:
-    """Give the sessions whose directory had this identity, wherever it was."""
+    """Return the sessions whose directory had this identity, wherever it was."""
     prefix = _prefix(agent)
-    rows = map(sessions.checked, tx.all(OF_AGENT, (scope, prefix, prefix[:-1] + ";")))
+    rows = SESSION.all(tx, OF_AGENT, (scope, prefix, prefix[:-1] + ";"))
     return [row for row in rows if sessions.decoded(sessions.detail(tx, row)).get("directory") == identity]
 
 
@@ -54,7 +55,7 @@ def create(
 
 
 def is_known(doc: bytes, identity: str | None) -> bool:
-    """Say whether a session knows the directory that is at its path now."""
+    """Whether a session knows the directory that is at its path now."""
     return identity is None or sessions.decoded(doc).get("directory") == identity
 
 
@@ -62,12 +63,12 @@ def _note_identity(tx: Tx, session: SessionRow, doc: bytes, identity: str | None
     if is_known(doc, identity):
         return doc
     new = codec.encode({**sessions.decoded(doc), "directory": identity})
-    sessions.put_detail(tx, session.sid, new)
+    sessions.put_detail(tx, session, new)
     return new
 
 
 def _move(tx: Tx, session: SessionRow, key: str, path: str, now_ms: int) -> SessionRow:
     """Follow a directory to its new path. Nobody asked for it, so it is no operation that undo would take back."""
-    moved = sessions.write_cold(tx, session, key=key, workspace=path)
-    position, rank = feed.record(tx, moved, "move", branch=moved.branch, first=moved.seq, last=moved.seq)
+    moved = sessions.write(tx, session, key=key, workspace=path)
+    position, rank = feed.record(tx, moved, "move", branch=moved.branch, first=moved.seq, last=moved.seq, now_ms=now_ms)
     return operations.touch(tx, moved, position, rank, now_ms, moved=False)

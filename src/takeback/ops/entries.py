@@ -12,17 +12,18 @@ from operator import add
 from typing import NamedTuple
 
 from .. import codec
-from ..errors import Conflict, Corrupt, Invalid, NotFound
+from ..errors import Conflict, Invalid, NotFound
 from ..ids import new_salt
-from ..model.entry import STATE_KINDS, Draft, More
+from ..model.entry import STATE_KINDS, Draft, More, Numbers
 from ..model.message import MESSAGE
 from ..model.status import require_open
-from ..storage.base import Row, Tx, row_check
-from . import blobs, branches, chain, feed, leases, sessions
+from ..storage.base import Tx
+from ..tables.entries import ENTRY, LINK, LinkRow, packed_chain
+from ..tables.entries import EntryRow as EntryRow
+from . import blobs, branches, chain, feed, leases, once, open_calls, sessions
 from .branches import Segment
 
 # Whoever adds to the log reads it too: what reads is part of this module, and lies apart for those who only read.
-from .log import CHAINED as CHAINED
 from .log import MAX_SEQ as MAX_SEQ
 from .log import PAGE as PAGE
 from .log import Point as Point
@@ -40,16 +41,6 @@ from .log import read as read
 from .log import read_all as read_all
 from .sessions import SessionRow
 
-INSERT = f"""INSERT INTO entry (key, kind, at_ms, turns, mid, body, raw, spill, chk,
-{CHAINED}, chain_chk)
-VALUES ({", ".join("?" * 25)})"""
-FIND_KEY = """SELECT scope, session, ikey, branch, seq, last_seq, digest, chk FROM idempotency
-WHERE scope = ? AND session = ? AND ikey = ?"""
-KEEP_KEY = """INSERT INTO idempotency (scope, session, ikey, branch, seq, last_seq, digest, chk)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-ADD_LINK = "INSERT INTO link (scope, hash, key, chk) VALUES (?, ?, ?, ?)"
-ADD_CALL = "INSERT INTO call (scope, key, what, call_id, chk) VALUES (?, ?, ?, ?, ?)"
-
 _LIMIT = 1 << 63
 
 
@@ -60,7 +51,7 @@ class Appended(NamedTuple):
     uid: str
     first: int
     last: int
-    repeated: Sequence[Row] = ()
+    repeated: Sequence[EntryRow] = ()
     late: bool = False  # somebody else had changed the session since it was last seen
 
 
@@ -76,10 +67,10 @@ def append(
     title: Callable[[], str | None] | None = None,
     fence: leases.Fence | None = None,
 ) -> Appended:
-    """Add entries at the head, all or none, and give their place.
+    """Add entries at the head, all or none, and return their place.
 
-    A key that is on the head's path already with the same content gives the first place again; with
-    other content it is ``Conflict``. A revision that is not the expected one is ``Conflict``, and so is a message for
+    A key that is on the head's path already with the same content returns the first place again; with
+    other content it raises ``Conflict``, and so do a revision that is not the expected one and a message for
     a finished session. ``title`` makes one for a session that has none yet; ``fence`` is that of a lease.
     """
     session = writable(tx, scope, session_id)
@@ -94,12 +85,12 @@ def append(
     if any(draft.kind == MESSAGE for draft in drafts):
         require_open(session.status)
     if session.title is None and title is not None and (made := title()) is not None:
-        session = sessions.write_cold(tx, session, title=made)
+        session = sessions.write(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
 
 
 def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:
-    """Give a session that can be added to; one in the trash is ``Conflict``."""
+    """Return a session that can be added to; one in the trash raises ``Conflict``."""
     session = sessions.get(tx, scope, session_id)
     if session.hidden:
         raise Conflict("this session is in the trash; restore it first", found="trash")
@@ -121,18 +112,17 @@ def put(
 ) -> Appended:
     """Store entries behind the head of a session that was just read."""
     _require_sound(tx, session, drafts)
-    if not session.attached:
-        session = _open_branch(tx, session, now_ms)
-    first, branch = session.seq + 1, session.branch
-    seq, last_hash, numbers = _insert(tx, session, drafts, now_ms)
-    position, rank = feed.record(tx, session, "entries", branch=branch, first=first, last=seq)
+    there = session if session.attached else _open_branch(tx, session, now_ms)
+    first = there.seq + 1
+    after = _insert(tx, there, drafts, now_ms)
+    position, rank = feed.record(
+        tx, session, "entries", branch=there.branch, first=first, last=after.seq, now_ms=now_ms
+    )
     if idempotency_key is not None:
-        keep_key(tx, session.scope, session.sid, idempotency_key, (branch, first, seq, 0))
-    place = (branch, session.uid, session.fork, seq, 1, last_hash)
-    message_ms = now_ms if numbers[0] > session.messages else session.message_ms
-    counts = (session.branches, session.revision + 1, position, now_ms, message_ms, rank)
-    session = sessions.write_head(tx, session, (*place, *numbers, *counts))
-    return Appended(session, session.uid, first, seq)
+        once.keep_entries(tx, session, idempotency_key, there.branch, first, after.seq, now_ms)
+    after = after._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    session = sessions.store(tx, session, after)
+    return Appended(session, session.uid, first, session.seq)
 
 
 def put_late(
@@ -142,11 +132,13 @@ def put_late(
     end = point_on(tx, session.scope, branch, branch.tip_seq)
     there = sessions.standing_at(session, branch, end.seq, end.numbers)._replace(hash=end.hash)
     _require_sound(tx, there, drafts)
-    seq, last_hash, _ = _insert(tx, there, drafts, now_ms)
-    branches.set_tip(tx, branch, seq, last_hash)
-    position, rank = feed.record(tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=seq)
-    moved = session._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
-    return Appended(sessions.write_head(tx, session, moved.head), branch.uid, end.seq + 1, seq)
+    after = _insert(tx, there, drafts, now_ms)
+    branches.set_tip(tx, branch, after.seq, after.hash)
+    position, rank = feed.record(
+        tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=after.seq, now_ms=now_ms
+    )
+    session = sessions.write(tx, session, revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    return Appended(session, branch.uid, end.seq + 1, after.seq)
 
 
 def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
@@ -154,26 +146,11 @@ def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     if session.attached:
         return session
     opened = _open_branch(tx, session, now_ms)
-    position, rank = feed.record(tx, session, "branch", branch=opened.branch, first=opened.seq, last=opened.seq)
-    moved = opened._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
-    return sessions.write_head(tx, session, moved.head)
-
-
-def keep_key(tx: Tx, scope: str, sid: int, key: str, place: tuple[int, int, int, int]) -> None:
-    """Remember what a call with this idempotency key stored: branch, first and last number, digest."""
-    row = (scope, sid, key, *place)
-    tx.keyed()
-    tx.run(KEEP_KEY, (*row, row_check(row)))
-
-
-def find_keys(tx: Tx, scope: str, sid: int, key: str) -> list[Row]:
-    """Give branch, first and last number and digest of each call with this idempotency key."""
-    found = []
-    for *row, chk in tx.all(FIND_KEY, (scope, sid, key)):
-        if row_check(row) != chk:
-            raise Corrupt(f"the record of idempotency key {key!r} is damaged", what="idempotency")
-        found.append(tuple(row[3:]))
-    return found
+    position, rank = feed.record(
+        tx, session, "branch", branch=opened.branch, first=opened.seq, last=opened.seq, now_ms=now_ms
+    )
+    opened = opened._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    return sessions.store(tx, session, opened)
 
 
 def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None:
@@ -183,7 +160,7 @@ def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None
         more, mid = draft.more, draft.mid
         parent = None if more is None else more.parent
         if parent is not None and parent not in new and find_message(tx, session, parent) is None:
-            raise NotFound(f"the parent {parent!r} is no message of this session's path")
+            raise NotFound(f"the parent {parent!r} is not a message of this session's path")
         if mid is None:
             continue
         if mid in new or find_by_id(tx, session, mid) is not None:
@@ -191,52 +168,66 @@ def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None
         new.add(mid)
 
 
-def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> tuple[int, bytes, tuple[int, ...]]:
-    """Store entries behind the head; give the last seq, its hash and the totals there."""
-    seq, previous, numbers = session.seq, session.hash, session.numbers
-    key = key_of(session.branch, seq)
-    if seq + len(drafts) > MAX_SEQ:
+def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> SessionRow:
+    """Store entries behind the head; return the session as it then stands, which is not written yet."""
+    if session.seq + len(drafts) > MAX_SEQ:
         raise Invalid(f"a path holds at most {MAX_SEQ} entries")
     for draft in drafts:
-        key, seq = key + 1, seq + 1
-        row, numbers = chained_row(session, draft, key, previous, numbers, now_ms)
-        previous = row[-2]
-        tx.run(INSERT, row)
+        if draft.more is not None and draft.more.calls:
+            session = open_calls.filled(tx, session)
+        row, session = chained(session, draft, now_ms)
+        ENTRY.put(tx, row)
         if draft.more is not None or draft.spill is not None:
-            _index(tx, session.scope, key, draft.spill, draft.more)
-    return seq, previous, numbers
+            _link(tx, row, draft.more)
+    return session
 
 
-def chained_row(
-    session: SessionRow, draft: Draft, key: int, previous: bytes, numbers: tuple[int, ...], now_ms: int
-) -> tuple[Row, tuple[int, ...]]:
-    """Make the row of an entry behind another one; give it with the totals there."""
-    kind, body, raw, mid, adds, spill, _ = draft
-    seq = key & MAX_SEQ
-    numbers = (*map(add, numbers[:-1], adds), seq if adds[-1] else numbers[-1])
-    if max(numbers) >= _LIMIT:
+def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, SessionRow]:
+    """Make the row of an entry behind the head, and the session as it stands there.
+
+    For an entry that touches tool calls the session must know those that are open (``open_calls.filled``).
+    """
+    seq, numbers = session.seq + 1, session.numbers
+    calls = () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
+    totals = Numbers._make(map(add, numbers, draft.adds))
+    waiting, open_seq = session.calls, numbers.open_seq
+    if calls:
+        waiting, open_seq = open_calls.after(open_calls.known(session) or (), open_seq, seq, calls)
+    totals = totals._replace(
+        work_seq=seq if draft.adds.work_seq else numbers.work_seq,
+        call_seq=seq if calls else numbers.call_seq,
+        open_seq=open_seq,
+    )
+    if max(totals) >= _LIMIT:
         raise Invalid("the totals of this session would pass 2^63")
     salt = new_salt()
-    head = chain.header(session.uid, seq, kind, now_ms, numbers)
-    entry_hash = chain.entry_hash(previous, head, chain.body_hash(salt, body, raw))
-    content = (key, kind, now_ms, numbers[1], mid, *_kept(body, raw, spill), spill)
-    chained = (session.scope, numbers[0], *numbers[2:], salt, None, entry_hash)
-    return (*content, row_check(content), *chained, row_check((key, numbers[1], *chained))), numbers
+    head = chain.header(session.uid, seq, draft.kind, now_ms, now_ms, totals)
+    entry_hash = chain.entry_hash(session.hash, head, chain.body_hash(salt, draft.body, draft.raw))
+    row = EntryRow(
+        session.scope,
+        key_of(session.branch, seq),
+        draft.kind,
+        now_ms,
+        totals.turns,
+        draft.mid,
+        *_kept(draft.body, draft.raw, draft.spill),
+        draft.spill,
+        packed_chain(0, totals, calls, salt, entry_hash),
+    )
+    message_ms = now_ms if totals.messages > numbers.messages else session.message_ms
+    after = session._replace(seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms, **totals._asdict())
+    return row, after
 
 
-def _index(tx: Tx, scope: str, key: int, spill: str | None, more: More | None) -> None:
-    """Note which blobs an entry needs and which tool calls it touches."""
-    needed = {*(spill.split(",") if spill else ()), *(more.blobs if more else ())} - {""}
+def _link(tx: Tx, row: EntryRow, more: More | None) -> None:
+    """Note which blobs an entry needs."""
+    needed = {*row.spilled, *(more.blobs if more else ())} - {""}
     for content_hash in sorted(needed):
-        if not blobs.exists(tx, scope, content_hash):
+        if not blobs.exists(tx, row.scope, content_hash):
             raise Conflict(
                 "content of this message was purged while it was being stored; call again", found=content_hash
             )
-        link = (scope, content_hash, key)
-        tx.run(ADD_LINK, (*link, row_check(link)))
-    for what, call_id in dict.fromkeys(more.calls) if more else ():
-        call = (scope, key, what, call_id)
-        tx.run(ADD_CALL, (*call, row_check(call)))
+        LINK.put(tx, LinkRow(row.scope, content_hash, row.key))
 
 
 def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | None, bytes | None]:
@@ -249,7 +240,7 @@ def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | No
 
 def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     """Open a branch where a detached head points; the head will be attached to it."""
-    origin = branches.get(tx, session.branch)
+    origin = branches.get(tx, session.scope, session.branch)
     name = branches.free_name(tx, session.scope, session.sid, base=origin.name, count=session.branches)
     opened = branches.create(
         tx,
@@ -267,50 +258,49 @@ def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
 
 
 def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
-    """Find an earlier call with this key on the head's path; other content under it is ``Conflict``."""
+    """Find an earlier call with this key on the head's path; other content under it raises ``Conflict``."""
     head: branches.BranchRow | None = None
-    found = [row for sid in _owners(tx, session) for row in find_keys(tx, session.scope, sid, key)]
-    for branch, first, last, _ in found:
-        if branch == 0 or last > session.seq:
+    for kept in [row for sid in _owners(tx, session) for row in once.entries_of(tx, session.scope, sid, key)]:
+        if kept.last_seq > session.seq:
             continue
-        head = head or branches.get(tx, session.branch)
-        if branches.owner(tx, head, last).bid != branch:
+        head = head or branches.get(tx, session.scope, session.branch)
+        owner = branches.owner(tx, head, kept.last_seq)
+        if owner.bid != kept.branch:
             continue  # not on this path, or cut in two by a rewind
-        segment = Segment(branch, branches.get(tx, branch).uid, first - 1, last)
-        rows = read_all(tx, session.scope, [segment])
+        rows = read_all(tx, session.scope, [Segment(owner.bid, owner.uid, kept.seq - 1, kept.last_seq)])
         if not _same(rows, drafts):
             raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
-        return Appended(session, segment.uid, first, last, rows)
+        return Appended(session, owner.uid, kept.seq, kept.last_seq, rows)
     return None
 
 
 def _owners(tx: Tx, session: SessionRow) -> list[int]:
-    """Give the sessions whose entries are on this path: its own, and those that it was forked from."""
+    """Return the sessions whose entries are on this path: its own, and those that it was forked from."""
     if session.fork == 0:
         return [session.sid]
-    rows = map(branches.checked, tx.all(branches.PATH, (session.branch, 0)))
-    return list(dict.fromkeys([session.sid, *(row.session for row in rows)]))
+    above = branches.path(tx, branches.get(tx, session.scope, session.branch))
+    return list(dict.fromkeys([session.sid, *(row.session for row in above)]))
 
 
-def _same(stored: Sequence[Row], drafts: Sequence[Draft]) -> bool:
+def _same(stored: Sequence[EntryRow], drafts: Sequence[Draft]) -> bool:
     if len(stored) != len(drafts):
         return False
-    for (_, kind, _, _, _, body, raw, _, _), new in zip(stored, drafts, strict=True):
-        if body is None:
+    for row, new in zip(stored, drafts, strict=True):
+        if row.body is None:
             continue  # redacted: nothing is left to compare
-        if kind in STATE_KINDS and kind == new.kind:
-            if codec.decode(body).get("ask") != codec.decode(new.body).get("ask"):
+        if row.kind in STATE_KINDS and row.kind == new.kind:
+            if codec.decode(row.body).get("ask") != codec.decode(new.body).get("ask"):
                 return False
             continue
-        if kind != new.kind or raw != new.raw:
+        if row.kind != new.kind or row.raw != new.raw:
             return False
-        if body != new.body and _said(body) != _said(new.body):
+        if row.body != new.body and _said(row.body) != _said(new.body):
             return False
     return True
 
 
 def _said(body: bytes) -> bytes:
-    """Give what a caller said in a body: without what was derived from the path when it was stored."""
+    """Return what a caller said in a body: without what was derived from the path when it was stored."""
     value = codec.decode(body)
     if isinstance(value, dict):
         value = {name: each for name, each in value.items() if name not in ("tool_name", "answers", "calls")}

@@ -1,8 +1,7 @@
 """The feed: every committed change, in an order that readers can follow.
 
-One row per append call or operation, written in the transaction of the change itself, so a reader
-that follows cursors misses nothing and sees nothing that was rolled back. A session's place in
-listings is the number of its last change: integers, never the clock.
+One row per append call or operation, written in the transaction of the change itself, so a reader that follows cursors
+misses nothing and sees nothing that was rolled back.
 
 Where transactions run one after another, the number of a change is its position. Where several run at once, a change
 with a lower number may be committed later: the engine then orders the feed by transactions and shows only
@@ -11,67 +10,90 @@ what no transaction under way can come before, and a position has more than one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ..errors import Corrupt, Invalid
-from ..storage.base import Row, Tx, row_check
-
-if TYPE_CHECKING:
-    from .sessions import SessionRow
+from ..storage.base import Tx, scalar
+from ..tables.history import FEED, FeedRow
+from . import sessions
+from .sessions import SessionRow
 
 Position: TypeAlias = "tuple[int, ...]"
 
-INSERT = """INSERT INTO feed (pos, scope, kind, session, branch, first_seq, last_seq, chk)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
-AFTER = """SELECT pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed
-WHERE pos > ? ORDER BY pos LIMIT ?"""
+LAST = "SELECT max(pos) FROM feed"
+LAST_AND_NEWEST = f"SELECT max(pos), ({sessions.NEWEST}) FROM feed"  # one statement of an append less
+# An engine whose feed has another key knows it from the row of the session.
+LAST_OF = f"""SELECT {FEED.selected("f")} FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
+WHERE s.scope = ? AND s.sid = ?"""
+AFTER = f"{FEED.select} WHERE pos > ? ORDER BY pos LIMIT ?"
+AFTER_IN = f"{FEED.select} INDEXED BY feed_scope WHERE scope = ? AND scope <> '' AND pos > ? ORDER BY pos LIMIT ?"
 
 
-def record(tx: Tx, session: SessionRow, kind: str, *, branch: int, first: int, last: int) -> tuple[int, int]:
-    """Add a change of a session; give its position and the session's rank after it.
-
-    A session that made the last change as well keeps its rank: the order of listings stays the same, and
-    the index over ranks is not written. Whoever changes after it ranks higher, so ranks order like changes.
-    """
-    position, before = _next(tx)
-    rank = session.rank if before == session.sid else position
-    row = (position, session.scope, kind, session.sid, branch, first, last)
-    tx.run(INSERT, (*row, row_check(row)))
-    tx.reached(position, session.sid)
-    return position, rank
+def record(
+    tx: Tx,
+    session: SessionRow,
+    kind: str,
+    *,
+    branch: int,
+    first: int,
+    last: int,
+    now_ms: int,
+    rank: int | None = None,
+) -> tuple[int, int]:
+    """Add a change of a session; return its position and the session's rank after it, unless it is known already."""
+    if tx.dialect.gapless and tx.newest() is None and rank is None:
+        reached, newest = tx.one(LAST_AND_NEWEST, (session.scope,)) or (0, 0)
+        position = (reached or 0) + 1
+    else:
+        position = next_position(tx)
+        newest = sessions.top_rank(tx, session.scope) if rank is None else 0
+    _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
+    return position, sessions.next_rank(now_ms, newest or 0) if rank is None else rank
 
 
 def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:
-    """Add a change of an agent; give its position."""
-    row = (_next(tx)[0], scope, kind, 0, aid, 0, 0)
-    tx.run(INSERT, (*row, row_check(row)))
-    tx.reached(row[0], 0)
-    return row[0]
+    """Add a change of an agent; return its position."""
+    row = FeedRow(scope, next_position(tx), kind, 0, aid, 0, 0)
+    _put(tx, row)
+    return row.pos
 
 
-def _next(tx: Tx) -> tuple[int, int | None]:
-    """Give the number of the next change, and the session of the last one where that can be known."""
+def _put(tx: Tx, row: FeedRow) -> None:
+    FEED.put(tx, row)
+    tx.reached(row.pos)
+
+
+def next_position(tx: Tx) -> int:
+    """Return the position of the next change."""
     if not tx.dialect.gapless:
-        return tx.next("feed"), None
-    newest = tx.newest() or tx.one(LAST)
-    return (newest[0] + 1, newest[1]) if newest else (1, None)
+        return tx.next("feed")
+    newest = tx.newest()
+    if newest is None:
+        newest = scalar(tx, LAST) or 0
+    return newest + 1
 
 
-def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, Row]]:
-    """Give the next changes with their positions, checked; where positions leave no gap, those of all scopes."""
-    found: list[tuple[Position, Row]]
-    if tx.dialect.gapless:
-        found = [((row[0],), row) for row in tx.all(AFTER, (*(after or (0,)), limit))]
-    else:
-        sql, parts = tx.dialect.feed, tx.dialect.feed_parts
-        rows = tx.all(sql, (scope, *(after or (0,) * parts), limit))
-        found = [(row[:parts], row[parts - 1 :]) for row in rows]
-    expected = after[0] if after else 0
-    for _, row in found:
-        expected = expected + 1 if tx.dialect.gapless else row[0]
-        if row[0] != expected or row_check(row[:-1]) != row[-1]:
-            raise Corrupt(f"change {expected} of the feed is damaged or missing", what=f"feed {expected}")
+def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:
+    """Return the last change of a session as its stored row names it; None where that is missing."""
+    stored = tx.one(LAST_OF, (session.scope, session.sid))
+    return None if stored is None else FEED.checked(stored)
+
+
+def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, FeedRow]]:
+    """Return the next changes with their positions; on SQLite the default scope's come among those of all scopes."""
+    if not tx.dialect.gapless:
+        parts = tx.dialect.feed_parts
+        rows = tx.all(tx.dialect.feed, (scope, *(after or (0,) * parts), limit))
+        return [(row[:parts], FEED.checked(row[parts:])) for row in rows]  # the position, then the columns
+    last = after[0] if after else 0
+    if scope:
+        return [((row.pos,), row) for row in map(FEED.checked, tx.all(AFTER_IN, (scope, last, limit)))]
+    found = list[tuple[Position, FeedRow]]()
+    for number, stored in enumerate(tx.all(AFTER, (last, limit)), last + 1):
+        row = FEED.unchecked(stored)
+        if row.pos != number or not FEED.is_sound(stored):
+            raise Corrupt(f"change {number} of the feed is damaged or missing", what=f"feed {number}")
+        found.append(((row.pos,), row))
     return found
 
 
@@ -81,7 +103,7 @@ def cursor(position: Position) -> str:
 
 
 def parse_cursor(text: str | None, parts: int) -> Position:
-    """Read a cursor back; None is the beginning, anything else that this feed did not give is ``Invalid``."""
+    """Read a cursor back; None is the beginning, anything else that this feed did not give raises ``Invalid``."""
     if text is None:
         return ()
     if not isinstance(text, str):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from hashlib import sha256
 
 from ..errors import Corrupt
-from ..storage.base import Tx, row_check
-
-GET = "SELECT value, chk FROM meta WHERE name = 'store'"
+from ..storage.base import Tx
+from ..tables.store import META
 
 
 def fingerprint(tx: Tx, scope: str) -> str:
     """Name a store and a scope of it, in letters that tell nothing of either."""
-    row = tx.one(GET, ())
-    if row is None or row[1] != row_check(("store", row[0])):
+    try:
+        row = META.get(tx, "store")
+    except Corrupt:
+        row = None
+    if row is None:
         raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
-    return sha256(bytes(row[0]) + scope.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return sha256(row.value + scope.encode("utf-8", "surrogatepass")).hexdigest()[:32]

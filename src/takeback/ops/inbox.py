@@ -7,71 +7,49 @@ so each becomes exactly one entry, whatever process asks and whenever it dies.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import codec
 from ..errors import Corrupt
 from ..model.entry import Draft, Numbers
 from ..model.message import MESSAGE
 from ..model.status import require_open
-from ..storage.base import Row, Tx, row_check
+from ..storage.base import Tx
+from ..tables.live import INBOX
+from ..tables.live import SentRow as SentRow
 from . import entries, feed, sessions
 from .sessions import SessionRow
 
-COLUMNS = "scope, session, n, id, sender, at_ms, body, key, chk"
-PUT = f"INSERT INTO inbox ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-GET = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND n = ?"
 LAST = "SELECT coalesce(max(n), 0) FROM inbox WHERE scope = ? AND session = ?"
-BACK = f"SELECT {COLUMNS} FROM inbox WHERE scope = ? AND session = ? AND n < ? ORDER BY n DESC LIMIT ?"
-RECEIVED = "UPDATE inbox SET body = NULL, key = ?, chk = ? WHERE scope = ? AND session = ? AND n = ?"
+BACK = "WHERE scope = ? AND session = ? AND n < ? ORDER BY n DESC LIMIT ?"
 _PAGE = 200
 
 
-class SentRow(NamedTuple):
-    """A message that was sent, as it lies in the table, checked."""
-
-    scope: str
-    session: int
-    n: int
-    id: str
-    sender: str | None
-    at_ms: int
-    body: bytes | None
-    key: int
-
-
-def checked(row: Row) -> SentRow:
-    """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt(f"the record of the sent message {row[3]!r} is damaged; run verify", what=f"message {row[3]}")
-    return SentRow._make(row[:-1])
-
-
 def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[SessionRow, SentRow]:
-    """Put a message behind those that wait; a finished session takes none."""
+    """Put a message behind those that wait; a finished session raises ``Conflict``."""
     require_open(session.status)
     (last,) = tx.one(LAST, (session.scope, session.sid)) or (0,)
-    sent = sent._replace(scope=session.scope, session=session.sid, n=last + 1)
-    tx.run(PUT, (*sent, row_check(sent)))
+    sent = INBOX.put(tx, sent._replace(scope=session.scope, session=session.sid, n=last + 1))
     about = sessions.decoded(sessions.detail(tx, session))
-    sessions.put_detail(tx, session.sid, codec.encode({**about, "sent": sent.n}))
-    position, rank = feed.record(tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq)
-    head = session._replace(updated=position, updated_ms=now_ms, rank=rank).head
-    return sessions.write_head(tx, session, head), sent
+    sessions.put_detail(tx, session, codec.encode({**about, "sent": sent.n}))
+    position, rank = feed.record(
+        tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
+    )
+    return sessions.write(tx, session, updated=position, updated_ms=now_ms, rank=rank), sent
 
 
-def by_number(tx: Tx, session: SessionRow, n: int) -> SentRow:
-    """Give a message that was sent, received or not."""
-    row = tx.one(GET, (session.scope, session.sid, n))
-    if row is None:
-        raise Corrupt(f"the record of sent message number {n} is missing", what=f"session {session.id}")
-    return checked(row)
+def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
+    """Return a message that was sent, received or not."""
+    found = INBOX.one(tx, "WHERE scope = ? AND session = ? AND id = ?", (session.scope, session.sid, sent_id))
+    if found is None:
+        raise Corrupt(f"the record of the sent message {sent_id} is missing", what=f"session {session.id}")
+    return found
 
 
 def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
-    """Give the messages that wait, in the order they were sent: they lie behind all that were received."""
+    """Return the messages that wait, in the order they were sent: they lie behind all that were received."""
     found, first, last = list[SentRow](), 1 << 62, 0
-    while rows := [checked(row) for row in tx.all(BACK, (session.scope, session.sid, first, _PAGE))]:
+    while rows := INBOX.all(tx, BACK, (session.scope, session.sid, first, _PAGE)):
         last = last or rows[0].n
         found += [row for row in rows if not row.key]
         if len(rows) < _PAGE or rows[-1].key:
@@ -91,6 +69,5 @@ def receive(
     drafts = [Draft(MESSAGE, sent.body or b"", adds=Numbers(messages=1, turns=1)) for sent in found]
     done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, **fields)
     for place, sent in enumerate(found, done.first):
-        taken = sent._replace(body=None, key=entries.key_of(done.session.branch, place))
-        tx.run(RECEIVED, (taken.key, row_check(taken), sent.scope, sent.session, sent.n))
+        INBOX.update(tx, sent, sent._replace(body=None, key=entries.key_of(done.session.branch, place)))
     return done, drafts

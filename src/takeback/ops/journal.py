@@ -7,90 +7,72 @@ as they were before it. One without steps only says what may have to be tidied u
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ..errors import Busy, Corrupt
-from ..storage.base import Row, Tx, row_check
+from ..storage.base import Tx
+from ..tables.files import JOURNAL
+from ..tables.files import JournalRow as JournalRow
+from ..tables.sessions import SessionRow
 from . import sessions
-from .sessions import SessionRow
-
-COLUMNS = "scope, place, session, id, at_ms, holder, root, steps, chk"
-PUT = f"INSERT INTO journal ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-GET = f"SELECT {COLUMNS} FROM journal WHERE scope = ? AND place = ?"
-OF_SESSION = f"SELECT {COLUMNS} FROM journal WHERE scope = ? AND session = ?"
-TAKE = "UPDATE journal SET holder = ?, chk = ? WHERE scope = ? AND place = ? AND id = ?"
-COMPLETE = "UPDATE journal SET steps = ?, chk = ? WHERE scope = ? AND place = ? AND id = ?"
-DROP = "DELETE FROM journal WHERE scope = ? AND place = ? AND id = ?"
-
-
-class JournalRow(NamedTuple):
-    """A row of ``journal``, checked."""
-
-    scope: str
-    place: str
-    session: int
-    id: str
-    at_ms: int
-    holder: bytes
-    root: bytes
-    steps: bytes
-
-
-def checked(row: Row) -> JournalRow:
-    """Check a row that was read; damage is ``Corrupt``."""
-    if row_check(row[:-1]) != row[-1]:
-        raise Corrupt("the record of a change of files is damaged; run verify", what=f"journal {row[3]}")
-    return JournalRow._make(row[:-1])
 
 
 def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
-    """Give the change that is under way in a workspace, or None."""
-    row = tx.one(GET, (scope, place))
-    return None if row is None else checked(row)
+    """Return the change that is under way in a workspace, or None."""
+    return JOURNAL.get(tx, scope, place)
 
 
 def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
-    """Give the changes of a session that are under way, in whatever workspace."""
-    return [checked(row) for row in tx.all(OF_SESSION, (session.scope, session.sid))]
+    """Return the changes of a session that are under way, in whatever workspace."""
+    return JOURNAL.all(tx, "WHERE scope = ? AND session = ?", (session.scope, session.sid))
 
 
 def session_of(tx: Tx, row: JournalRow) -> SessionRow:
-    """Give the session that a change is for."""
-    return sessions.by_number(tx, row.session)
+    """Return the session that a change is for."""
+    return sessions.by_number(tx, row.scope, row.session)
 
 
 def begin(tx: Tx, row: JournalRow) -> None:
-    """Write down a change before it begins; a second one in the same workspace is ``Busy``."""
-    tx.lock(f"journal {row.scope} {row.place}")
-    before = find(tx, row.scope, row.place)
+    """Write down a change before it begins; a second one in the same workspace raises ``Busy``."""
+    before = _locked(tx, row)
     if before is not None and before.steps:
         raise Busy("another change of the files of this workspace is under way; try again when it has ended")
-    if before is not None:
-        end(tx, before)
-    tx.run(PUT, (*row, row_check(row)))
+    JOURNAL.upsert(tx, row)
 
 
 def take(tx: Tx, left_by: bytes, mine: JournalRow) -> bool:
-    """Let somebody else go on with a change that was left; False if another one came first."""
-    now = find(tx, mine.scope, mine.place)
-    if now is None or now.id != mine.id or now.holder != left_by:
+    """Let somebody else go on with a change that was left; return False if another one came first."""
+    now = _same(tx, mine)
+    if now is None or now.holder != left_by:
         return False
-    taken = now._replace(holder=mine.holder)
-    tx.run(TAKE, (taken.holder, row_check(taken), taken.scope, taken.place, taken.id))
+    JOURNAL.update(tx, now, now._replace(holder=mine.holder))
     return True
 
 
 def complete(tx: Tx, row: JournalRow) -> None:
     """Note that a change became an operation: nothing of it is taken back any more."""
-    done = row._replace(steps=b"")
-    tx.run(COMPLETE, (done.steps, row_check(done), row.scope, row.place, row.id))
+    if (now := _same(tx, row)) is not None:
+        JOURNAL.update(tx, now, now._replace(steps=b""))
 
 
 def end(tx: Tx, row: JournalRow) -> None:
     """Erase the record of a change that was taken back or tidied up."""
-    tx.run(DROP, (row.scope, row.place, row.id))
+    if _same(tx, row) is not None:
+        JOURNAL.delete(tx, row.scope, row.place)
+
+
+def _same(tx: Tx, row: JournalRow) -> JournalRow | None:
+    """Return a change as it is recorded now; None if another one has taken its place."""
+    now = _locked(tx, row)
+    return None if now is None or now.id != row.id else now
+
+
+def _locked(tx: Tx, row: JournalRow) -> JournalRow | None:
+    """Return what is under way in the workspace of a change, and keep others from it until the transaction ends."""
+    tx.lock(f"journal {row.scope} {row.place}")
+    return find(tx, row.scope, row.place)
 
 
 # ---------------------------------------------------------------------- its steps

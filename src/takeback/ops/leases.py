@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 from ..errors import LeaseLost
 from ..presence import decode
-from ..storage.base import Tx, row_check
+from ..storage.base import Tx
+from ..tables.sessions import LEASE, LeaseRow, SessionRow
 from . import feed, sessions
-from .sessions import LeaseRow, SessionRow
 
-PUT = f"""INSERT INTO lease ({sessions.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (scope, session) DO UPDATE SET token = excluded.token, holder = excluded.holder,
-taken_ms = excluded.taken_ms, beats = excluded.beats, beat_ms = excluded.beat_ms, chk = excluded.chk"""
+# A beat locks nothing: it counts only if the lease is still the one that was read.
 BEAT = """UPDATE lease SET beats = ?, beat_ms = ?, chk = ?
 WHERE scope = ? AND session = ? AND token = ? AND beats = ? AND holder IS NOT NULL"""
 
@@ -32,19 +30,19 @@ class Fence(NamedTuple):
 
 def put(tx: Tx, lease: LeaseRow) -> LeaseRow:
     """Write a lease."""
-    tx.run(PUT, (*lease, row_check(lease)))
-    return lease
+    return LEASE.upsert(tx, lease)
 
 
 def changed(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     """Make a change of holder a change of the session: writers that did not see it have to look."""
-    position, rank = feed.record(tx, session, "lease", branch=session.branch, first=session.seq, last=session.seq)
-    head = session._replace(updated=position, updated_ms=max(now_ms, session.updated_ms), rank=rank).head
-    return sessions.write_head(tx, session, head)
+    position, rank = feed.record(
+        tx, session, "lease", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
+    )
+    return sessions.write(tx, session, updated=position, updated_ms=max(now_ms, session.updated_ms), rank=rank)
 
 
 def require(tx: Tx, session: SessionRow, fence: Fence) -> None:
-    """Refuse a write of somebody who does not hold the session any more."""
+    """Raise ``LeaseLost`` for a write of somebody who does not hold the session any more."""
     if session.updated == fence.updated:
         return
     lease = sessions.find_lease(tx, session)
@@ -53,17 +51,17 @@ def require(tx: Tx, session: SessionRow, fence: Fence) -> None:
 
 
 def lost(lease: LeaseRow | None) -> str:
-    """Say who has a session now that was ours."""
+    """Return who has a session now that was ours."""
     if lease is None or lease.holder is None:
         return "the lease of this session was given up or taken over; enter the session again to go on"
     return f"{decode(lease.holder)} took this session over; enter it again to go on once it is free"
 
 
 def beat(tx: Tx, lease: LeaseRow, now_ms: int) -> LeaseRow | None:
-    """Leave a sign of life; None if the lease has another holder by now."""
-    row = tx.one(sessions.GET_LEASE, (lease.scope, lease.session))
-    if row is None or row[2] != lease.token or row[3] is None:
+    """Leave a sign of life; return None if the lease has another holder by now."""
+    found = LEASE.get(tx, lease.scope, lease.session)
+    if found is None or found.token != lease.token or found.holder is None:
         return None
-    new = sessions.checked_lease(row)._replace(beats=row[5] + 1, beat_ms=now_ms)
-    tx.run(BEAT, (new.beats, new.beat_ms, row_check(new), new.scope, new.session, new.token, row[5]))
+    new = found._replace(beats=found.beats + 1, beat_ms=now_ms)
+    tx.run(BEAT, (new.beats, new.beat_ms, LEASE.check(new), new.scope, new.session, new.token, found.beats))
     return new

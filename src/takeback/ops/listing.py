@@ -1,23 +1,29 @@
 """Listing sessions: newest first by last change or by creation, from the rows alone, by every filter.
 
-Both orders are integers (feed position, local number), never the clock. A page ends with the number of its last
-row, so pages neither skip nor repeat while others write. A damaged row is named beside the page, never hidden
-and never in the way of the others.
+Both orders are integers: the rank with the feed position behind it, or the local number; a page ends with those of its
+last row, so pages neither skip nor repeat while others write. The most selective filter names the index that is
+walked, and is written into the statement, so that no plan depends on statistics; what a page costs follows what it
+shows. A damaged row is named beside the page, never hidden and never in the way of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from ..errors import Corrupt, Invalid
 from ..model.status import ACTIVE, INTERRUPTED
-from ..storage.base import Tx
+from ..storage.base import Row, Tx, scalar, scalars
+from ..tables.sessions import SESSION
+from ..tables.table import slots
 from . import sessions
-from .sessions import LeaseRow, Whole
+from .sessions import MINUTE, LeaseRow, Whole
 
-_ORDERS = {"updated": "rank", "created": "sid"}
-_RANK, _SID = 45, 0
+Place = tuple[int, ...]  # where a row stands in the order
+_ORDERS = {"updated": ("rank", "updated"), "created": ("sid",)}
+_BEYOND = 1 << 62
+_WHOLE, _, _BESIDE = sessions.SELECT_WHOLE.partition(" FROM session s\n")
 
 
 class Filter(NamedTuple):
@@ -34,6 +40,7 @@ class Filter(NamedTuple):
     pinned: bool | None = None
     since_ms: int | None = None
     trash: bool = False
+    held: bool = False  # active ones that somebody holds, beside those of ``statuses``
 
 
 class Listed(NamedTuple):
@@ -41,7 +48,7 @@ class Listed(NamedTuple):
 
     found: list[Whole]
     damaged: list[str]
-    next: int | None
+    next: Place | None
 
 
 def page(
@@ -50,16 +57,17 @@ def page(
     wanted: Filter,
     *,
     order: str,
-    before: int | None,
+    before: Place | None,
     limit: int,
     is_gone: Callable[[LeaseRow], bool] = lambda lease: False,
 ) -> Listed:
-    """Give sessions that match, below a number of the order; ``is_gone`` says whether a holder is there no more."""
+    """Return sessions that match, behind a place of the order; ``is_gone`` tells whether a holder is there no more."""
     asked = wanted.statuses
     if asked is None or (ACTIVE in asked) == (INTERRUPTED in asked):
         return _page(tx, scope, wanted, order, before, limit)
     # An active session whose holder is gone is shown as interrupted, which only a look at the holder tells.
-    wider, found, damaged = wanted._replace(statuses=tuple({*asked, ACTIVE, INTERRUPTED})), list[Whole](), list[str]()
+    wider = wanted if ACTIVE in asked else wanted._replace(held=True)
+    found, damaged = list[Whole](), list[str]()
     while True:
         next_ = _page(tx, scope, wider, order, before, limit - len(found))
         found += [each for each in next_.found if shown_status(each, is_gone) in asked]
@@ -70,61 +78,134 @@ def page(
 
 
 def shown_status(whole: Whole, is_gone: Callable[[LeaseRow], bool]) -> str:
-    """Give the status of a session: one that is active and whose holder is gone was interrupted."""
+    """Return the status of a session: one that is active and whose holder is gone was interrupted."""
     session, _, lease = whole
     left = session.status == ACTIVE and lease is not None and lease.holder is not None
     return INTERRUPTED if left and lease is not None and is_gone(lease) else session.status
 
 
-def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: int | None, limit: int) -> Listed:
-    column = _ORDERS[order]
-    where, values = _conditions(wanted)
-    sql = f"{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.hidden = ? AND s.{column} < ?{where}"
-    bound = (1 << 62) if before is None else before
-    rows = tx.all(f"{sql} ORDER BY s.{column} DESC LIMIT ?", (scope, int(wanted.trash), bound, *values, limit + 1))
-    at = _RANK if order == "updated" else _SID
-    found, damaged = [], []
-    for row in rows[:limit]:
+def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, limit: int) -> Listed:
+    columns = _ORDERS[order]
+    bound = before or (_BEYOND,) * len(columns)
+    rows = list[tuple[Place, Row]]()
+    for source, where, values in _walks(scope, wanted, order):
+        # Tags lie by rank themselves: with theirs the index is walked in the order that is asked for.
+        names = [f"{'t' if source.startswith('session_tag') and name == 'rank' else 's'}.{name}" for name in columns]
+        ordered = ", ".join(f"{name} DESC" for name in names)
+        behind, at = _behind(names, bound)
+        sql = f"{_WHOLE} FROM {source} {_BESIDE} WHERE {where}{behind} ORDER BY {ordered} LIMIT ?"
+        rows += [(_place(row, columns), row) for row in tx.all(sql, (*values, *at, limit + 1))]
+    rows.sort(key=lambda each: each[0], reverse=True)
+    found, damaged, last = list[Whole](), list[str](), bound
+    for place, row in rows[:limit]:
         try:
             whole = sessions.checked_whole(row)
-            if row[at] >= bound:
-                raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{column}")
+            if place >= last:
+                raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{columns[0]}")
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
-            damaged.append(str(row[2]))
+            damaged.append(str(SESSION.unchecked(sessions.parts(row)[0]).id))
             continue
-        bound = row[at]
+        last = place
         found.append(whole)
     more = len(rows) > limit
-    return Listed(found, damaged, _next(rows[limit - 1][at], bound) if more else None)
+    # A damaged number cannot make the pages go round in circles.
+    return Listed(found, damaged, min(rows[limit - 1][0], last) if more else None)
+
+
+def _place(row: Row, columns: Sequence[str]) -> Place:
+    """Return where a row stands; one whose numbers are damaged stands at the end."""
+    session = SESSION.unchecked(sessions.parts(row)[0])
+    values = tuple(getattr(session, name) for name in columns)
+    return values if all(isinstance(value, int) for value in values) else (-1,) * len(columns)
+
+
+def _behind(columns: Sequence[str], bound: Place) -> tuple[str, Place]:
+    """Write that a row stands behind a place: as a range of the index, and what is left of it within a rank."""
+    first = columns[0]
+    if len(columns) == 1:
+        return f" AND {first} < ?", bound
+    return f" AND {first} <= ? AND ({first} < ? OR {columns[1]} < ?)", (bound[0], bound[0], bound[1])
 
 
 def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:
     """Count sessions that match, up to a number; what a record says is taken as it is, whole or damaged."""
-    where, values = _conditions(wanted)
-    sql = f"SELECT count(*) FROM (SELECT 1 FROM session s WHERE s.scope = ? AND s.hidden = ?{where} LIMIT ?) AS found"
-    row = tx.one(sql, (scope, int(wanted.trash), *values, most))
-    return int(row[0]) if row else 0
+    total = 0
+    for source, where, values in _walks(scope, wanted, "updated"):
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT ?) AS found"
+        total += int(scalar(tx, sql, (*values, most)))
+    return min(total, most)
 
 
 def workspaces(tx: Tx, scope: str, among: Sequence[str]) -> set[str]:
-    """Say which of these directories have a session, archived or not, in one read."""
-    sql = f"SELECT DISTINCT workspace FROM session WHERE scope = ? AND hidden = 0 AND workspace IN ({_slots(among)})"
-    return {str(row[0]) for row in tx.all(sql, (scope, *among))}
+    """Return those of these directories that have a session, archived or not, in one read."""
+    one = """SELECT workspace FROM (SELECT s.workspace FROM session s INDEXED BY session_workspace
+WHERE s.scope = ? AND s.workspace = ? AND s.workspace <> '' AND s.hidden = 0 LIMIT 1) AS found"""
+    sql = " UNION ALL ".join([one] * len(among))
+    return set(scalars(tx, sql, [value for path in among for value in (scope, path)]) if among else ())
 
 
-def _slots(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
+# ---------------------------------------------------------------------- filters as SQL
 
 
-def _next(last: Any, bound: int) -> int:
-    """Go on behind the last row; a damaged number cannot make the pages go round in circles."""
-    return last if isinstance(last, int) and last < bound else bound
+def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield the ranges of an index that hold every match: what to walk, the condition, its values."""
+    archived = (0, 1) if wanted.archived is None else (int(wanted.archived),)
+    column, index = _driver(wanted, order)
+    several: Sequence[str | None] = {"status": wanted.statuses, "kind": wanted.kinds}.get(column) or (None,)
+    if column == "status" and wanted.held:
+        several = (*several, _HELD)
+    rest, given = _conditions(wanted, without=column)
+    for flag, value in product(archived, dict.fromkeys(several)):
+        source, where, values = f"session s INDEXED BY {index}", "s.scope = ? AND s.hidden = ? AND s.archived = ?", []
+        values += [scope, int(wanted.trash), flag]
+        if value == _HELD:
+            source = "lease h INDEXED BY lease_held CROSS JOIN session s"
+            where = f"h.scope = ? AND h.holder IS NOT NULL AND s.scope = h.scope AND s.sid = h.session AND {_ACTIVE}"
+            where += " AND s.hidden = ? AND s.archived = ?"
+        elif column == "tag":
+            source = "session_tag t CROSS JOIN session s"
+            where = (
+                "t.scope = ? AND t.tag = ? AND t.hidden = ? AND s.scope = t.scope AND s.sid = t.sid AND s.archived = ?"
+            )
+            values = [scope, wanted.tag, int(wanted.trash), flag]
+        elif column:
+            where += f" AND s.{column} = ?{_PARTIAL.get(column, '')}"
+            values.append(getattr(wanted, column) if value is None else value)
+        yield source, where + rest, values + given
 
 
-def _conditions(wanted: Filter) -> tuple[str, list[Any]]:
-    """Write the filter as SQL with every value bound."""
+_HELD, _ACTIVE = "held", f"s.status = '{ACTIVE}'"
+_IS_HELD = """EXISTS (SELECT 1 FROM lease h WHERE h.scope = s.scope AND h.session = s.sid
+AND h.holder IS NOT NULL)"""
+# Conditions that let SQLite use a partial index: it compares their text.
+_PARTIAL = {"workspace": " AND s.workspace <> ''", "parent": " AND s.parent > 0", "label": " AND s.label IS NOT NULL"}
+
+
+def _driver(wanted: Filter, order: str) -> tuple[str, str]:
+    """Choose the filter whose index is walked, the most selective first; none: the order's own."""
+    if wanted.label is not None:
+        return "label", "session_labels"
+    if wanted.parent:
+        return "parent", "session_parent"
+    if wanted.tag is not None:
+        return "tag", ""
+    if order == "created":
+        return "", "session_created"
+    if wanted.workspace:
+        return "workspace", "session_workspace"
+    if wanted.agent is not None:
+        return "agent", "session_agent"
+    if wanted.statuses is not None:
+        return "status", "session_status"
+    if wanted.kinds is not None:
+        return "kind", "session_kind"
+    return "", "session_pinned" if wanted.pinned else "session_rank"
+
+
+def _conditions(wanted: Filter, without: str) -> tuple[str, list[Any]]:
+    """Write what the index that is walked does not settle, with every value bound."""
     parts, values = list[str](), list[Any]()
 
     def add(sql: str, *given: Any) -> None:
@@ -133,34 +214,39 @@ def _conditions(wanted: Filter) -> tuple[str, list[Any]]:
 
     for column in ("agent", "label", "workspace", "parent"):
         value = getattr(wanted, column)
-        if value is not None:
-            # The plus keeps to the order's own index where a filter is not selective; children of one parent are few.
-            add(f"s.{column} = ?" if column == "parent" else f"+s.{column} = ?", value)
-    for column, given in (("kind", wanted.kinds), ("status", wanted.statuses)):
-        if given is not None:
-            add(f"+s.{column} IN ({_slots(given)})", *given)
-    for column, flag in (("archived", wanted.archived), ("pinned", wanted.pinned)):
-        if flag is not None:
-            add(f"+s.{column} = ?", int(flag))
-    if wanted.tag is not None:
-        add("instr(s.tags, ?) > 0", f"\n{wanted.tag}\n")
+        if value is not None and column != without:
+            add(f"s.{column} = ?", value)
+    if wanted.kinds is not None and without != "kind":
+        add(f"s.kind IN ({slots(len(wanted.kinds))})", *wanted.kinds)
+    if wanted.statuses is not None and without != "status":
+        held = f" OR ({_ACTIVE} AND {_IS_HELD})" if wanted.held else ""
+        add(f"(s.status IN ({slots(len(wanted.statuses))}){held})", *wanted.statuses)
+    if wanted.pinned is not None:
+        add("s.pinned = 1" if wanted.pinned else "s.pinned = 0")
+    if wanted.tag is not None and without != "tag":
+        add(
+            "EXISTS (SELECT 1 FROM session_tag t WHERE t.scope = s.scope AND t.tag = ? AND t.hidden = s.hidden"
+            " AND t.rank = s.rank AND t.sid = s.sid)",
+            wanted.tag,
+        )
     if wanted.since_ms is not None:
-        add("+s.updated_ms >= ?", wanted.since_ms)
+        add("s.rank >= ? AND s.updated_ms >= ?", wanted.since_ms // MINUTE, wanted.since_ms)
     return "".join(parts), values
 
 
-def cursor(order: str, number: int) -> str:
+def cursor(order: str, place: Place) -> str:
     """Write where a page ended as the opaque text that callers keep."""
-    return f"{order[0]}1.{number:x}"
+    return ".".join([f"{order[0]}1", *(f"{number:x}" for number in place)])
 
 
-def parse_cursor(order: str, text: str | None) -> int | None:
-    """Read a cursor of this order back; anything else is ``Invalid``."""
+def parse_cursor(order: str, text: str | None) -> Place | None:
+    """Read a cursor of this order back; anything else raises ``Invalid``."""
     if text is None:
         return None
     if not isinstance(text, str):
         raise Invalid(f"a cursor is a string, not {type(text).__name__}")
-    version, _, number = text.partition(".")
-    if version != f"{order[0]}1" or not 0 < len(number) <= 15 or not set(number) <= set("0123456789abcdef"):
+    version, *numbers = text.split(".")
+    known = version == f"{order[0]}1" and len(numbers) == len(_ORDERS[order])
+    if not known or not all(0 < len(each) <= 15 and set(each) <= set("0123456789abcdef") for each in numbers):
         raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use the one that a page gave, or None")
-    return int(number, 16)
+    return tuple(int(number, 16) for number in numbers)

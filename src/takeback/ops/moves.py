@@ -15,7 +15,8 @@ from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.status import require_open
-from ..storage.base import Row, Tx
+from ..storage.base import Tx
+from ..tables.entries import EntryRow
 from . import agents, branches, calls, entries, operations, sessions
 from .operations import View, on_session
 from .points import Place as Place
@@ -46,11 +47,11 @@ def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
         point = entries.point_on(tx, session.scope, branch, place.seq)
         return [place.uid, point.seq, int(place.attached)]
     if place.seq == session.seq:
-        entries.place_of(tx, session, *place[:2])
+        entries.place_of(tx, session, place.seq, place.uid)
         return operations.head_view(session)
-    point = entries.place_of(tx, session, *place[:2])
+    point = entries.place_of(tx, session, place.seq, place.uid)
     # The head of a session that began as a fork never stands on a branch of another session.
-    own = branches.get(tx, point.branch).session == session.sid
+    own = branches.get(tx, session.scope, point.branch).session == session.sid
     return [point.uid if own else session.uid, point.seq, 0]
 
 
@@ -61,7 +62,7 @@ def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> 
 
 
 def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
-    """Put a session into the trash, or take it out; None if it is absent or so already.
+    """Put a session into the trash, or take it out; return None if it is absent or so already.
 
     A main, directory or cron session goes back to empty instead: there is always exactly one of it.
     """
@@ -82,7 +83,7 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
 
 
 def is_fixed(session: SessionRow) -> bool:
-    """Say whether a session is the one main, directory or cron session of its agent."""
+    """Whether a session is the one main, directory or cron session of its agent."""
     return session.key.split(":")[2] not in ("session", "subagent")
 
 
@@ -97,24 +98,24 @@ def fork(
     point, origin = point_of(tx, session, place)
     if name is None:
         name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
-    elif tx.one(branches.BY_NAME, (scope, session.sid, name)):
+    elif branches.find_by_name(tx, scope, session.sid, name):
         raise Conflict(f"this session has a branch {name!r} already; choose another name", found=name)
     made = branches.create(
         tx, scope, session.sid, name=name, origin=origin, seq=point.seq, tip_hash=point.hash, now_ms=now_ms
     )
     branches.set_hidden(tx, made, 1)  # the operation shows it, so that its undo hides it again
-    grown = session._replace(branches=session.branches + 1)
-    return on_session(tx, grown, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
+    session = sessions.write(tx, session, branches=session.branches + 1)
+    return on_session(tx, session, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
 
 
 def forked_branch(tx: Tx, scope: str, operation_id: str) -> branches.BranchRow:
-    """Give the branch that a fork opened."""
+    """Return the branch that a fork opened."""
     row = operations.find(tx, scope, operation_id)
     return branches.find(tx, scope, row.session, codec.decode(row.after)["branch"][0])
 
 
 def forked_session(tx: Tx, scope: str, operation_id: str) -> sessions.Whole:
-    """Give the session that a fork made."""
+    """Return the session that a fork made."""
     row = operations.find(tx, scope, operation_id)
     return sessions.whole(tx, scope, codec.decode(row.after)["session"][0])
 
@@ -143,14 +144,14 @@ def fork_session(
     start = sessions.Origin(origin, point.seq, point.hash, point.numbers)
     made = sessions.create(tx, scope, fields, now_ms=now_ms, origin=start)
     made = operations.counted(tx, made)
-    made = sessions.write_cold(tx, made, states=session.states)  # versions go on: one number never names two contents
-    # The operation shows it, so that its undo puts it into the trash; its before is "in the trash".
-    sessions.write_cold(tx, made, hidden=1)
+    # Versions go on: one number never names two contents. The operation shows it, so that its undo puts it into the
+    # trash; its before is "in the trash".
+    sessions.write(tx, made, states=session.states, hidden=1)
     return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
 
 
 def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
-    """Give the details of a fork: those of the session, a run of its own, and where it came from."""
+    """Return the details of a fork: those of the session, a run of its own, and where it came from."""
     kept = sessions.decoded(sessions.detail(tx, session))
     kept = {
         name: value
@@ -172,7 +173,7 @@ def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow
     return on_session(tx, session, "pop", {"head": target(tx, session, Place(seq - 1))}, now_ms=now_ms)
 
 
-def popped(tx: Tx, row: operations.OperationRow) -> tuple[list[Row], dict[int, str]]:
+def popped(tx: Tx, row: operations.OperationRow) -> tuple[list[EntryRow], dict[int, str]]:
     """Read the message that a pop took off."""
     (uid, _, _), (_, seq, _) = codec.decode(row.before)["head"], codec.decode(row.after)["head"]
     branch = branches.find(tx, row.scope, row.session, uid)
@@ -185,9 +186,9 @@ def _last_message(tx: Tx, session: SessionRow) -> int | None:
     while high > 0:
         low = max(0, high - window)
         rows = entries.read_all(tx, session.scope, entries.path_segments(tx, session, low, high))
-        found = [row[0] & entries.MAX_SEQ for row in rows if row[1] in MESSAGE_KINDS]
+        found = [row.seq for row in rows if row.kind in MESSAGE_KINDS]
         if found:
-            return int(found[-1])
+            return found[-1]
         high, window = low, min(4 * window, entries.PAGE)
     return None
 
@@ -236,7 +237,7 @@ def replace_tail(
 def common_point(tx: Tx, session: SessionRow, place: Place) -> entries.Point:
     """Find where the path of the head and the path to a point part: everything behind it leaves."""
     point, origin = point_of(tx, session, place)
-    here = branches.get(tx, session.branch)
+    here = branches.get(tx, session.scope, session.branch)
     end = min(point.seq, session.seq)
     if end and branches.owner(tx, origin, end).bid == branches.owner(tx, here, end).bid:
         return entries.point(tx, session, end)  # one end is on the path of the other, as most often

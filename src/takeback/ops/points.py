@@ -33,16 +33,16 @@ def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
 
 def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[log.Point, branches.BranchRow]:
     """Find a point, the head without one, and the branch from which it is seen."""
-    origin = branches.get(tx, session.branch)
+    origin = branches.get(tx, session.scope, session.branch)
     if place is None:
         return log.point(tx, session, session.seq), origin
     if place.anywhere and place.uid is not None:
         origin = branches.find(tx, session.scope, session.sid, place.uid)
         return log.point_on(tx, session.scope, origin, place.seq), origin
-    return log.place_of(tx, session, *place[:2]), origin
+    return log.place_of(tx, session, place.seq, place.uid), origin
 
 
 def seen_from(tx: Tx, session: SessionRow, place: Place) -> SessionRow:
-    """Give a session as it stood at a point."""
+    """Return a session as it stood at a point."""
     point, origin = point_of(tx, session, place)
     return sessions.standing_at(session, origin, point.seq, point.numbers)

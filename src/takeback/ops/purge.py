@@ -10,19 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 from ..ids import new_id
+from ..model.entry import GENESIS
 from ..model.purge import Purged
-from ..storage.base import Tx, row_check
-from . import agent_checkpoints, branches, chain, entries, feed, sessions, sweep
+from ..storage.base import Tx, scalars
+from ..tables.branches import BRANCH
+from ..tables.entries import ENTRY
+from . import agent_checkpoints, branches, entries, feed, sessions, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
-LINKS = "SELECT hash FROM link WHERE scope = ? AND key > ? AND key <= ?"
-ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.key
-WHERE link.scope = ? AND link.key > ? AND link.key <= ? AND entry.kind = 'snapshot'"""
+LINKS = "SELECT hash FROM link INDEXED BY link_key WHERE scope = ? AND key > ? AND key <= ?"
+ROOTS = """SELECT DISTINCT l.hash FROM link l INDEXED BY link_key CROSS JOIN entry e
+WHERE l.scope = ? AND l.key > ? AND l.key <= ? AND e.scope = l.scope AND e.key = l.key AND e.kind = 'snapshot'"""
 PLACES = "SELECT DISTINCT place FROM seen WHERE scope = ?"
 FORGET = "DELETE FROM seen WHERE scope = ? AND place = ?"
 DROP = tuple(
-    f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?" for table in ("entry", "call", "link", "lost")
+    f"DELETE FROM {table} WHERE scope = ? AND key > ? AND key <= ?"
+    for table in ("entry", "link INDEXED BY link_key", "lost")
 )
 DROP_PIECES = """DELETE FROM delta WHERE scope = ? AND stream IN
 (SELECT id FROM stream WHERE scope = ? AND session = ?)"""
@@ -31,17 +35,14 @@ DROP_OF_SESSION = tuple(
     for table in ("idempotency", "operation", "checkpoint", "lease", "stream", "inbox", "journal")
 )
 COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
-CUT = """UPDATE branch SET name = ?, parent = ?, fork_seq = ?, depth = ?, jump = ?, jump_seq = ?, created_ms = ?,
-tip_seq = ?, tip_hash = ?, hidden = ?, chk = ? WHERE bid = ?"""
-HASH_AT = "SELECT hash FROM entry WHERE scope = ? AND key = ?"
 
 
 def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: int) -> Purged:
-    """Erase a session, with the sessions forked from it if asked; absent gives an empty answer."""
-    row = tx.one(sessions.GET, (scope, session_id))
-    if row is None or row[13] == 2:
+    """Erase a session, with the sessions forked from it if asked; one that is absent returns an empty answer."""
+    found = sessions.find(tx, scope, session_id)
+    if found is None:
         return Purged()
-    doomed = {row[0]: sessions.checked(row)}
+    doomed = {found.sid: found}
     if include_forks:
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
@@ -53,8 +54,8 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
         for branch in branches.of_session(tx, scope, session.sid, session.branches):
             need, users = needs[branch.bid]
             needed_by |= users
-            hashes |= _hashes(tx, branch, need)
-            roots |= _roots(tx, branch, need)
+            hashes |= set(scalars(tx, LINKS, _behind(branch, need)))
+            roots |= set(scalars(tx, ROOTS, _behind(branch, need)))
             gone += _drop(tx, branch, need)
             kept += max(0, need - branch.fork_seq)
         if session.hidden < 2:
@@ -69,9 +70,9 @@ def _add_forks(tx: Tx, doomed: dict[int, SessionRow]) -> None:
     while waiting:
         session = waiting.pop()
         for branch in branches.of_session(tx, session.scope, session.sid, session.branches):
-            for fork in branches.forks(tx, branch.bid):
+            for fork in branches.forks(tx, branch.scope, branch.bid):
                 if fork.session not in doomed:
-                    doomed[fork.session] = sessions.by_number(tx, fork.session)
+                    doomed[fork.session] = sessions.by_number(tx, fork.scope, fork.session)
                     waiting.append(doomed[fork.session])
 
 
@@ -80,25 +81,28 @@ def _add_remains(tx: Tx, doomed: dict[int, SessionRow]) -> None:
     waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
     seen = {branch.bid for branch in waiting}
     while waiting:
-        parent = waiting.pop().parent
+        branch = waiting.pop()
+        parent = branch.parent
         if parent is None or parent in seen:
             continue
         seen.add(parent)
-        above = branches.get(tx, parent)
-        owner = doomed.get(above.session) or sessions.by_number(tx, above.session)
+        above = branches.get(tx, branch.scope, parent)
+        owner = doomed.get(above.session) or sessions.by_number(tx, above.scope, above.session)
         if owner.sid in doomed or owner.hidden == 2:
             doomed[owner.sid] = owner
             waiting.append(above)
 
 
 def _needs(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, tuple[int, set[str]]]:
-    """Give for each branch of the doomed sessions its last entry that others read, and who they are.
+    """Return for each branch of the doomed sessions its last entry that others read, and who they are.
 
     A fork has a higher number than the branch it starts on, so going down the numbers every fork is known
     before the branch it needs; no depth of forks is too deep.
     """
     found = _with_forks(tx, doomed)
-    live = {sid: sessions.by_number(tx, sid) for sid in {each.session for each in found.values()} - doomed.keys()}
+    scope = next(iter(doomed.values())).scope
+    others = {each.session for each in found.values()} - doomed.keys()
+    live = {sid: sessions.by_number(tx, scope, sid) for sid in others}
     needs: dict[int, tuple[int, set[str]]] = {}
     children: dict[int, list[BranchRow]] = {}
     for bid in sorted(found, reverse=True):
@@ -115,35 +119,28 @@ def _needs(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, tuple[int, set[st
 
 
 def _with_forks(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, BranchRow]:
-    """Give the branches of the doomed sessions and all that start on them, however far down."""
+    """Return the branches of the doomed sessions and all that start on them, however far down."""
     waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
     found = {branch.bid: branch for branch in waiting}
     while waiting:
-        for fork in branches.forks(tx, waiting.pop().bid):
+        branch = waiting.pop()
+        for fork in branches.forks(tx, branch.scope, branch.bid):
             if fork.bid not in found:
                 found[fork.bid] = fork
                 waiting.append(fork)
     return found
 
 
-def _hashes(tx: Tx, branch: BranchRow, need: int) -> set[str]:
-    base = entries.key_of(branch.bid, 0)
-    return {row[0] for row in tx.all(LINKS, (branch.scope, base + need, base + entries.MAX_SEQ))}
-
-
-def _roots(tx: Tx, branch: BranchRow, need: int) -> set[str]:
-    """Give the snapshots that go, as far as no other entry names them too."""
-    base = entries.key_of(branch.bid, 0)
-    return {row[0] for row in tx.all(ROOTS, (branch.scope, base + need, base + entries.MAX_SEQ))}
+def _behind(branch: BranchRow, need: int) -> tuple[str, int, int]:
+    """Return the scope and the range of keys of the entries of a branch behind the last one needed."""
+    return branch.scope, entries.key_of(branch.bid, need), entries.key_of(branch.bid, entries.MAX_SEQ)
 
 
 def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
-    """Erase the entries of a branch behind the last one needed."""
-    base = entries.key_of(branch.bid, 0)
-    bounds = (branch.scope, base + need, base + entries.MAX_SEQ)
-    count = tx.one(COUNT, bounds)
+    """Erase the entries of a branch behind the last one needed; return how many."""
+    count = tx.one(COUNT, _behind(branch, need))
     for sql in DROP:
-        tx.run(sql, bounds)
+        tx.run(sql, _behind(branch, need))
     _cut(tx, branch, need)
     return int(count[0]) if count else 0
 
@@ -151,29 +148,28 @@ def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
 def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
     """Let a branch end where it is still needed; one that is not needed at all starts nowhere."""
     cut = branch._replace(name=branch.uid, hidden=1)
-    row = tx.one(HASH_AT, (branch.scope, entries.key_of(branch.bid, need))) if need > branch.fork_seq else None
-    if row is not None:
-        cut = cut._replace(tip_seq=need, tip_hash=row[0])
+    last = ENTRY.get(tx, branch.scope, entries.key_of(branch.bid, need)) if need > branch.fork_seq else None
+    if last is not None:
+        cut = cut._replace(tip_seq=need, tip_hash=last.chain.hash)
     else:
         start: dict[str, Any] = {"parent": None, "fork_seq": 0, "depth": 0, "jump": None, "jump_seq": 0}
-        cut = cut._replace(tip_seq=0, tip_hash=chain.GENESIS, **start)
-    tx.run(CUT, (*cut[4:], row_check(cut), branch.bid))
+        cut = cut._replace(tip_seq=0, tip_hash=GENESIS, **start)
+    BRANCH.update(tx, branch, cut)
 
 
 def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Empty a session's row of everything a person wrote."""
-    for (place,) in tx.all(PLACES, (session.scope,)):
-        if session.workspace and place.endswith(f":{session.workspace}"):
+    for (place,) in tx.all(PLACES, (session.scope,)) if session.workspace else ():
+        if place.endswith(f":{session.workspace}"):
             tx.run(FORGET, (session.scope, place))  # it names files; what others need of it is read again
     tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))
-    sessions.put_detail(tx, session.sid, b"{}")
+    sessions.put_detail(tx, session, b"{}")
     first = branches.of_session(tx, session.scope, session.sid, session.branches)[0]
     texts = {"name": None, "label": None, "title": None, "tags": "", "workspace": "", "key": f"purged:{new_id(now_ms)}"}
-    counts = {"tasks": 0, "completed": 0, "builds": 0}
-    session = sessions.write_cold(tx, session, hidden=2, **texts, **counts)
-    position, rank = feed.record(tx, session, "purge", branch=first.bid, first=0, last=0)
-    place = (first.bid, first.uid, first.fork_seq, 0, 0, chain.GENESIS)
-    counts_head = (session.branches, session.revision + 1, position, now_ms, None, rank)
-    sessions.write_head(tx, session, (*place, *sessions.NO_NUMBERS, *counts_head))
+    place = {"branch": first.bid, "uid": first.uid, "fork": first.fork_seq, "attached": 0}
+    counts = {"states": session.states, "branches": session.branches, "revision": session.revision + 1}
+    position, rank = feed.record(tx, session, "purge", branch=first.bid, first=0, last=0, now_ms=now_ms)
+    empty = {**sessions.EMPTY, **texts, **place, **counts, "hidden": 2}
+    sessions.write(tx, session, **empty, updated=position, updated_ms=now_ms, rank=rank)

@@ -1,31 +1,41 @@
 """Appending in one statement, where an engine can: one round trip and one short lock instead of several.
 
-Two ways, both the same as ``entries.append`` in what they store. A caller that has seen the session's row computes the
-whole entry from it; it counts only if nobody changed the session since. Else the engine computes hash,
-totals and checks itself, behind whoever was faster. Whatever is not plain - ids, blobs, a first title, a detached
-head, a key that was used - is left to the operation.
+A caller that has seen the session's row computes the whole entry from it, as ``entries.append`` would; it counts only
+if nobody changed the session since. Whatever is not plain - ids, blobs, a first title, a detached head, a key that
+may have been used, open calls that have to be looked up, the first change in a minute - is left to the operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ..ids import new_salt
-from ..model.entry import Draft, More
+from ..model.entry import Draft
 from ..model.status import FINISHED
-from ..storage.appends import Append, KnownAppend, KnownAppended, NewEntry
-from ..storage.base import Quick, Tx, packed, row_check
-from . import chain, entries
+from ..storage.appends import KnownAppend
+from ..storage.base import Tx
+from ..tables.entries import ENTRY
+from ..tables.history import FEED, ONCE, FeedRow
+from ..tables.sessions import SESSION
+from . import entries, once, open_calls, sessions
 from .entries import Appended
 from .leases import Fence
 from .sessions import SessionRow
 
-_HEAD_ARRAY = b"\xdc\x00\x19"  # MessagePack's beginning of an array of 25
+
+class Asked(NamedTuple):
+    """Where entries are to be appended, and on what condition."""
+
+    scope: str
+    session_id: str
+    now_ms: int
+    expected_revision: int | None = None
+    idempotency_key: str | None = None
 
 
 def append(
     tx: Tx,
-    asked: Append,
+    asked: Asked,
     drafts: Sequence[Draft],
     *,
     known: SessionRow | None,
@@ -36,11 +46,14 @@ def append(
 
     With the ``fence`` of a lease only a row that is as its holder left it proves that the lease still stands.
     """
-    if (engine := tx.quick) is not None and drafts and all(map(_is_plain, drafts)):
-        titled = any(draft.adds.turns for draft in drafts)
-        if done := _append(engine, asked._replace(titled=titled), drafts, known, fence):
-            return done
-    return entries.append(
+    late = False
+    if known is not None and len(drafts) == 1 and tx.quick is not None:
+        titled = known.title is not None or not drafts[0].adds.turns
+        if titled and _fits(known, asked, drafts[0], fence):
+            if done := _append_known(tx, known, drafts[0], asked):
+                return done
+            late = True
+    done = entries.append(
         tx,
         asked.scope,
         asked.session_id,
@@ -51,97 +64,66 @@ def append(
         title=title,
         fence=fence,
     )
+    return done._replace(late=True) if late and not done.repeated else done
 
 
 def append_result(
-    tx: Tx, asked: Append, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
+    tx: Tx, asked: Asked, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
 ) -> Appended | None:
-    """Add what a tool gave if the session still is as the caller saw it and the engine can do that at once."""
-    engine = tx.quick
-    if engine is None or known is None or not _is_plain(draft) or not _fits(known, asked, (draft,), fence):
+    """Add what a tool returned if the session still is as the caller saw it and the engine can do that at once."""
+    if tx.quick is None or known is None or not _fits(known, asked, draft, fence):
         return None
-    done = engine.append_known(_known(known, draft, asked.now_ms, asked.idempotency_key))
-    return None if done is None else _after(known, done)
+    return _append_known(tx, known, draft, asked)
 
 
-def _append(
-    engine: Quick, asked: Append, drafts: Sequence[Draft], known: SessionRow | None, fence: Fence | None
-) -> Appended | None:
-    """Try the two ways; None if neither fits."""
-    fits = known is not None and _fits(known, asked, drafts, fence)
-    if known is not None and fits:
-        done = engine.append_known(_known(known, drafts[0], asked.now_ms, asked.idempotency_key))
-        if done is not None:
-            return _after(known, done)
-    if fence is not None:
-        return None
-    found = engine.append(asked._replace(entries=[_new_entry(draft) for draft in drafts]))
-    if found is None:
-        return None
-    session = SessionRow._make(found)
-    return Appended(session, session.uid, session.seq - len(drafts) + 1, session.seq, late=fits)
-
-
-def _is_plain(draft: Draft) -> bool:
-    more = draft.more
-    return draft.mid is None and draft.spill is None and (more is None or (more.parent is None and not more.blobs))
-
-
-def _fits(known: SessionRow, asked: Append, drafts: Sequence[Draft], fence: Fence | None) -> bool:
-    """Say whether one entry can be computed from a row that was seen."""
-    plain = len(drafts) == 1 and known.attached == 1 and known.hidden == 0 and known.status not in FINISHED
+def _fits(known: SessionRow, asked: Asked, draft: Draft, fence: Fence | None) -> bool:
+    """Whether an entry can be computed from a row that was seen."""
     if fence is not None and fence.updated != known.updated:
         return False
+    more = draft.more
+    plain = draft.mid is None and draft.spill is None and (more is None or (more.parent is None and not more.blobs))
+    touches = more is not None and bool(more.calls)
+    open_ = known.attached == 1 and known.hidden == 0 and known.status not in FINISHED
     fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
-    needs_title = asked.titled and known.title is None
     same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen
-    return same and plain and fresh and not needs_title and (asked.idempotency_key is None or known.fork == 0)
-
-
-def _known(known: SessionRow, draft: Draft, now_ms: int, ikey: str | None) -> KnownAppend:
-    """Compute an entry behind the head that was seen."""
-    seq = known.seq + 1
-    key = entries.key_of(known.branch, seq)
-    row, numbers = entries.chained_row(known, draft, key, known.hash, known.numbers, now_ms)
-    message_ms, revision = now_ms if numbers[0] > known.messages else known.message_ms, known.revision + 1
-    place = (known.sid, known.branch, known.uid, known.fork, seq, 1, row[-2], *numbers)
-    return KnownAppend(
-        scope=known.scope,
-        sid=known.sid,
-        updated=known.updated,
-        head_check=known.head_chk,
-        idempotency_key=ikey,
-        key_check=0 if ikey is None else row_check((known.scope, known.sid, ikey, known.branch, seq, seq, 0)),
-        row=row,
-        numbers=numbers,
-        revision=revision,
-        message_ms=message_ms,
-        rank=known.rank,
-        before=_HEAD_ARRAY + packed((*place, known.branches, revision))[3:],
-        between=packed((now_ms, message_ms))[1:],
-        packed_rank=packed((known.rank,))[1:],
-        change=packed((known.scope, "entries", known.sid, known.branch, seq, seq))[1:],
-        marks=() if draft.more is None else _marks(known.scope, key, draft.more),
+    return (
+        same
+        and plain
+        and open_
+        and fresh
+        and known.rank >= asked.now_ms // sessions.MINUTE
+        and (asked.idempotency_key is None or known.fork == 0)
+        and (not touches or open_calls.known(known) is not None)
     )
 
 
-def _marks(scope: str, key: int, more: More) -> tuple[tuple[str, str, int], ...]:
-    """Give what an entry does to tool calls, with the checks of those rows."""
-    return tuple((what, call, row_check((scope, key, what, call))) for what, call in dict.fromkeys(more.calls))
-
-
-def _after(known: SessionRow, done: KnownAppended) -> Appended:
-    """Give the session's row as it is after an append."""
-    asked = done.stored
-    seq, row = known.seq + 1, asked.row
-    place = (known.branch, known.uid, known.fork, seq, 1, row[-2])
-    counts = (known.branches, asked.revision, done.position, row[2], asked.message_ms, done.rank)
-    head = (*place, *asked.numbers, *counts)
-    session = SessionRow._make((*known[:22], *head, row_check((known.sid, *head))))
-    return Appended(session, known.uid, seq, seq)
-
-
-def _new_entry(draft: Draft) -> NewEntry:
-    salt, calls = new_salt(), () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
-    content = chain.body_hash(salt, draft.body, draft.raw)
-    return NewEntry(draft.kind, draft.body, draft.raw, salt, content, draft.adds, calls)
+def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: Asked) -> Appended | None:
+    """Compute an entry behind the head that was seen and store it if nothing changed since."""
+    engine = tx.quick
+    assert engine is not None
+    row, after = entries.chained(known, draft, asked.now_ms)
+    after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
+    change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
+    key = asked.idempotency_key
+    position = engine.append_known(
+        KnownAppend(
+            scope=known.scope,
+            sid=known.sid,
+            check=SESSION.check(known),
+            updated=known.updated,
+            rank=known.rank,
+            entry=ENTRY.seal(row),
+            updated_ms=after.updated_ms,
+            rest=SESSION.rest_of(after),
+            around_session=SESSION.around(after, "updated"),
+            around_change=FEED.around(change, "pos"),
+            branch=known.branch,
+            seq=after.seq,
+            messages=after.messages,
+            once=None if key is None else (key, ONCE.check(once.entries_row(known, key, after.seq, asked.now_ms))),
+        )
+    )
+    if position is None:
+        return None
+    session = after._replace(updated=position)
+    return Appended(session, session.uid, session.seq, session.seq)

@@ -13,16 +13,17 @@ from typing import NamedTuple
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
 from ..storage.base import Tx
+from ..tables.sessions import SESSION, SessionRow
+from ..tables.table import slots
 from . import branches, listing, log, sessions
-from .sessions import SessionRow, Whole
+from .sessions import Whole
 
-PREFIX = (
-    f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
-)
-NEIGHBOURS = """SELECT s.id, (SELECT max(b.id) FROM session b WHERE b.scope = s.scope AND b.id < s.id AND b.hidden < 2),
-(SELECT min(a.id) FROM session a WHERE a.scope = s.scope AND a.id > s.id AND a.hidden < 2)
-FROM session s WHERE s.scope = ? AND s.id IN """
-NAMES = "SELECT name FROM session WHERE scope = ? AND hidden = 0 AND name IN "
+PREFIX = "INDEXED BY session_id WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
+NEIGHBOURS = """SELECT s.id,
+(SELECT max(b.id) FROM session b INDEXED BY session_id WHERE b.scope = s.scope AND b.id < s.id AND b.hidden < 2),
+(SELECT min(a.id) FROM session a INDEXED BY session_id WHERE a.scope = s.scope AND a.id > s.id AND a.hidden < 2)
+FROM session s INDEXED BY session_id WHERE s.scope = ? AND s.id IN """
+NAMES = "SELECT name FROM session INDEXED BY session_name WHERE scope = ? AND hidden = 0 AND name IN "
 _SHOWN = 10
 
 
@@ -35,15 +36,13 @@ class Where(NamedTuple):
 
 
 def exact(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str | None) -> SessionRow | None:
-    """Find a session by its whole id, key or name; several of that name are ``Ambiguous``."""
-    if is_id(wanted):
-        row = tx.one(sessions.GET, (scope, wanted))
-        if row is not None and row[13] != 2:
-            return sessions.checked(row)
+    """Find a session by its whole id, key or name; several of that name raise ``Ambiguous``."""
+    if is_id(wanted) and (found := sessions.find(tx, scope, wanted)):
+        return found
     if wanted.startswith("agent:") and (found := sessions.find_by_key(tx, scope, wanted)):
         return found
-    named = [sessions.checked(row) for row in tx.all(sessions.NAMED, (scope, wanted))]
-    named = [row for row in named if agent in (None, row.agent) and workspace in (None, row.workspace)]
+    all_ = sessions.named(tx, scope, wanted)
+    named = [row for row in all_ if agent in (None, row.agent) and workspace in (None, row.workspace)]
     return _single(named, f"{len(named)} sessions are named {wanted!r}; say of which agent or workspace")
 
 
@@ -63,14 +62,14 @@ def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[Who
 
 
 def _ends(ref: str) -> list[int]:
-    """Give where the session's part may end: the whole, then before each colon or slash, the last one first."""
+    """Return where the session's part may end: the whole, then before each colon or slash, the last one first."""
     return [len(ref), *(at for at in range(len(ref) - 1, 0, -1) if ref[at] in ":/")]
 
 
 def _session(tx: Tx, scope: str, text: str, workspace: str | None) -> SessionRow | None:
     if text == "@" or (text.startswith("@-") and not {":", "/"} & {*text}):
         return _newest(tx, scope, text[1:], workspace)
-    named = [sessions.checked(row) for row in tx.all(sessions.NAMED, (scope, text))]
+    named = sessions.named(tx, scope, text)
     here = [row for row in named if row.workspace == workspace] if workspace is not None else []
     found = exact(tx, scope, text, agent=None, workspace=None) if len(named) < 2 else None
     if found is None and named:
@@ -82,18 +81,18 @@ def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
     prefix = text.lower()
     if not prefix.isalnum() or not prefix.isascii():
         return None
-    rows = [sessions.checked(row) for row in tx.all(PREFIX, (scope, prefix, prefix + "~", _SHOWN + 1))]
+    rows = SESSION.all(tx, PREFIX, (scope, prefix, prefix + "~", _SHOWN + 1))
     return _single(rows, f"{text!r} is the beginning of several ids; give more of it")
 
 
 def shortest(tx: Tx, scope: str, ids: Sequence[str], least: int) -> dict[str, str]:
-    """Give for each id the shortest beginning of it, from ``least`` characters on, that names its session.
+    """Return for each id the shortest beginning of it, from ``least`` characters on, that names its session.
 
     One read finds the neighbours of all of them in the order of ids, a second one sessions that are named like such a
     beginning: a name comes first.
     """
     found = dict[str, str]()
-    for wanted, before, after in tx.all(f"{NEIGHBOURS}({', '.join('?' * len(ids))})", (scope, *ids)):
+    for wanted, before, after in tx.all(f"{NEIGHBOURS}({slots(len(ids))})", (scope, *ids)):
         shared = max((_shared(wanted, each) for each in (before, after) if each is not None), default=0)
         found[wanted] = wanted[: max(least, shared + 1)]
     named = _named_otherwise(tx, scope, found)
@@ -108,18 +107,18 @@ def _shared(one: str, other: str) -> int:
 
 
 def _named_otherwise(tx: Tx, scope: str, beginnings: dict[str, str]) -> set[str]:
-    """Give the ids whose beginning is the name of a session."""
+    """Return the ids whose beginning is the name of a session."""
     texts = [*beginnings.values()]
     if not texts:
         return set()
-    names = {row[0] for row in tx.all(f"{NAMES}({', '.join('?' * len(texts))})", (scope, *texts))}
+    names = {name for (name,) in tx.all(f"{NAMES}({slots(len(texts))})", (scope, *texts))}
     return {wanted for wanted, text in beginnings.items() if text in names}
 
 
 def _unnamed(tx: Tx, scope: str, wanted: str, text: str) -> str:
-    """Give a longer beginning of an id, one that is nobody's name."""
+    """Return a longer beginning of an id, one that is nobody's name."""
     longer = (wanted[:length] for length in range(len(text) + 1, len(wanted)))
-    return next((each for each in longer if not tx.all(sessions.NAMED, (scope, each))), wanted)
+    return next((each for each in longer if not sessions.named(tx, scope, each)), wanted)
 
 
 def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:
@@ -179,7 +178,7 @@ def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
     low, high = 0, session.seq  # turns at low are at most ``turn``
     while low < high:
         middle = (low + high + 1) // 2
-        if log.point(tx, session, middle).numbers[1] <= turn:
+        if log.point(tx, session, middle).numbers.turns <= turn:
             low = middle
         else:
             high = middle - 1

@@ -15,7 +15,7 @@ from ..errors import Busy, Corrupt, Error
 from ..model.operation import Operation
 from ..storage.base import Tx
 from . import agent_checkpoints, agents, branches, entries, moves, operations, runs, sessions
-from .agent_checkpoints import AgentCheckpointRow, New, Pin
+from .agent_checkpoints import AgentCheckpointRow, New, PinRow
 from .agents import AgentRow
 from .operations import View
 from .sessions import LeaseRow, SessionRow
@@ -31,21 +31,23 @@ class Judge(NamedTuple):
 
 def restore(tx: Tx, row: AgentCheckpointRow, judge: Judge, *, now_ms: int) -> tuple[AgentRow, Operation | None]:
     """Bring an agent with all its sessions back to a checkpoint; without an operation if it is there already."""
-    agent = agents.by_number(tx, row.agent)
+    agent = agents.by_number(tx, row.scope, row.agent)
     pins = _sound_pins(tx, agent, row)
     changed = [(session, pins.get(session.sid)) for session in _changed(tx, agent, row)]
     changed = [(session, pin) for session, pin in changed if _view(tx, session, pin)]
-    sids = [_let_go(tx, session, judge, now_ms).sid for session, _ in changed]
+    for session, _ in changed:
+        _let_go(tx, session, judge, now_ms)
     before = New(f"Before restoring {row.name}", None, "recovery")
     agent_checkpoints.create_before(tx, agent, before, now_ms=now_ms)
-    after = _after(tx, agent, row, [(sessions.by_number(tx, sid), pins.get(sid)) for sid in sids])
+    left = operations.all_unless_purged(tx, row.scope, [session.id for session, _ in changed])
+    after = _after(tx, agent, row, [(session, pins.get(session.sid)) for session in left.values()])
     if not after:
         return agent, None
     return operations.on_agent(tx, agent, "restore", after, now_ms=now_ms)
 
 
-def _sound_pins(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> dict[int, Pin]:
-    """Give where all sessions were; anything that does not fit the checksum is ``Corrupt``."""
+def _sound_pins(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> dict[int, PinRow]:
+    """Return where all sessions were; anything that does not fit the checksum raises ``Corrupt``."""
     pins = agent_checkpoints.all_in_force(tx, row)
     if fault := agent_checkpoints.fault(tx, agent, row, pins):
         raise Corrupt(f"checkpoint {row.name!r} is damaged: {fault}", what=f"checkpoint {row.id}")
@@ -53,12 +55,12 @@ def _sound_pins(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> dict[int, P
 
 
 def _changed(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> list[SessionRow]:
-    """Give the sessions that changed since, each kept from other writers from here on."""
-    found = agent_checkpoints.changed_since(tx, agent, row.position)
-    return [sessions.by_number(tx, session.sid) for session in found]
+    """Return the sessions that changed since, each kept from other writers from here on."""
+    found = agent_checkpoints.changed_since(tx, agent, row)
+    return list(operations.all_unless_purged(tx, row.scope, [session.id for session in found]).values())
 
 
-def _after(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, changed: list[tuple[SessionRow, Pin | None]]) -> View:
+def _after(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, changed: list[tuple[SessionRow, PinRow | None]]) -> View:
     """Say what has to become of the agent; nothing if it is so already."""
     after: View = {}
     if agent.hidden:
@@ -75,7 +77,7 @@ def _after(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, changed: list[tuple
     return after
 
 
-def _view(tx: Tx, session: SessionRow, pin: Pin | None) -> View:
+def _view(tx: Tx, session: SessionRow, pin: PinRow | None) -> View:
     """Say what has to become of a session: one made later goes into the trash, or back to empty if it is fixed."""
     if pin is None:
         if not moves.is_fixed(session):
@@ -92,10 +94,10 @@ def _view(tx: Tx, session: SessionRow, pin: Pin | None) -> View:
     return view
 
 
-def _head(tx: Tx, session: SessionRow, pin: Pin) -> list[Any]:
-    """Give the head of a pin: attached if its branch still ends there, else at the point; it must be the same entry."""
+def _head(tx: Tx, session: SessionRow, pin: PinRow) -> list[Any]:
+    """Return the head of a pin: attached if its branch still ends there, else at the point, if it is the same entry."""
     try:
-        branch = branches.get(tx, pin.branch)
+        branch = branches.get(tx, pin.scope, pin.branch)
         found = entries.point_on(tx, session.scope, branch, pin.seq).hash
     except Error as error:
         raise Corrupt(f"session {session.id!r} cannot go back: {error}", what=f"session {session.id}") from error
@@ -108,11 +110,11 @@ def _head(tx: Tx, session: SessionRow, pin: Pin) -> list[Any]:
     return [branch.uid, pin.seq, int(bool(pin.attached) and tip == pin.seq)]
 
 
-def _let_go(tx: Tx, session: SessionRow, judge: Judge, now_ms: int) -> SessionRow:
+def _let_go(tx: Tx, session: SessionRow, judge: Judge, now_ms: int) -> None:
     """See that nobody else runs a session: ``Busy``, or fenced off, so that whoever did is told with the next write."""
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.holder is None or judge.is_own(lease):
-        return session
+        return
     if not judge.take_over and not judge.is_gone(lease):
         holder = presence.decode(lease.holder)
         name = session.name or session.title or session.id
@@ -120,4 +122,5 @@ def _let_go(tx: Tx, session: SessionRow, judge: Judge, now_ms: int) -> SessionRo
             f"session {name!r} is run by {holder}; wait until it is free, or take it over (take_over=True)",
             holder=str(holder),
         )
-    return session if session.hidden else runs.settle(tx, session, lease.token, (), now_ms=now_ms)
+    if not session.hidden:
+        runs.settle(tx, session, lease.token, (), now_ms=now_ms)

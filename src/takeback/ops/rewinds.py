@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 from ..errors import NotFound
 from ..model.operation import Operation
 from ..storage.base import Tx
+from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
 from . import below, branches, calls, entries, leases, moves, operations, sessions, snapshots, trees, work
 from .moves import Place
 from .operations import View
-from .sessions import LeaseRow, SessionRow
 from .work import Found
 
-LIVE = f"""SELECT {sessions._S}, {sessions._L} FROM lease l JOIN session s ON s.sid = l.session AND s.scope = l.scope
-WHERE l.scope = ? AND l.holder IS NOT NULL AND s.hidden = 0"""
+LIVE = f"""SELECT {SESSION.selected("s")}, {LEASE.selected("l")}
+FROM lease l CROSS JOIN session s
+WHERE l.scope = ? AND l.holder IS NOT NULL AND s.scope = l.scope AND s.sid = l.session AND s.hidden = 0"""
 
 
 class Look(NamedTuple):
@@ -81,7 +82,7 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
 
 
 def _history(tx: Tx, session: SessionRow, place: Place, changes: list[Found]) -> Iterator[tuple[Found, int]]:
-    """Give the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
+    """Yield the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
 
     Where the head moved and the files stayed, these are on the path on which the files were seen.
     """
@@ -101,7 +102,7 @@ def _history(tx: Tx, session: SessionRow, place: Place, changes: list[Found]) ->
 
 
 def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
-    """Give the session as it was when it last saw its files, if that is not where its head is."""
+    """Return the session as it was when it last saw its files, if that is not where its head is."""
     disk, at = snapshots.disk_of(tx, session), snapshots.disk_at(tx, session)
     last = work.latest(tx, session, snapshots.KIND)
     if disk is None or at is None or (last is not None and last.body["root"] == disk):
@@ -110,7 +111,7 @@ def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
 
 
 def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
-    """Give the session as it stood at an entry of a branch; None if that was purged."""
+    """Return the session as it stood at an entry of a branch, or None if that was purged."""
     try:
         point, origin = moves.point_of(tx, session, Place(at[1], at[0], anywhere=True))
     except NotFound:
@@ -119,12 +120,12 @@ def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
 
 
 def of_files(tx: Tx, look: Look, root: str, seq: int) -> Look:
-    """Give the look at a move of files alone: to a root, from what was recorded since an entry."""
+    """Return the look at a move of files alone: to a root, from what was recorded since an entry."""
     return _changed_since(tx, look._replace(there=root), min(seq, look.session.seq))
 
 
 def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
-    """Give the look at the undo of a move: only what changed since that move can be somebody else's."""
+    """Return the look at the undo of a move: only what changed since that move can be somebody else's."""
     if seq:
         branch = branches.find(tx, look.session.scope, look.session.sid, uid)
         if not entries.is_on_path(tx, look.session, branches.owner(tx, branch, seq).uid, seq):
@@ -145,7 +146,7 @@ def _with_turns(tx: Tx, session: SessionRow, changes: list[Found]) -> Iterator[t
 
 
 def _work_of(tx: Tx, session: SessionRow) -> dict[str, int]:
-    """Give the last entries of the state of work that people see."""
+    """Return the last entries of the state of work that people see."""
     hidden = (snapshots.KIND, snapshots.ANNOUNCED, below.KIND)
     return {kind: seq for kind, seq in work.lasts(tx, session).items() if kind not in hidden}
 
@@ -154,7 +155,7 @@ def _time_of(tx: Tx, there: SessionRow) -> int:
     if there.seq == 0:
         return there.created_ms - 1
     (row,) = entries.read(tx, there.scope, entries.path_segments(tx, there, there.seq - 1, there.seq))
-    return int(row[2])
+    return row.at_ms
 
 
 def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow], ...]:
@@ -163,15 +164,15 @@ def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow
 
 
 def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
-    """Give the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
+    """Return the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
     own = {session.sid, *(each.sid for each in trees.below(tx, session))}
     rows = tx.all(LIVE, (session.scope,)) if session.workspace else []
-    found = ((sessions.checked(row[:-8]), sessions.checked_lease(row[-8:])) for row in rows)
+    found = ((SESSION.checked(row[: SESSION.width]), LEASE.checked(row[SESSION.width :])) for row in rows)
     return [(each, lease) for each, lease in found if each.sid not in own and _overlap(each, session)]
 
 
 def _overlap(one: SessionRow, other: SessionRow) -> bool:
-    """Say whether one workspace is the other, or lies in it."""
+    """Whether one workspace is the other, or lies in it."""
     paths = [f"{each.workspace}/" for each in (one, other)]
     return bool(one.workspace) and (paths[0].startswith(paths[1]) or paths[1].startswith(paths[0]))
 
@@ -259,11 +260,11 @@ def _without_files(
     before = operations.view_of(tx, session, after)
     moved = operations.put_in_place(tx, session, after, now_ms)
     if moved.attached:
-        branches.set_tip(tx, sessions.head_branch(tx, moved), moved.seq, moved.hash)
-        moved = moved._replace(attached=0)
+        branches.set_tip(tx, branches.get(tx, moved.scope, moved.branch), moved.seq, moved.hash)
+        moved = sessions.write(tx, moved, attached=0)
     revision = session.revision
     moved = snapshots.put(tx, moved, root, who=snapshots.SESSION, carried=None, now_ms=now_ms)
-    moved = sessions.write_head(tx, moved, moved._replace(revision=revision + 1).head)
+    moved = sessions.write(tx, moved, revision=revision + 1)
     return operations.note(tx, moved, kind, before, {**after, "head": operations.head_view(moved)}, now_ms)
 
 

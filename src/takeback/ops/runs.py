@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from .. import presence
 from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Tx
+from ..tables.sessions import LeaseRow, SessionRow
 from . import entries, leases, sessions, statuses, streams
-from .sessions import LeaseRow, SessionRow
 
 
 class Taken(NamedTuple):
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
 
 def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> Taken | None:
-    """Take the lease of a session; None if somebody else came first."""
+    """Take the lease of a session; return None if somebody else came first."""
     session = entries.writable(tx, scope, session_id)
     lease = sessions.find_lease(tx, session)
     if last(lease) != wanted.last:
@@ -75,12 +75,12 @@ def settle(tx: Tx, session: SessionRow, gone: int, left: Collection[str], *, now
 
 
 def last(lease: LeaseRow | None) -> tuple[int, bool]:
-    """Give the last token of a session and whether somebody has it."""
+    """Return the last token of a session and whether somebody has it."""
     return (0, False) if lease is None else (lease.token, lease.holder is not None)
 
 
 def _is_same(holder: bytes, other: bytes | None) -> bool:
-    """Say whether two records are of one taking: of two that wanted the same token only one got it."""
+    """Whether two records are of one taking: of two that wanted the same token only one got it."""
     return other is not None and presence.decode(holder).id == presence.decode(other).id
 
 
@@ -95,15 +95,14 @@ def leave(
     now_ms: int,
     **about: Any,
 ) -> SessionRow | None:
-    """Give a lease back, with the status that the run ended in; None if somebody else has it by now.
+    """Give a lease back, with the status that the run ended in; return None if somebody else has it by now.
 
     Without a status it was left in order: nothing is remembered, also of an earlier end. Calls that were ``running``
     are lost.
     """
-    row = tx.one(sessions.GET, (scope, session_id))
-    if row is None or row[13] == 2:
+    session = sessions.find(tx, scope, session_id)
+    if session is None:
         return None  # purged meanwhile
-    session = sessions.checked(row)
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.holder is None or lease.token != held.token or not _is_same(lease.holder, held.holder):
         return None

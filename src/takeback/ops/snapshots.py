@@ -19,17 +19,15 @@ import msgspec
 from .. import codec
 from ..errors import Corrupt, Error
 from ..model.entry import Draft, More, Numbers
-from ..storage.base import Tx, row_check
+from ..storage.base import Tx, scalar
+from ..tables.files import SEEN, SeenRow
 from . import blobs, calls, entries, sessions, work
 from .sessions import SessionRow
 from .work import Found
 
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
-GET_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ? AND dir = ?"
-ALL_SEEN = "SELECT scope, place, dir, doc, chk FROM seen WHERE scope = ? AND place = ?"
-PUT_SEEN = """INSERT INTO seen (scope, place, dir, doc, chk) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (scope, place, dir) DO UPDATE SET doc = excluded.doc, chk = excluded.chk"""
-DROP_SEEN = "DELETE FROM seen WHERE scope = ? AND place = ? AND dir = ?"
+SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
+OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
 MARK = b"/"  # no directory's name: after how many sweeps everything that is remembered was known to be kept
 
 OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
@@ -83,7 +81,7 @@ def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
 
 
 def missed(root: Root) -> Iterator[str]:
-    """Give what was not captured, for people: the first few paths with the reason, and how many more."""
+    """Yield what was not captured, for people: the first few paths with the reason, and how many more."""
     for path, reason in root.missed:
         yield f"{path.decode('utf-8', 'surrogateescape')} ({reason})"
     if root.missed_count > len(root.missed):
@@ -113,7 +111,7 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
 
 
 def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
-    """Say whether the files of a session are known to be as a root says."""
+    """Whether the files of a session are known to be as a root says."""
     return _is_recorded(work.latest(tx, session, KIND), disk_of(tx, session), root)
 
 
@@ -145,18 +143,18 @@ def put(
     draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
     revision = session.revision
     session = entries.put(tx, session, (draft,), now_ms=now_ms).session
-    session = sessions.write_head(tx, session, session._replace(revision=revision).head)
+    session = sessions.write(tx, session, revision=revision)
     set_disk(tx, session, root, told=bool(by))
     return session
 
 
 def _roots(body: dict[str, Any]) -> tuple[str, ...]:
-    """Give the contents that a snapshot names."""
+    """Return the contents that a snapshot names."""
     return (body["root"], body["from"]) if "from" in body else (body["root"],)
 
 
 def _announced(body: dict[str, Any]) -> tuple[str, ...]:
-    """Give the contents of the files that an entry of announced ones holds."""
+    """Return the contents of the files that an entry of announced ones holds."""
     return tuple(sorted({each[3] for each in body["set"].values() if each[0] == FILE}))
 
 
@@ -176,13 +174,13 @@ def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...
 
 
 def disk_of(tx: Tx, session: SessionRow) -> str | None:
-    """Give the root that a session last saw or made in its workspace."""
+    """Return the root that a session last saw or made in its workspace."""
     found = sessions.decoded(sessions.detail(tx, session)).get("disk")
     return found if isinstance(found, str) else None
 
 
 def disk_at(tx: Tx, session: SessionRow) -> list[Any] | None:
-    """Give the branch and the entry that the session was at when it last saw or made what is in its workspace."""
+    """Return the branch and the entry that the session was at when it last saw or made what is in its workspace."""
     found = sessions.decoded(sessions.detail(tx, session)).get("disk_at")
     return found if isinstance(found, list) else None
 
@@ -192,14 +190,14 @@ def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> N
     kept = sessions.decoded(sessions.detail(tx, session))
     new = {**kept, "disk": root, "disk_at": [session.uid, session.seq], **({"told": True} if told else {})}
     if new != kept:
-        sessions.put_detail(tx, session.sid, codec.encode(new))
+        sessions.put_detail(tx, session, codec.encode(new))
 
 
 # ---------------------------------------------------------------------- finding
 
 
 def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
-    """Give the snapshot in force at a point; before the first one of the path it is that one.
+    """Return the snapshot in force at a point; before the first one of the path it is that one.
 
     Nothing was seen to change before the first look, so that is what was there.
     """
@@ -211,7 +209,7 @@ def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
 
 
 def since(tx: Tx, session: SessionRow, seq: int) -> list[Found]:
-    """Give the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
+    """Return the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
     found = []
     for each in work.history(tx, session, KIND):
         found.append(each)
@@ -224,15 +222,13 @@ def since(tx: Tx, session: SessionRow, seq: int) -> list[Found]:
 
 
 def sweeps(tx: Tx, scope: str) -> int:
-    """Give how often contents were swept out of a scope."""
-    row = tx.one(GET_SEEN, (scope, "", b""))
-    return 0 if row is None else int(row[3])
+    """Return how often contents were swept out of a scope."""
+    return int(scalar(tx, SWEEPS, (scope, b"")) or 0)
 
 
 def count_sweep(tx: Tx, scope: str) -> None:
     """Note that contents are being swept out."""
-    row = (scope, "", b"", mark(sweeps(tx, scope) + 1))
-    tx.run(PUT_SEEN, (*row, row_check(row)))
+    SEEN.upsert(tx, SeenRow(scope, "", b"", mark(sweeps(tx, scope) + 1)))
 
 
 def mark(count: int) -> bytes:
@@ -241,16 +237,15 @@ def mark(count: int) -> bytes:
 
 
 def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:
-    """Give the directories of a workspace as they were last seen; a damaged record is as good as none."""
-    rows = tx.all(ALL_SEEN, (scope, place))
-    return {row[2]: row[3] for row in rows if row_check(row[:-1]) == row[-1]}
+    """Return the directories of a workspace as they were last seen; a damaged record is as good as none."""
+    found = (SEEN.checked(stored) for stored in tx.all(OF_PLACE, (scope, place)) if SEEN.is_sound(stored))
+    return {row.dir: row.doc for row in found}
 
 
 def remember(tx: Tx, scope: str, place: str, seen: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Remember directories of a workspace; None is one that is gone."""
     for path, doc in seen:
         if doc is None:
-            tx.run(DROP_SEEN, (scope, place, path))
+            SEEN.delete(tx, scope, place, path)
         else:
-            row = (scope, place, path, doc)
-            tx.run(PUT_SEEN, (*row, row_check(row)))
+            SEEN.upsert(tx, SeenRow(scope, place, path, doc))

@@ -1,74 +1,120 @@
-"""Counts of what a store holds, taken from checked rows: a damaged one is an error, not another number."""
+"""Counts of what a store holds, by one aggregate per table.
+
+How many messages and entries there are, the sessions' rows say. Only those with more branches than the one their head
+is at the tip of are read, in pages, with the entries at which their branches begin and end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from operator import add, sub
 
 from ..errors import Corrupt
 from ..model.entry import Numbers
 from ..model.session import StoreStats
-from ..storage.base import Tx
-from . import branches, entries, sessions
+from ..storage.base import Tx, scalar
+from ..tables.entries import ENTRY
+from ..tables.sessions import SESSION
+from . import branches, entries
 from .branches import BranchRow
 from .sessions import SessionRow
 
-SESSIONS = f"SELECT {sessions.COLUMNS} FROM session NOT INDEXED WHERE scope = ?"
-BRANCHES = f"SELECT {branches.COLUMNS} FROM branch NOT INDEXED WHERE scope = ?"
-BLOBS = "SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL"
 AGENTS = "SELECT count(*) FROM agent WHERE scope = ? AND hidden = 0"
+BRANCHES = "SELECT count(*) FROM branch WHERE scope = ?"
+_BRANCHED = "branches > 1 OR fork > 0 OR attached = 0"  # as the index says it
+SESSIONS = f"""SELECT count(*) FILTER (WHERE hidden = 0), sum(branches), sum(messages) FILTER (WHERE NOT ({_BRANCHED})),
+sum(seq) FILTER (WHERE NOT ({_BRANCHED})) FROM session WHERE scope = ?"""
 CHECKPOINTS = "SELECT count(*) FROM checkpoint WHERE scope = ?"
 AGENT_CHECKPOINTS = "SELECT count(*) FROM agent_checkpoint WHERE scope = ?"
+BLOBS = "SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL"
+
+_PAGE = 500
 
 
 def store_stats(tx: Tx, scope: str, *, total_bytes: int) -> StoreStats:
-    """Count what a scope holds; time and memory follow sessions and branches, not messages."""
-    at_head, visible, expected = dict[int, SessionRow](), 0, 0
-    for session in map(sessions.checked, tx.all(SESSIONS, (scope,))):
-        visible += not session.hidden
-        expected += session.branches
-        if session.attached:
-            at_head[session.branch] = session
-    found = [branches.checked(row) for row in tx.all(BRANCHES, (scope,))]
-    if len(found) != expected:
-        raise Corrupt(f"{expected} branches were recorded, {len(found)} are there; run verify", what="branch")
-    own = [(_tip(branch, at_head), own_numbers(tx, branch, at_head.get(branch.bid))) for branch in found]
+    """Count what a scope holds; time follows sessions and branches, not messages."""
+    visible, expected, messages, held = (int(value or 0) for value in tx.one(SESSIONS, (scope,)) or (0,) * 4)
+    for page in _pages(tx, scope):
+        for count, numbers in _own_of(tx, scope, page):
+            messages += numbers.messages
+            held += count
+    found = _count(tx, BRANCHES, scope)
+    if found != expected:
+        raise Corrupt(f"{expected} branches were recorded, {found} are there; run verify", what="branch")
     return StoreStats(
         agents=_count(tx, AGENTS, scope),
         sessions=visible,
         checkpoints=_count(tx, CHECKPOINTS, scope) + _count(tx, AGENT_CHECKPOINTS, scope),
-        messages=sum(numbers.messages for _, numbers in own),
-        branches=len(found),
-        entries=sum(tip - branch.fork_seq for branch, (tip, _) in zip(found, own, strict=True)),
+        messages=messages,
+        branches=found,
+        entries=held,
         blobs=_count(tx, BLOBS, scope),
         total_bytes=total_bytes,
     )
 
 
 def _count(tx: Tx, sql: str, scope: str) -> int:
-    row = tx.one(sql, (scope,))
-    return int(row[0]) if row else 0
+    return int(scalar(tx, sql, (scope,)) or 0)
 
 
-def _tip(branch: BranchRow, at_head: dict[int, SessionRow]) -> int:
-    return at_head[branch.bid].seq if branch.bid in at_head else branch.tip_seq
+def _pages(tx: Tx, scope: str) -> Iterator[list[SessionRow]]:
+    """Yield the sessions of a scope that have branches of their own, whatever their state."""
+    after = 0
+    where = f"INDEXED BY session_branched WHERE scope = ? AND sid > ? AND ({_BRANCHED}) ORDER BY sid LIMIT ?"
+    while page := SESSION.all(tx, where, (scope, after, _PAGE)):
+        yield page
+        after = page[-1].sid
 
 
-def own_numbers(tx: Tx, branch: BranchRow, at_head: SessionRow | None) -> Numbers:
-    """Give what the entries of one branch add up to; ``at_head`` is the session whose head is at its tip."""
-    tip = at_head.seq if at_head is not None else branch.tip_seq
-    if tip == branch.fork_seq:
-        return Numbers()
-    end = at_head.numbers if at_head is not None else entries.point_on(tx, branch.scope, branch, tip).numbers
-    if branch.fork_seq == 0:
-        return Numbers._make(end)
-    start = entries.point_on(tx, branch.scope, branch, branch.fork_seq).numbers
-    return Numbers._make(map(sub, end, start))
+def _own_of(tx: Tx, scope: str, found: Sequence[SessionRow]) -> list[tuple[int, Numbers]]:
+    """Return for each branch of some sessions how many entries it holds and what they add up to."""
+    if not found:
+        return []
+    heads = {session.branch: session for session in found if session.attached}
+    each = branches.of_sessions(tx, scope, {session.sid: session.branches for session in found})
+    rows = [_at_tip(branch, heads) for some in each.values() for branch in some]
+    counts = [branch.tip_seq - branch.fork_seq for branch in rows]
+    return list(zip(counts, own_numbers(tx, rows, heads), strict=True))
+
+
+def _at_tip(branch: BranchRow, heads: Mapping[int, SessionRow]) -> BranchRow:
+    """Return a branch with its true tip: where a head is attached to it, only that session's row knows it."""
+    head = heads.get(branch.bid)
+    return branch if head is None else branch._replace(tip_seq=head.seq)
+
+
+def own_numbers(tx: Tx, rows: Sequence[BranchRow], heads: Mapping[int, SessionRow]) -> list[Numbers]:
+    """Return what the entries of each branch add up to; ``heads`` are the sessions at the tips of some of them."""
+    held = [branch for branch in rows if branch.tip_seq > branch.fork_seq]
+    ends = {branch.bid: (branch.bid, branch.tip_seq) for branch in held if branch.bid not in heads}
+    # The parent of a branch is the one that holds the entry at which it begins.
+    starts = {branch.bid: (branch.parent or 0, branch.fork_seq) for branch in held if branch.fork_seq}
+    known = _numbers_at(tx, rows, {*ends.values(), *starts.values()})
+    found = []
+    for branch in rows:
+        if branch.tip_seq <= branch.fork_seq:
+            found.append(Numbers())
+            continue
+        end = known[ends[branch.bid]] if branch.bid in ends else heads[branch.bid].numbers
+        start = known[starts[branch.bid]] if branch.bid in starts else Numbers()
+        found.append(Numbers._make(map(sub, end, start)))
+    return found
+
+
+def _numbers_at(tx: Tx, rows: Sequence[BranchRow], places: set[tuple[int, int]]) -> dict[tuple[int, int], Numbers]:
+    """Return the running numbers at entries, given by the branches that hold them, many in one read."""
+    if not places:
+        return {}
+    stored = ENTRY.numbered(tx, rows[0].scope, (entries.key_of(*place) for place in places))
+    found = {(row.branch, row.seq): row.chain.numbers for row in stored.values()}
+    for bid, seq in places - found.keys():  # which says what is missing
+        entries.point_on(tx, rows[0].scope, branches.get(tx, rows[0].scope, bid), seq)
+    return found
 
 
 def spent(tx: Tx, session: SessionRow) -> Numbers:
-    """Give what a session's own branches add up to, each entry counted once: what was spent does not go back."""
+    """Return what a session's own branches add up to, each entry counted once: what was spent does not go back."""
     total = Numbers()
-    for branch in branches.of_session(tx, session.scope, session.sid, session.branches):
-        at_head = session if session.attached and session.branch == branch.bid else None
-        total = Numbers._make(map(add, total, own_numbers(tx, branch, at_head)))
+    for _, numbers in _own_of(tx, session.scope, [session]):
+        total = Numbers._make(map(add, total, numbers))
     return total

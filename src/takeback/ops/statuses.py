@@ -14,14 +14,14 @@ from ..errors import Corrupt
 from ..model.entry import STATUS, Draft, More
 from ..model.status import ACTIVE, INTERRUPTED, require_move
 from ..storage.base import Tx
-from . import calls, entries, sessions
+from . import entries, open_calls, sessions
 from .sessions import SessionRow, Whole
 
 
 def change(
     tx: Tx, session: SessionRow, status: str, *, now_ms: int, key: str | None = None, **about: Any
 ) -> SessionRow:
-    """Give a session another status; ``about`` holds an error or a result. A retry with the same key does nothing."""
+    """Change the status of a session; ``about`` holds an error or a result. A retry with the same key does nothing."""
     said = {"status": status, **{name: value for name, value in about.items() if value is not None}}
     if key is not None and entries.repeat(tx, session, [_draft(said, [])], key):
         return session
@@ -30,7 +30,7 @@ def change(
     if status != ACTIVE:
         _remember(tx, session, said, now_ms)
     session = entries.put(tx, session, [_draft(said, lost)], now_ms=now_ms, idempotency_key=key).session
-    return sessions.write_cold(tx, session, status=status)
+    return sessions.write(tx, session, status=status)
 
 
 def note_lost(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
@@ -49,19 +49,18 @@ def _draft(said: dict[str, Any], lost: list[str]) -> Draft:
 
 
 def _running(tx: Tx, session: SessionRow) -> list[str]:
-    """Give the calls that were started and have no result; damaged records are for verify to tell."""
+    """Return the calls that were started and have no result; damaged entries are for verify to report."""
     try:
-        found = calls.open_calls(tx, session)
+        return [call.id for call in open_calls.at(tx, session) if call.is_running]
     except Corrupt:
         return []
-    return [call_id for call_id, marks in found.items() if calls.is_running(marks)]
 
 
 # ---------------------------------------------------------------------- how the last run ended
 
 
 def seconds(whole: Whole, status: str, now_ms: int) -> float:
-    """Give the seconds from a session's beginning to its end, or to now; ``status`` is what is shown of it."""
+    """Return the seconds from a session's beginning to its end, or to now; ``status`` is what is shown of it."""
     session, doc, lease = whole
     end = sessions.ended(doc).get("at_ms") if session.status != ACTIVE else None
     if status != session.status and lease is not None:  # its holder is gone: it was last alive then
@@ -73,7 +72,7 @@ def forget_end(tx: Tx, session: SessionRow) -> None:
     """Let the record of an earlier end go: the session was left in order since."""
     kept = sessions.decoded(sessions.detail(tx, session))
     if kept.pop("ended", None) is not None:
-        sessions.put_detail(tx, session.sid, codec.encode(kept))
+        sessions.put_detail(tx, session, codec.encode(kept))
 
 
 def _remember(tx: Tx, session: SessionRow, said: dict[str, Any], now_ms: int) -> None:
@@ -83,4 +82,4 @@ def _remember(tx: Tx, session: SessionRow, said: dict[str, Any], now_ms: int) ->
     if said["status"] == INTERRUPTED:
         again = before.get("status") == INTERRUPTED and before.get("turn") == session.turns
         how["times"] = before.get("times", 1) + 1 if again else 1
-    sessions.put_detail(tx, session.sid, codec.encode({**kept, "ended": how}))
+    sessions.put_detail(tx, session, codec.encode({**kept, "ended": how}))

@@ -13,15 +13,14 @@ from .. import codec
 from ..errors import Conflict
 from ..model import message as messages_
 from ..model.entry import Draft
-from ..storage.base import Tx, row_check
+from ..storage.base import Tx
+from ..tables.live import DELTA, STREAM, DeltaRow
 from . import branches, entries, sessions
 from .entries import Appended
-from .open_streams import COLUMNS as COLUMNS
 from .open_streams import KINDS as KINDS
 from .open_streams import Piece as Piece
 from .open_streams import StreamRow as StreamRow
 from .open_streams import body as body
-from .open_streams import checked as checked
 from .open_streams import joined as joined
 from .open_streams import last_sign as last_sign
 from .open_streams import of_session as of_session
@@ -29,11 +28,6 @@ from .open_streams import pieces as pieces
 from .open_streams import sound as sound
 from .sessions import SessionRow
 
-PUT = f"INSERT INTO stream ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-COUNT = "UPDATE stream SET pieces = ?, chk = ? WHERE scope = ? AND session = ? AND id = ?"
-GET = f"SELECT {COLUMNS} FROM stream WHERE scope = ? AND session = ? AND id = ?"
-DROP = "DELETE FROM stream WHERE scope = ? AND session = ? AND id = ?"
-ADD = "INSERT INTO delta (scope, stream, n, kind, data, at_ms, chk) VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ?"
 DROP_FROM = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
 
@@ -42,18 +36,19 @@ def begin(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> tup
     """Open a stream where the head is."""
     session = entries.attach(tx, session, now_ms)
     stream = stream._replace(session=session.sid, branch=session.branch, seq=session.seq)
-    tx.run(PUT, (*stream, row_check(stream)))
+    STREAM.put(tx, stream)
     _count_open(tx, session, 1)
     return session, stream
 
 
 def add(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_ms: int) -> None:
-    """Store what arrived of an open stream."""
-    for n, piece in enumerate(pieces, first):
-        row = (stream.scope, stream.id, n, piece.kind, piece.text.encode("utf-8", "surrogatepass"), now_ms)
-        tx.run(ADD, (*row, row_check(row)))
-    grown = stream._replace(pieces=first + len(pieces) - 1)
-    tx.run(COUNT, (grown.pieces, row_check(grown), grown.scope, grown.session, grown.id))
+    """Store what arrived of an open stream that was just read."""
+    rows = [
+        DeltaRow(stream.scope, stream.id, n, piece.kind, piece.text.encode("utf-8", "surrogatepass"), now_ms)
+        for n, piece in enumerate(pieces, first)
+    ]
+    DELTA.put_many(tx, rows)
+    STREAM.update(tx, stream, stream._replace(pieces=first + len(pieces) - 1))
 
 
 def replace(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, now_ms: int) -> None:
@@ -63,24 +58,24 @@ def replace(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, n
 
 
 def find(tx: Tx, stream: StreamRow) -> StreamRow:
-    """Give an open stream again; one that somebody else has sealed meanwhile is ``Conflict``."""
-    row = tx.one(GET, (stream.scope, stream.session, stream.id))
-    if row is None:
+    """Return an open stream as it is now; one that somebody else has sealed meanwhile raises ``Conflict``."""
+    found = STREAM.get(tx, stream.scope, stream.session, stream.id)
+    if found is None:
         raise Conflict("this stream was sealed by whoever has the session now; what had arrived is in its message")
-    return checked(row)
+    return found
 
 
 def _count_open(tx: Tx, session: SessionRow, change: int) -> None:
     """Keep how many streams are open beside the session, so that none vanishes unnoticed."""
     about = sessions.decoded(sessions.detail(tx, session))
     about["open"] = about.get("open", 0) + change
-    sessions.put_detail(tx, session.sid, codec.encode(about))
+    sessions.put_detail(tx, session, codec.encode(about))
 
 
 def drop(tx: Tx, session: SessionRow, stream: StreamRow) -> None:
     """Forget a stream and what arrived of it."""
     _count_open(tx, session, -1)
-    tx.run(DROP, (stream.scope, stream.session, stream.id))
+    STREAM.delete(tx, stream.scope, stream.session, stream.id)
     tx.run(DROP_PIECES, (stream.scope, stream.id))
 
 
@@ -89,7 +84,7 @@ def seal(tx: Tx, session: SessionRow, stream: StreamRow, drafts: Sequence[Draft]
     drop(tx, session, stream)
     if session.branch == stream.branch and session.attached:
         return entries.put(tx, session, drafts, now_ms=now_ms)
-    return entries.put_late(tx, session, branches.get(tx, stream.branch), drafts, now_ms=now_ms)
+    return entries.put_late(tx, session, branches.get(tx, stream.scope, stream.branch), drafts, now_ms=now_ms)
 
 
 def cut(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> SessionRow:

@@ -14,18 +14,18 @@ import msgspec
 from ..errors import Corrupt
 from ..model import tree
 from ..model.purge import Pruned
-from ..storage.base import Tx
+from ..storage.base import Tx, scalars
 from . import blobs, snapshots
 
 LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
 LINKED_ONCE = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
-ROOTS = """SELECT DISTINCT link.hash FROM link JOIN entry ON entry.key = link.key
-WHERE link.scope = ? AND entry.kind = 'snapshot'"""
+ROOTS = """SELECT DISTINCT l.hash FROM link l CROSS JOIN entry e
+WHERE l.scope = ? AND e.scope = l.scope AND e.key = l.key AND e.kind = 'snapshot'"""
 STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NOT NULL"
 
 
 def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
-    """Erase contents that nothing needs and that were stored before a time; or only say how much that is."""
+    """Erase contents that nothing needs and that were stored before a time; or only return how much that is."""
     needed = needed_in(tx, scope)
     doomed = [
         (name, size) for name, size, at_ms in tx.all(STORED, (scope,)) if name not in needed and at_ms < before_ms
@@ -38,29 +38,29 @@ def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
 
 
 def needed_in(tx: Tx, scope: str) -> set[str]:
-    """Give the hashes of all contents of a scope that something needs."""
-    needed = {row[0] for row in tx.all(LINKED, (scope,))}
-    roots = [row[0] for row in tx.all(ROOTS, (scope,))]
+    """Return the hashes of all contents of a scope that something needs."""
+    needed = set(scalars(tx, LINKED, (scope,)))
+    roots = scalars(tx, ROOTS, (scope,))
     needed.update(each.hex() for each in reached(tx, scope, roots))
     return needed
 
 
 def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int:
-    """Erase what entries that are gone linked, and what their snapshots led to; give how many contents.
+    """Erase what entries that are gone linked, and what their snapshots led to; return how many contents.
 
     What something else needs stays, be it a link or a file of another session's snapshot with the same content.
     """
     candidates = {*hashes, *(each.hex() for each in reached(tx, scope, roots))}
     gone = {each for each in candidates if not tx.one(LINKED_ONCE, (scope, each))}
     if gone:
-        gone -= {each.hex() for each in reached(tx, scope, [row[0] for row in tx.all(ROOTS, (scope,))])}
+        gone -= {each.hex() for each in reached(tx, scope, scalars(tx, ROOTS, (scope,)))}
     if gone:
         snapshots.count_sweep(tx, scope)
     return sum(blobs.drop(tx, scope, name) for name in sorted(gone))
 
 
 def reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
-    """Give the digests of all trees and files that roots lead to, each once; what is damaged leads nowhere."""
+    """Yield the digests of all trees and files that roots lead to, each once; what is damaged leads nowhere."""
     known = set[bytes]()
     waiting = [each for each in (_tree_of(tx, scope, root) for root in roots) if each is not None]
     while waiting:

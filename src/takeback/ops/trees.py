@@ -10,24 +10,23 @@ from ..model.session import Stats
 from ..model.status import FINISHED
 from ..model.subagents import Tree
 from ..storage.base import Tx
+from ..tables.sessions import LeaseRow, SessionRow
 from . import sessions, stats, statuses
 from .listing import shown_status
-from .sessions import LeaseRow, SessionRow, Whole
+from .sessions import Whole
 
-# The pluses keep SQLite from going through all sessions of the scope instead of the index over parents.
-CHILDREN = f"""{sessions.SELECT_WHOLE} WHERE s.parent = ? AND s.parent > 0 AND +s.scope = ? AND +s.hidden < 2
+CHILDREN = f"""{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.parent = ? AND s.parent > 0 AND s.hidden < 2
 ORDER BY s.sid"""
-
-HAS_CHILDREN = "SELECT 1 FROM session WHERE parent = ? AND parent > 0 LIMIT 1"
+HAS_CHILDREN = "SELECT 1 FROM session INDEXED BY session_parent WHERE scope = ? AND parent = ? AND parent > 0 LIMIT 1"
 
 
 def children(tx: Tx, session: SessionRow) -> list[Whole]:
-    """Give the sub-agents of a session in the order they were made; those in the trash too."""
-    return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.sid, session.scope))]
+    """Return the sub-agents of a session in the order they were made; those in the trash too."""
+    return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.scope, session.sid))]
 
 
 def tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> Tree:
-    """Give a session and all below it; those in the trash are not shown, but what they spent was spent."""
+    """Return a session and all below it; those in the trash are not shown, but what they spent was spent."""
     return _tree(tx, whole, is_gone, now_ms)[0]
 
 
@@ -56,21 +55,21 @@ def _tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int
 
 
 def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
-    """Give a session and all below it, each behind its parent."""
+    """Yield a session and all below it, each behind its parent."""
     yield session
     for child, _, _ in children(tx, session):
         yield from subtree(tx, child)
 
 
 def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
-    """Give all sessions below one, those in the trash too."""
-    return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.sid,)) else []
+    """Return all sessions below one, those in the trash too."""
+    return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.scope, session.sid)) else []
 
 
 def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:
-    """End a session, and all below it that go on; nothing to end is ``Conflict``."""
+    """End a session, and all below it that go on; nothing to end raises ``Conflict``."""
     ended, others = session, [each.sid for each in subtree(tx, session)][1:] if below else []
-    found = [sessions.by_number(tx, sid) for sid in others]  # as nobody can change them any more
+    found = [sessions.by_number(tx, session.scope, sid) for sid in others]  # as nobody can change them any more
     going = [each for each in found if each.status not in FINISHED and not each.hidden]
     if session.status not in FINISHED or not going:
         ended = statuses.change(tx, session, status, now_ms=now_ms, error=reason)

@@ -58,14 +58,14 @@ def change(
         probe = Draft(kind, codec.encode(asked))
         if earlier := entries.repeat(tx, session, (probe,), key):
             row = earlier.repeated[0]
-            return session, Found(earlier.first, row[2], codec.decode(row[5]))
+            return session, Found(earlier.first, row.at_ms, codec.decode(row.body or b"{}"))
     decided = decide(tx, session)
     if isinstance(decided, Found):
         return session, decided  # it is so already
     body = {"last": lasts(tx, session), **decided.body, **asked}
     draft = Draft(kind, codec.encode(body), adds=_ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
     if decided.counts:
-        session = sessions.write_cold(tx, session, **decided.counts)
+        session = sessions.write(tx, session, **decided.counts)
     done = entries.put(tx, session, (draft,), now_ms=now_ms, idempotency_key=key)
     return done.session, Found(done.first, now_ms, body)
 
@@ -77,21 +77,21 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
     segments = entries.path_segments(tx, session, seq - 1, seq)
     (row,) = entries.read(tx, session.scope, segments)
     what = entry_id(segments[0].uid, seq)
-    if row[1] not in STATE_KINDS or row[5] is None:
+    if row.kind not in STATE_KINDS or row.body is None:
         raise Corrupt(f"entry {what} should hold a state of work and does not", what=f"entry {what}")
-    body = codec.decode(row[5])
+    body = codec.decode(row.body)
     if not isinstance(body, dict) or not isinstance(body.get("last"), dict):
         raise Corrupt(f"the state of work in entry {what} cannot be read", what=f"entry {what}")
-    return row[1], Found(seq, row[2], body)
+    return row.kind, Found(seq, row.at_ms, body)
 
 
 def entry_at(tx: Tx, session: SessionRow, seq: int) -> Found:
-    """Give the state entry at a point of the path that is known to be one."""
+    """Return the state entry at a point of the path that is known to be one."""
     return _read(tx, session, seq)[1]
 
 
 def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
-    """Give the seq of the last entry of every state kind at a point of the path; the head without one."""
+    """Return the seq of the last entry of every state kind at a point of the path; the head without one."""
     work_seq = entries.numbers_at(tx, session, at).work_seq
     if work_seq == 0:
         return {}
@@ -100,7 +100,7 @@ def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
 
 
 def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
-    """Give the last entry of a kind at a point of the path, or None."""
+    """Return the last entry of a kind at a point of the path, or None."""
     work_seq = entries.numbers_at(tx, session, at).work_seq
     if work_seq == 0:
         return None
@@ -112,7 +112,7 @@ def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Fou
 
 
 def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[Found]:
-    """Give all entries of a kind, newest first, each by one read."""
+    """Yield all entries of a kind, newest first, each by one read."""
     found = latest(tx, session, kind, at)
     while found is not None:
         yield found
@@ -121,7 +121,7 @@ def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> It
 
 
 def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
-    """Give the counts that a session's row shows, as of its head."""
+    """Return the counts that a session's row shows, as of its head."""
     tasks = task_list(tx, session)
     return {"tasks": len(tasks), "completed": _completed(tasks), "builds": builds(tx, session)}
 
@@ -130,7 +130,7 @@ def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
 
 
 def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
-    """Give the whole map that an entry stands for."""
+    """Return the whole map that an entry stands for."""
     if found is None:
         return {}
     body = found.body
@@ -144,7 +144,7 @@ def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
 def next_map(
     tx: Tx, session: SessionRow, before: Found | None, put: Mapping[str, Any], drop: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Say how a map changes: as a difference to its base while that is short, else whole."""
+    """Return how a map changes: as a difference to its base while that is short, else whole."""
     if before is None:
         return whole_map(dict(put))
     body = before.body
@@ -163,7 +163,7 @@ def next_map(
 
 
 def whole_map(whole: dict[str, Any]) -> dict[str, Any]:
-    """Say what a map is, whole."""
+    """Return what a map is, whole."""
     return {"base": 0, "size": len(codec.encode(whole)), "set": whole, "del": []}
 
 
@@ -171,7 +171,7 @@ def whole_map(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def task_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Task]:
-    """Give the tasks at a point of the path, in order."""
+    """Return the tasks at a point of the path, in order."""
     whole = mapping(tx, session, latest(tx, session, "tasks", at))
     return [Task(**whole[key]) for key in sorted(whole, key=int)]
 
@@ -216,7 +216,7 @@ def add_task(task: Task) -> Decide:
 
 
 def update_task(index: int, status: str | None, description: str | None) -> Decide:
-    """Change one task by its index, from 0; a wrong index is ``Invalid``."""
+    """Change one task by its index, from 0; a wrong index raises ``Invalid``."""
 
     def decide(tx: Tx, session: SessionRow) -> Change:
         before = latest(tx, session, "tasks")
@@ -248,13 +248,13 @@ def set_text(text: str | None) -> Decide:
 
 
 def text_at(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> str | None:
-    """Give the plan or the walkthrough at a point of the path."""
+    """Return the plan or the walkthrough at a point of the path."""
     found = latest(tx, session, kind, at)
     return None if found is None else found.body["text"]
 
 
 def add_note(text: str, task: int | str | None) -> Decide:
-    """Note something, on a task if one is named by index or id; a task that is not there is ``Invalid``."""
+    """Note something, on a task if one is named by index or id; a task that is not there raises ``Invalid``."""
 
     def decide(tx: Tx, session: SessionRow) -> Change:
         return Change({"text": text, "task": _task_id(tx, session, task)})
@@ -274,7 +274,7 @@ def _task_id(tx: Tx, session: SessionRow, task: int | str | None) -> str | None:
 
 
 def note_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Note]:
-    """Give the notes at a point of the path, oldest first."""
+    """Return the notes at a point of the path, oldest first."""
     found = [Note(n.seq, n.body["text"], n.body["task"], n.at_ms) for n in history(tx, session, "note", at)]
     return found[::-1]
 
@@ -291,13 +291,13 @@ def record_file(path: str, action: str, call_id: str | None) -> Decide:
 
 
 def file_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[FileTouched]:
-    """Give the paths touched at a point of the path, each once, in the order of their first touch."""
+    """Return the paths touched at a point of the path, each once, in the order of their first touch."""
     whole = mapping(tx, session, latest(tx, session, "file", at))
     return [FileTouched(path, each["action"], each["call"], each["seq"]) for path, each in whole.items()]
 
 
 def builds(tx: Tx, session: SessionRow, at: int | None = None) -> int:
-    """Give the number of build attempts at a point of the path."""
+    """Return the number of build attempts at a point of the path."""
     found = latest(tx, session, "build", at)
     return 0 if found is None else int(found.body["count"])
 
@@ -331,12 +331,12 @@ def uncompact(tx: Tx, session: SessionRow) -> Change:
 
 
 def _made_at(found: Found) -> int:
-    """Give the entry that made a compaction; another one may have brought it back."""
+    """Return the entry that made a compaction; another one may have brought it back."""
     return int(found.body.get("of", found.seq))
 
 
 def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction | None:
-    """Give the compaction in force at a point of the path, or None."""
+    """Return the compaction in force at a point of the path, or None."""
     found = latest(tx, session, "compaction", at)
     if found is None or found.body["upto"] == 0:
         return None
@@ -347,18 +347,18 @@ def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction
 
 
 def state_version(found: Found | None) -> int:
-    """Give the version of a session's state: 1 while nothing was ever set."""
+    """Return the version of a session's state: 1 while nothing was ever set."""
     return 1 if found is None else int(found.body["version"])
 
 
 def state(tx: Tx, session: SessionRow, at: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Give version and content of a session's state at a point of the path."""
+    """Return version and content of a session's state at a point of the path."""
     found = latest(tx, session, "state", at)
     return state_version(found), mapping(tx, session, found)
 
 
 def state_at_version(tx: Tx, session: SessionRow, version: int) -> dict[str, Any]:
-    """Give the state as it was at a version of this path."""
+    """Return the state as it was at a version of this path."""
     for found in history(tx, session, "state"):
         if state_version(found) == version:
             return mapping(tx, session, found)
@@ -370,7 +370,7 @@ def state_at_version(tx: Tx, session: SessionRow, version: int) -> dict[str, Any
 
 
 def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: int | None) -> Decide:
-    """Set and delete keys of a session's state; another version than the expected one is ``Conflict``.
+    """Set and delete keys of a session's state; another version than the expected one raises ``Conflict``.
 
     Versions grow over all branches, so one number never names two contents.
     """
@@ -387,7 +387,7 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
 
 
 def _changes(now: Mapping[str, Any], put: Mapping[str, Any], drop: Iterable[str]) -> bool:
-    """Say whether setting and deleting these keys would change anything; 1 and True are different values."""
+    """Whether setting and deleting these keys would change anything; 1 and True are different values."""
     new = [key for key, value in put.items() if key not in now or codec.encode(now[key]) != codec.encode(value)]
     return bool(new) or any(key in now for key in drop)
 

@@ -13,14 +13,13 @@ A backend runs operations - plain functions of a ``Tx`` - and promises:
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from .appends import Append, KnownAppend, KnownAppended
+    from .appends import KnownAppend
 
 Value: TypeAlias = "int | float | str | bytes | None"
 Row: TypeAlias = "tuple[Any, ...]"
@@ -38,13 +37,10 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 class Quick(Protocol):
-    """Appends as one statement: when it gives something the transaction is over and durable; None: nothing was done."""
+    """An append as one statement: when it returns a position, the transaction is over and durable."""
 
-    def append(self, wanted: Append) -> Row | None:
-        """Append behind whatever is the head by then; give the session's row afterwards."""
-
-    def append_known(self, wanted: KnownAppend) -> KnownAppended | None:
-        """Append if the session is as it was seen."""
+    def append_known(self, wanted: KnownAppend) -> int | None:
+        """Append if the session is as it was seen; return the position of the change, or None: nothing was done."""
 
 
 class Tx(Protocol):
@@ -79,14 +75,25 @@ class Tx(Protocol):
     def quick(self) -> Quick | None:
         """The engine's own way to append as one statement, if it has one and nothing was run here yet."""
 
-    def reached(self, position: int, session: int) -> None:
+    def reached(self, position: int) -> None:
         """Note the newest change that this transaction writes; the backend may keep it once it is durable."""
 
-    def newest(self) -> tuple[int, int] | None:
-        """Give position and session of the newest change written in this transaction, if there is one."""
+    def newest(self) -> int | None:
+        """Return the position of the newest change written in this transaction, if there is one."""
 
 
 Op: TypeAlias = Callable[[Tx], T]
+
+
+def scalar(tx: Tx, sql: str, args: Sequence[Value] = ()) -> Any:
+    """Return the one value that a statement is for, None if there is no row."""
+    (found,) = tx.one(sql, args) or (None,)
+    return found
+
+
+def scalars(tx: Tx, sql: str, args: Sequence[Value] = ()) -> list[Any]:
+    """Return the values of a statement that has one column."""
+    return [value for (value,) in tx.all(sql, args)]
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -181,15 +188,3 @@ NEXT = {
         ("agent_checkpoint", "acid"),
     )
 }
-
-_pack = msgspec.msgpack.Encoder().encode
-
-
-def row_check(values: Sequence[Value]) -> int:
-    """Compute a row's check: CRC-32 of its columns as a MessagePack array."""
-    return zlib.crc32(_pack(values))
-
-
-def packed(values: Sequence[Value]) -> bytes:
-    """Write columns as a MessagePack array."""
-    return _pack(values)

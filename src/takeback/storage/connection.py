@@ -21,7 +21,7 @@ from ..errors import (
     StorageFull,
     Unsupported,
 )
-from .base import NEXT, Dialect, Row, Value
+from .base import NEXT, Dialect, Row, Value, scalar
 
 BUSY_MS = 20_000
 _DAMAGE = frozenset(
@@ -85,13 +85,13 @@ class SqliteTx:
     """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
     its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
-    __slots__ = ("_execute", "position", "session")
+    __slots__ = ("_execute", "position")
     dialect = SQLITE
     quick = None
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._execute = cursor.execute
-        self.position = self.session = 0
+        self.position = 0
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
         """Execute a statement that gives no rows."""
@@ -110,13 +110,13 @@ class SqliteTx:
         """Give the next local number of a table: writers come one after another, so the highest one tells."""
         return int(self.all(NEXT[table])[0][0])
 
-    def reached(self, position: int, session: int) -> None:
+    def reached(self, position: int) -> None:
         """Remember the newest change of this transaction."""
-        self.position, self.session = position, session
+        self.position = position
 
-    def newest(self) -> tuple[int, int] | None:
-        """Give the newest change of this transaction."""
-        return (self.position, self.session) if self.position else None
+    def newest(self) -> int | None:
+        """Return the newest change of this transaction."""
+        return self.position or None
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Give the first row, or None."""
@@ -160,14 +160,12 @@ def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> a
 def schema_version(tx: SqliteTx) -> int:
     """Give the schema version, 0 for an empty file; another program's file is refused."""
     if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
-        row = tx.one("SELECT max(version) FROM migration")
-        version = row[0] if row else None
+        version = scalar(tx, "SELECT max(version) FROM migration")
         if version is None:
             raise Corrupt("the store has lost its schema record; restore a backup", what="migration")
         return int(version)
     if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
         raise Invalid("this is a SQLite database, but not a Takeback store; choose another path")
-    pages = tx.one("PRAGMA page_count")
-    if pages and pages[0] > 1:
+    if scalar(tx, "PRAGMA page_count") > 1:
         raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
     return 0

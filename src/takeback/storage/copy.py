@@ -14,7 +14,8 @@ from typing import NamedTuple
 import apsw
 
 from ..errors import Conflict, Corrupt
-from . import files, migrate
+from ..tables import schema
+from . import files
 from .base import Row, Tx
 from .connection import SqliteTx, close_quietly, connect, translated
 
@@ -52,8 +53,7 @@ def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
         try:
             target.pragma("foreign_keys", False)
             with target:
-                for migration in migrate.load():
-                    target.execute(migration.sql).fetchall()
+                target.execute(schema.sqlite()).fetchall()
                 target.pragma("application_id", application_id)
                 for name, table in _tables(tx, SqliteTx(target.cursor())):
                     unread += [f"table {name}"] if table is None else _copy_table(tx, target.cursor(), table)

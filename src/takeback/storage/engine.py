@@ -8,14 +8,16 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import apsw
 
 from ..clock import Clock
 from ..errors import Closed, Error
+from ..tables.store import META, MIGRATION, MetaRow, MigrationRow
 from . import copy, guard, migrate, notices
-from .base import Capabilities, Op, Polling, Waiting, row_check
+from .base import Capabilities, Op, Polling, Waiting, scalars
 from .commit import GroupCommit, Ticket
 from .connection import SqliteTx, schema_version
 
@@ -55,8 +57,8 @@ class Engine(ABC):
 
     def check(self) -> list[str]:
         """Run SQLite's own integrity check."""
-        rows = self.read(lambda tx: tx.all("PRAGMA integrity_check(20)"))
-        return [str(row[0]) for row in rows if row[0] != "ok"]
+        said = self.read(lambda tx: scalars(tx, "PRAGMA integrity_check(20)"))
+        return [str(each) for each in said if each != "ok"]
 
     def copy_to(self, path: str) -> list[str]:
         """Copy every row that can be read into a new file; give words for what cannot."""
@@ -116,27 +118,35 @@ class Engine(ABC):
             notices.warn("rolling back failed: %s", error)
 
     def _migrate(self, clock: Clock) -> None:
-        """Bring the schema up to date, one transaction per step."""
+        """Make a new store at the newest version, or bring an older one up to date, one transaction per step."""
         migrations = migrate.load()
+        if schema_version(SqliteTx(self._cursor)) == 0:
+            self._in_transaction(lambda tx: self._create(tx, migrations, clock.now_ms()))
+        for step in migrate.pending(schema_version(SqliteTx(self._cursor)), migrations):
+            self._in_transaction(partial(self._step, step, clock.now_ms()))
 
-        def step(migration: migrate.Migration) -> None:
-            tx = SqliteTx(self._cursor)
-            tx.run("BEGIN IMMEDIATE")
-            try:
-                if schema_version(tx) < migration.version:  # nobody was faster
-                    tx.all(migration.sql)
-                    self._record(tx, migration, clock.now_ms())
-                tx.run("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+    def _in_transaction(self, step: Callable[[SqliteTx], None]) -> None:
+        tx = SqliteTx(self._cursor)
+        tx.run("BEGIN IMMEDIATE")
+        try:
+            step(tx)
+            tx.run("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
-        migrate.apply(lambda: schema_version(SqliteTx(self._cursor)), migrations, step)
+    def _create(self, tx: SqliteTx, migrations: list[migrate.Migration], now_ms: int) -> None:
+        if schema_version(tx) > 0:
+            return  # somebody was faster
+        from ..tables import schema
 
-    def _record(self, tx: SqliteTx, migration: migrate.Migration, now_ms: int) -> None:
-        row = (migration.version, migration.name, now_ms)
-        tx.run("INSERT INTO migration VALUES (?, ?, ?, ?)", (*row, row_check(row)))
-        if migration.version == 1:
-            identity = ("store", uuid.uuid4().bytes)
-            tx.run("INSERT INTO meta VALUES (?, ?, ?)", (*identity, row_check(identity)))
-            tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
+        tx.all(schema.sqlite())
+        for row in migrate.rows(migrations, now_ms):
+            MIGRATION.put(tx, row)
+        META.put(tx, MetaRow("store", uuid.uuid4().bytes))
+        tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _step(self, step: migrate.Migration, now_ms: int, tx: SqliteTx) -> None:
+        if schema_version(tx) < step.version:  # nobody was faster
+            tx.all(step.sql)
+            MIGRATION.put(tx, MigrationRow(step.version, step.name, now_ms))

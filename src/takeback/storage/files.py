@@ -1,7 +1,8 @@
 """The files beside a SQLite store, and what each is for.
 
 - ``NAME-open``: a shared lock while a store is open; whoever gets it exclusively is alone and may
-  check the log, create and migrate. First opens by many processes so wait for one another.
+  check the log, create and migrate. First opens by many processes so wait for one another. Whoever closes
+  last notes what the database file then looked like: if it still does, the next opener need not check it.
 - ``NAME-lock``: the turnstile between writing processes, and the **high-water mark**: the feed
   position last acknowledged. It is written after the commit was synced, so it is never ahead of
   what is durable: a store that ends before its mark has lost something, however it happened.
@@ -28,6 +29,7 @@ _NETWORK = frozenset(
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
 _MARK = struct.Struct(">16sqI")
+_LEFT = struct.Struct(">QQQQI")  # size, times and number of the database file, and the check of these
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
 
@@ -76,12 +78,20 @@ def translate(error: OSError, path: str) -> Exception:
     return BackendError(f"cannot use {path!r}: {reason}. Check the path and its permissions")
 
 
+def _look_of(path: str) -> bytes:
+    """Return what a file looks like from outside, sealed."""
+    found = os.stat(path)
+    look = (found.st_size, found.st_mtime_ns % (1 << 64), found.st_ctime_ns % (1 << 64), found.st_ino)
+    return _LEFT.pack(*look, zlib.crc32(repr(look).encode()))
+
+
 class FileLock:
     """A lock between processes on a file of its own."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.descriptor = open_private(path)
+        self._left = b""
 
     def join(self, timeout: float) -> bool:
         """Come in alone (True), or beside others whom somebody admitted (False); ``Busy`` after ``timeout``.
@@ -92,6 +102,7 @@ class FileLock:
         deadline = time.monotonic() + timeout
         while True:
             if self._try(fcntl.LOCK_EX):
+                self._left = os.pread(self.descriptor, 1 + _LEFT.size, 0)
                 os.pwrite(self.descriptor, b"0", 0)
                 return True
             if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
@@ -109,6 +120,21 @@ class FileLock:
             if time.monotonic() > deadline:
                 raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s")
             time.sleep(0.003)
+
+    def left_as(self, path: str) -> bool:
+        """Whether the database file is as the last one who closed it left it; asked by whoever came in alone."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._left[:1] == b"2" and self._left[1:] == _look_of(path)
+        return False
+
+    def leave(self, path: str) -> None:
+        """Note what the database file looks like if nobody else has it open; a disk that fails only costs a check."""
+        if not self._try(fcntl.LOCK_EX):
+            return
+        with contextlib.suppress(OSError):
+            log = path + "-wal"
+            if not os.path.exists(log) or os.path.getsize(log) == 0:  # who only read leaves an empty one
+                os.pwrite(self.descriptor, b"2" + _look_of(path), 0)
 
     def _try(self, kind: int) -> bool:
         try:

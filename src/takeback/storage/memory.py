@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from .base import Capabilities, Op
+from .base import Capabilities, Op, scalar
 from .commit import Ticket
 from .connection import SqliteTx, connect, translated
 from .engine import Engine
@@ -47,8 +47,8 @@ class MemoryBackend(Engine):
 
     def size_bytes(self) -> int:
         """Bytes of all pages in memory."""
-        row = self.read(lambda tx: tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
-        return int(row[0]) if row else 0
+        sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        return int(self.read(lambda tx: scalar(tx, sql)))
 
     def close(self) -> None:
         """Forget everything; calling it again does nothing."""

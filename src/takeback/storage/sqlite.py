@@ -190,4 +190,5 @@ class SqliteBackend(SqliteReader, Engine):
             raise
         self._close_readers()
         close_quietly(self._connection)  # the last one: it folds the log into the file
+        self._presence.leave(self.path)
         self._cleanup()

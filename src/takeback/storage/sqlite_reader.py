@@ -14,15 +14,15 @@ from typing import Self, TypeVar
 import apsw
 
 from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
+from ..tables.store import META
 from . import files, guard, migrate
-from .base import Capabilities, Op, row_check
+from .base import Capabilities, Op, scalar, scalars
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
 T = TypeVar("T")
 
 _OPEN_TIMEOUT = 60.0
-_INDEXED = ("agent", "session", "branch", "call", "checkpoint", "agent_checkpoint", "operation", "blob")
-_CHECK = 21  # where a session's first check stands
+_TOO_LARGE = ("entry", "link", "feed", "journal")  # the last one is small, and keyed without a rowid
 
 
 class SqliteReader:
@@ -35,6 +35,7 @@ class SqliteReader:
     _cursor: apsw.Cursor
     _closed: bool
     _process: int
+    _untouched = False  # the file is as the last one who had it open left it
 
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         self.path = _real_path(path)
@@ -80,6 +81,7 @@ class SqliteReader:
         guard.refuse_inherited(self.path)
         alone = self._presence.join(_OPEN_TIMEOUT)
         if alone:
+            self._untouched = self._presence.left_as(self.path)
             self._check_file()
             self._check_log()
         try:
@@ -167,7 +169,7 @@ class SqliteReader:
             self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
         self._bring_up_to_date()
         self._compare_mark()
-        if alone:
+        if alone and not self._untouched:
             self._check_indexes()
         self._found_sound(alone)
         self._guarded.extend(guard.protect(self.path, self.path + "-shm"))
@@ -203,10 +205,10 @@ class SqliteReader:
     def _compare_mark(self) -> None:
         """Refuse a store that ends before what was acknowledged."""
         tx = SqliteTx(self._cursor)
-        identity = tx.one("SELECT value, chk FROM meta WHERE name = 'store'")
-        if identity is None or identity[1] != row_check(("store", identity[0])):
+        stored = tx.one(f"{META.select} WHERE name = 'store'")
+        if stored is None or not META.is_sound(stored):
             raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
-        self._mark.bind(identity[0])
+        self._mark.bind(META.checked(stored).value)
         acknowledged, found = self._mark.read(), _position(tx)
         if found < acknowledged:
             raise Corrupt(
@@ -216,51 +218,48 @@ class SqliteReader:
             )
 
     def _check_indexes(self) -> None:
-        """Rebuild the indexes of the small tables if one is damaged: they only repeat what the rows say.
+        """Rebuild the indexes of a table if one is damaged: they only repeat what the rows say.
 
         A row that an index has lost would be missing from listings and look-ups without a word. If it is a row that
         is damaged, the index is left alone: it still leads to the row, whose check then fails. Rows that an index
         knows and the table does not have are lost: an index rebuilt from what is left would hide that.
+
+        This reads whole tables, so it is left out where the file is as it was when it was last closed (``verify`` does
+        not leave it out). The log's own tables are too large for it; ``verify`` checks them.
         """
-        for table in _INDEXED:
-            if not self._complaints(table):
+        from ..tables import schema
+
+        for table in schema.TABLES:
+            if not table.indexes or table.name in _TOO_LARGE or not self._complaints(table.name):
                 continue
-            if not self._rows_are_there(table):
-                raise Corrupt(f"records of {table} are missing or displaced; restore a backup", what=table)
-            if self._rows_are_intact(table):
+            name = table.name
+            if not self._rows_are_there(name):
+                raise Corrupt(f"records of {name} are missing or displaced; restore a backup", what=name)
+            rows = SqliteTx(self._cursor).all(f"{table.select} NOT INDEXED")
+            if all(map(table.is_sound, rows)):
                 if self._read_only:
-                    raise Corrupt(f"an index of {table} is damaged; open the store once for writing to rebuild it")
+                    raise Corrupt(f"an index of {name} is damaged; open the store once for writing to rebuild it")
                 from . import notices
 
-                notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, table)
+                notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, name)
                 with translated():
-                    self._connection.execute(f"REINDEX {table}")
+                    self._connection.execute(f"REINDEX {name}")
 
     def _rows_are_there(self, table: str) -> bool:
-        """Say whether the table has every row that its indexes know."""
+        """Whether the table has every row that its indexes know."""
         tx = SqliteTx(self._cursor)
-        key = "scope, key, what, call_id" if table == "call" else "rowid"
         # With the check, which no index holds, the table itself is read, even where SQLite prefers an index.
-        there = {row[:-1] for row in tx.all(f"SELECT {key}, chk FROM {table} NOT INDEXED")}
-        if table == "call" and not all(isinstance(row[1], int) for row in there):
-            return False  # it has changed places with its own index
+        there = {number for number, _ in tx.all(f"SELECT rowid, chk FROM {table} NOT INDEXED")}
         for name, sql in tx.all("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
             condition = (sql or "").partition(" WHERE ")[2]
-            known = f"SELECT {key} FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
-            if sql and not there.issuperset(tx.all(known)):
+            known = f"SELECT rowid FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
+            if sql and not there.issuperset(scalars(tx, known)):
                 return False
         return True
 
-    def _rows_are_intact(self, table: str) -> bool:
-        rows = SqliteTx(self._cursor).all(f"SELECT * FROM {table} NOT INDEXED")
-        if table != "session":
-            return all(row_check(row[:-1]) == row[-1] for row in rows)
-        at = _CHECK
-        return all(row_check(r[:at]) == r[at] and row_check((r[0], *r[at + 1 : -1])) == r[-1] for r in rows)
-
     def _complaints(self, table: str) -> list[str]:
-        rows = SqliteTx(self._cursor).all(f"PRAGMA integrity_check({table})")
-        return [str(row[0]) for row in rows if row[0] != "ok"]
+        said = scalars(SqliteTx(self._cursor), f"PRAGMA integrity_check({table})")
+        return [str(each) for each in said if each != "ok"]
 
     def _found_sound(self, alone: bool) -> None:
         """Go on behind all checks. Nobody writes through this connection, so it is the first one to read from."""
@@ -322,6 +321,7 @@ class SqliteReader:
         if self._cleanup.alive and guard.process_generation() == self._process:
             self._closed = True
             self._close_readers()
+            self._presence.leave(self.path)
             self._cleanup()
         self._closed = True
 
@@ -356,5 +356,4 @@ def _release(locks: list[files.FileLock], descriptors: list[int], guarded: list[
 
 
 def _position(tx: SqliteTx) -> int:
-    row = tx.one("SELECT max(pos) FROM feed")
-    return int(row[0]) if row and row[0] is not None else 0
+    return int(scalar(tx, "SELECT max(pos) FROM feed") or 0)

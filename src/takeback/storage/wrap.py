@@ -86,10 +86,10 @@ class _PassedTx:
     def next(self, table: str) -> int:
         return self._inner.next(table)
 
-    def reached(self, position: int, session: int) -> None:
-        self._inner.reached(position, session)
+    def reached(self, position: int) -> None:
+        self._inner.reached(position)
 
-    def newest(self) -> tuple[int, int] | None:
+    def newest(self) -> int | None:
         return self._inner.newest()
 
 

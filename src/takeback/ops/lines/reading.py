@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...storage.base import Row
-from .. import agents, blobs, entries, sessions
-from ..agents import AgentRow
-from ..sessions import SessionRow
+from ...ids import MAX_SEQ
+from ...tables.agents import AGENT, AgentRow
+from ...tables.content import BLOB
+from ...tables.history import CheckpointRow
+from ...tables.sessions import SESSION, SessionRow
+from .. import blobs
 from ..transfer import agents as copied_agents
 from ..transfer import moments, pages
 from ..transfer import records as beside
@@ -23,30 +25,28 @@ from ..verify.base import Read
 from . import records
 from .records import Record
 
-AGENTS = f"SELECT {agents.COLUMNS} FROM agent WHERE scope = ? AND (id, aid) > (?, ?) ORDER BY id, aid LIMIT ?"
-BLOBS = """SELECT hash, size, chunks, blob_id FROM blob WHERE scope = ? AND hash > ? AND hash IS NOT NULL
-ORDER BY hash LIMIT ?"""
-SESSIONS = f"SELECT {sessions.COLUMNS} FROM session WHERE scope = ? AND sid > ? ORDER BY sid LIMIT ?"
-ORDER = "SELECT sid FROM session WHERE scope = ? ORDER BY rank, sid"
+AGENTS = "WHERE scope = ? AND (id, aid) > (?, ?) ORDER BY id, aid LIMIT ?"
+BLOBS = "WHERE scope = ? AND hash > ? AND hash IS NOT NULL ORDER BY hash LIMIT ?"
+SESSIONS = "NOT INDEXED WHERE scope = ? AND sid > ? ORDER BY sid LIMIT ?"
+ORDER = "SELECT sid FROM session WHERE scope = ? ORDER BY rank, updated"
 
 _PAGE = 200
 _ALL = 1 << 62
 
 
 def all_records(read: Read, scope: str) -> Iterator[Record]:
-    """Give all records of a scope but the first and the last line."""
+    """Yield all records of a scope but the first and the last line."""
     yield from _agents(read, scope)
     yield from _blobs(read, scope)
     order = {sid: place for place, (sid,) in enumerate(read(lambda tx: tx.all(ORDER, (scope,))))}
     after = 0
-    while rows := read(lambda tx: tx.all(SESSIONS, (scope, after, _PAGE))):  # noqa: B023
+    while rows := read(lambda tx: SESSION.all(tx, SESSIONS, (scope, after, _PAGE))):  # noqa: B023
         for row in rows:
-            yield from _session(read, sessions.checked(row), order[row[0]])
-        after = rows[-1][0]
+            yield from _session(read, row, order[row.sid])
+        after = rows[-1].sid
     for key in beside.store_keys(read, scope):
-        if key.made is not None and key.made.kind == "session":
-            made = records.Made(key.made.kind, key.made.id)
-            yield records.Key(key=key.ikey, digest=key.digest, made=made)
+        if key.row.kind == records.MADE_BY_STORE:
+            yield _key(key, None)
 
 
 # ---------------------------------------------------------------------- agents and content
@@ -54,9 +54,8 @@ def all_records(read: Read, scope: str) -> Iterator[Record]:
 
 def _agents(read: Read, scope: str) -> Iterator[Record]:
     after = ("", 0)
-    while rows := read(lambda tx: tx.all(AGENTS, (scope, *after, _PAGE))):  # noqa: B023
-        for row in rows:
-            agent = agents.checked(row)
+    while rows := read(lambda tx: AGENT.all(tx, AGENTS, (scope, *after, _PAGE))):  # noqa: B023
+        for agent in rows:
             yield records.Agent(
                 id=agent.id,
                 created_ms=agent.created_ms,
@@ -67,27 +66,28 @@ def _agents(read: Read, scope: str) -> Iterator[Record]:
             )
             yield from _versions(read, agent)
             yield from _operations(read, Subject(scope, 0, agent.aid), agent=agent.id)
-        after = (rows[-1][2], rows[-1][0])
+        after = rows[-1].id, rows[-1].aid
 
 
 def _versions(read: Read, agent: AgentRow) -> Iterator[Record]:
     after = 0
     while after < agent.version:
         rows = read(lambda tx: copied_agents.versions(tx, agent, after, agent.version))  # noqa: B023
-        for _, _, version, at_ms, state, _ in rows:
-            yield records.AgentVersion(agent=agent.id, version=version, at_ms=at_ms, state=records.shown(state))
-        after = rows[-1][2]
+        for row in rows:
+            state = records.shown(row.state)
+            yield records.AgentVersion(agent=agent.id, version=row.version, at_ms=row.at_ms, state=state)
+        after = rows[-1].version
 
 
 def _blobs(read: Read, scope: str) -> Iterator[Record]:
     after = ""
-    while rows := read(lambda tx: tx.all(BLOBS, (scope, after, _PAGE))):  # noqa: B023
-        for name, size, chunks, blob_id in rows:
-            yield records.Blob(hash=name, size=size, chunks=chunks)
-            for number in range(chunks):
-                data = read(lambda tx: blobs.read_chunk(tx, scope, blob_id, number))  # noqa: B023
-                yield records.Chunk(blob=name, n=number, data=records.shown_as_text(data))
-        after = rows[-1][0]
+    while rows := read(lambda tx: BLOB.all(tx, BLOBS, (scope, after, _PAGE))):  # noqa: B023
+        for blob in rows:
+            yield records.Blob(hash=blob.hash or "", size=blob.size, chunks=blob.chunks)
+            for number in range(blob.chunks):
+                data = read(lambda tx: blobs.read_chunk(tx, scope, blob.blob_id, number))  # noqa: B023
+                yield records.Chunk(blob=blob.hash or "", n=number, data=records.shown_as_text(data))
+        after = rows[-1].hash or ""
 
 
 # ---------------------------------------------------------------------- a session
@@ -98,14 +98,12 @@ def _session(read: Read, row: SessionRow, order: int) -> Iterator[Record]:
     yield _described(moment, order)
     for part in moment.parts:
         yield from _branch(read, moment, part)
-    for found in read(lambda tx: beside.new_checkpoints(tx, row.sid, row.scope, 0)):
-        yield _checkpoint(found, row.id)
+    for point, uid in read(lambda tx: beside.new_checkpoints(tx, row.scope, row.sid, "")):
+        yield _checkpoint(point, uid, row.id)
     yield from _operations(read, Subject(row.scope, row.sid, 0), session=row.id)
     for key in beside.keys(read, moment, -1):
-        made = None if key.made is None else records.Made(key.made.kind, key.made.id)
-        if key.uid is not None or made is not None:
-            place = {"first": key.first, "last": key.last} if key.uid is not None else {}
-            yield records.Key(key=key.ikey, session=row.id, branch=key.uid, digest=key.digest, made=made, **place)
+        if key.uid is not None or key.row.kind in records.MADE_BY_SESSION:
+            yield _key(key, row.id)
 
 
 def _described(moment: Moment, order: int) -> Record:
@@ -142,7 +140,7 @@ def _described(moment: Moment, order: int) -> Record:
 def _branch(read: Read, moment: Moment, part: Part) -> Iterator[Record]:
     branch, at = part.branch, part.branch.fork_seq
     first = None if at >= part.tip else read(lambda tx: pages.read(tx, part, at, moment.session.states))
-    lost = dict[int, tuple[str, int]]() if first is None else {seq: (what, ms) for seq, what, ms in first.lost}
+    lost = {} if first is None else _lost(first)
     yield records.Branch(
         id=branch.uid,
         session=moment.session.id,
@@ -160,45 +158,61 @@ def _branch(read: Read, moment: Moment, part: Part) -> Iterator[Record]:
         at = page.high
 
 
+def _lost(page: pages.Page) -> dict[int, tuple[str, int]]:
+    return {row.key & MAX_SEQ: (row.what, row.at_ms) for row in page.lost}
+
+
 def _entries(page: pages.Page) -> Iterator[Record]:
-    lost = {seq: (what, at_ms) for seq, what, at_ms in page.lost}
-    calls, links = dict[int, list[tuple[str, str]]](), dict[int, list[str]]()
-    for seq, what, call_id in page.calls:
-        calls.setdefault(seq, []).append((what, call_id))
-    for seq, content_hash in page.links:
-        links.setdefault(seq, []).append(content_hash)
+    lost, links = _lost(page), dict[int, list[str]]()
+    for link in page.links:
+        links.setdefault(link.key, []).append(link.hash)
     for row in page.rows:
-        seq = row[0] & entries.MAX_SEQ
+        found = row.chain
         yield records.Entry(
             branch=page.uid,
-            seq=seq,
-            kind=row[1],
-            at_ms=row[2],
-            id=row[4],
-            body=records.shown(row[5]),
-            raw=records.shown(row[6]),
-            spill=row[7],
-            totals=records.Totals(row[10], row[3], *row[11:21]),
-            calls=tuple(sorted(calls.get(seq, ()))),
-            links=tuple(sorted(links.get(seq, ()))),
-            lost=lost.get(seq),
-            salt=None if row[21] is None else row[21].hex(),
-            body_hash=None if row[22] is None else row[22].hex(),
-            hash=row[23].hex(),
+            seq=row.seq,
+            kind=row.kind,
+            at_ms=row.at_ms,
+            late_ms=found.late_ms,
+            id=row.mid,
+            body=records.shown(row.body),
+            raw=records.shown(row.raw),
+            spill=row.spill,
+            totals=records.Totals(*found.numbers),
+            calls=found.calls,
+            links=tuple(sorted(links.get(row.key, ()))),
+            lost=lost.get(row.seq),
+            salt=None if found.salt is None else found.salt.hex(),
+            body_hash=None if found.body_hash is None else found.body_hash.hex(),
+            hash=found.hash.hex(),
         )
 
 
-def _checkpoint(row: Row, session_id: str) -> Record:
+def _checkpoint(row: CheckpointRow, uid: str, session_id: str) -> Record:
     return records.Checkpoint(
-        id=row[2],
+        id=row.id,
         session=session_id,
-        name=row[4],
-        description=row[5],
-        kind=row[6],
-        at_ms=row[7],
-        branch=row[12],
-        seq=row[9],
-        hash=row[10].hex(),
+        name=row.name,
+        description=row.description,
+        kind=row.type,
+        at_ms=row.at_ms,
+        branch=uid,
+        seq=row.seq,
+        hash=row.hash.hex(),
+    )
+
+
+def _key(key: beside.Key, session_id: str | None) -> Record:
+    row = key.row
+    return records.Key(
+        key=row.ikey,
+        session=session_id,
+        branch=key.uid,
+        first=row.seq,
+        last=row.last_seq,
+        digest=row.digest,
+        made=None if key.uid is not None else records.Made(row.kind, row.id),
+        at_ms=row.at_ms,
     )
 
 
@@ -207,15 +221,15 @@ def _operations(
 ) -> Iterator[Record]:
     undone = read(lambda tx: beside.undone(tx, subject))
     for page in beside.operation_pages(read, subject, 0, _ALL):
-        for row in page:
+        for row, undoes in page:
             yield records.Operation(
-                id=row[2],
-                kind=row[3],
+                id=row.id,
+                kind=row.kind,
                 session=session,
                 agent=agent,
-                at_ms=row[6],
-                before=records.shown(row[7]),
-                after=records.shown(row[8]),
-                undoes=row[12],
-                undone_by=undone.get(row[2]),
+                at_ms=row.at_ms,
+                before=records.shown(row.before),
+                after=records.shown(row.after),
+                undoes=undoes,
+                undone_by=undone.get(row.id),
             )

@@ -15,6 +15,8 @@ import msgspec
 from ...errors import Invalid
 
 FORMAT, VERSION = "takeback", 1
+# What keys stand for, beside entries: of a session it is the session itself.
+MADE_BY_STORE, MADE_BY_SESSION = "session", ("operation", "checkpoint", "session")
 _WRAPPED = ("$text", "$base64")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -155,20 +157,23 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     cost_nano: Int = 0
     active_ms: Int = 0
     work_seq: Int = 0
+    call_seq: Int = 0
+    open_seq: Int = 0
 
 
 class Entry(Record, frozen=True, kw_only=True):
     """An entry of the branch before it.
 
-    ``calls`` and ``links`` are what follows from its content: the tool calls it announces, starts or answers, and the
-    blobs that it needs. ``spill`` names blobs that hold ``body`` and ``raw``. Where there is a ``body_hash``, the
-    content was erased.
+    ``late_ms`` says how long after it happened it was stored. ``calls`` and ``links`` are what follows from its
+    content: the tool calls it announces, starts or answers, and the blobs that it needs. ``spill`` names blobs that
+    hold ``body`` and ``raw``. Where there is a ``body_hash``, the content was erased.
     """
 
     branch: str
     seq: Count
     kind: str
     at_ms: Int
+    late_ms: Int = 0
     id: str | None = None
     body: Any = None
     raw: Any = None
@@ -227,6 +232,7 @@ class Key(Record, frozen=True, kw_only=True):
     last: Count = 0
     digest: Count = 0
     made: Made | None = None
+    at_ms: Int = 0
 
 
 Any_ = Header | End | Agent | AgentVersion | Blob | Chunk | Session | Branch | Entry | Checkpoint | Operation | Key
@@ -234,7 +240,7 @@ _read = msgspec.json.Decoder(Any_).decode
 
 
 def kind_of(record: Record) -> str:
-    """Give the word that a line has as its type."""
+    """Return the word that a line has as its type."""
     return str(record.__struct_config__.tag)
 
 
@@ -244,7 +250,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Any_:
-    """Read a line; anything that is none is ``Invalid``."""
+    """Read a line; anything that is none raises ``Invalid``."""
     try:
         found: Any_ = _read(line)
         return found
@@ -258,7 +264,7 @@ def decode(line: bytes) -> Any_:
 
 
 def shown(data: bytes | None) -> Any:
-    """Give stored bytes as they stand in a line."""
+    """Return stored bytes as they stand in a line."""
     if data is None:
         return None
     try:
@@ -274,7 +280,7 @@ def shown(data: bytes | None) -> Any:
 
 
 def shown_as_text(data: bytes) -> Any:
-    """Give bytes of a file as they stand in a line: as text where they are, never as JSON."""
+    """Return bytes of a file as they stand in a line: as text where they are, never as JSON."""
     try:
         return {"$text": data.decode()}
     except UnicodeDecodeError:
@@ -282,7 +288,7 @@ def shown_as_text(data: bytes) -> Any:
 
 
 def stored(value: Any) -> bytes | None:
-    """Give the bytes that a line shows."""
+    """Return the bytes that a line shows."""
     if value is None:
         return None
     if not _is_wrapped(value):

@@ -1,9 +1,9 @@
 """Repair: make a damaged copy sound again, losing only what is damaged and saying what that was.
 
-It runs on a copy that nobody else has open, in one transaction. What follows from other records is made again: from
-the hash chain, the feed, the operations log, and the checks, which prove a row once its one bad column is replaced.
-An entry that cannot be proved becomes a place without content, recorded in ``lost``; other records that cannot be
-proved are put back as far as they are known, or left out. Nothing that is intact is changed.
+It runs on a copy that nobody else has open, in one transaction that checks no references. What follows from other
+records is made again: from the hash chain, the feed, the operations log, and the checks, which prove a row once its
+one bad value is replaced. An entry that cannot be proved becomes a place without content, recorded in ``lost``; other
+records that cannot be proved are put back as far as they are known, or left out. Nothing that is intact is changed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from ...model.report import Problem
 from ...storage.base import Tx
 from .. import verify
-from . import agents, blobs, branches, entries, feed, heads, live, rest, sessions, whole
+from . import agents, blobs, branches, entries, feed, heads, live, proofs, rest, sessions, whole
 from .base import Repair
 
 _ROUNDS = 3
-DEFER = "PRAGMA defer_foreign_keys = ON"
 _PASSES: tuple[Callable[[Repair], None], ...] = (
+    proofs.fix_proved,
     rest.fix_records,
     blobs.fix_blobs,
     agents.fix_agents,
@@ -29,7 +29,7 @@ _PASSES: tuple[Callable[[Repair], None], ...] = (
     heads.fix_heads,
     heads.fix_tips,
     heads.fix_states,
-    sessions.fix_agents_named,
+    sessions.fix_beside,
     rest.fix_derived,
     rest.fix_attachments,
     rest.fix_checkpoints,
@@ -39,6 +39,7 @@ _PASSES: tuple[Callable[[Repair], None], ...] = (
     live.fix_live,
     feed.fix_feed,
     heads.fix_places,
+    sessions.fix_tags,
 )
 
 
@@ -52,7 +53,6 @@ class Repairs(NamedTuple):
 def repair(tx: Tx, *, now_ms: int) -> Repairs:
     """Repair a store; another round follows while one brings up something new."""
     fix = Repair(tx, now_ms)
-    tx.run(DEFER)
     for _ in range(_ROUNDS):
         if not verify.verify(fix.read, list):
             break

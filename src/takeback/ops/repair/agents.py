@@ -6,56 +6,60 @@ A version whose state is lost shows that of the version before it, and the loss 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import codec
-from ...storage.base import Row
-from .. import agents, operations
+from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ...tables.history import FEED, OPERATION
+from .. import agents
 from ..agent_checkpoints import FEED_KIND
-from ..verify.base import is_sound
-from ..verify.changes import FEED, change_fault
-from ..verify.places import is_object
-from ..verify.tables import AGENTS, VERSIONS
-from .base import PARTLY, Repair, checked, extend, proved
+from ..verify.base import is_object
+from ..verify.changes import change_fault
+from .base import PARTLY, SPARE, Read, Repair, extend, proved
 
-NEWEST = "SELECT ifnull(max(version), 0), max(scope) FROM agent_version WHERE agent = ?"
-TIME_OF = "SELECT at_ms FROM agent_version WHERE agent = ? AND version = ?"
-VERSION = (
-    "SELECT scope, agent, version, at_ms, state, chk FROM agent_version WHERE scope = ? AND agent = ? AND version = ?"
-)
+NEWEST = "SELECT agent, max(version), max(scope) FROM agent_version GROUP BY agent"
 NAMED = "SELECT 1 FROM session WHERE scope = ? AND agent = ? LIMIT 1"
-VISIBLE = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0 AND aid != ?"
-UPDATES = f"SELECT {operations.COLUMNS} FROM operation WHERE agent = ? ORDER BY oid DESC"
+VISIBLE = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0 AND aid <> ?"
 NAMELESS = """SELECT DISTINCT scope, agent FROM session s WHERE NOT EXISTS
 (SELECT 1 FROM agent a WHERE a.scope = s.scope AND a.id = s.agent)"""
 
 
+class _Versions(NamedTuple):
+    """What the versions of an agent know of it: the newest number, and the scope if there is one."""
+
+    newest: int = 0
+    scope: str | None = None
+
+
 def fix_agents(fix: Repair) -> None:
     """Let every number have a sound row, and every version up to its newest one."""
-    for row in fix.rows(VERSIONS):
-        if not is_sound(row) or not (row[4] is None or is_object(row[4])):
-            fix.delete(VERSIONS, row[:3])
-            _lost_state(fix, row[1], row[2])
-    for aid, found in fix.numbered(AGENTS, _top(fix)):
-        sound = found is not None and is_sound(found) and is_object(found[7]) and _is_at_home(fix, found)
-        row = found if found is not None and sound else _mend(fix, aid, found)
-        if row[3] < 2:
-            _fill(fix, row, 0 if sound else _told(fix, aid))
-    for row in fix.rows(VERSIONS):
-        if row[1] > _top(fix):
-            fix.delete(VERSIONS, row[:3])
-            fix.lose("agent", f"version {row[2]} of agent number {row[1]}", "there is no such agent")
+    for version, sound, _ in fix.rows(VERSION):
+        if not sound or not (version.state is None or is_object(version.state)):
+            fix.delete(VERSION, version)
+            _lost_state(fix, version.agent, version.version)
+    known = {aid: _Versions(newest, scope) for aid, newest, scope in fix.tx.all(NEWEST)}
+    told = {row.branch for row in fix.sound(FEED) if row.session == 0}
+    top = extend(fix.highest(AGENT), told & known.keys())
+    for aid, found in fix.numbered(AGENT, top):
+        versions = known.get(aid, _Versions())
+        row = _sound(found, versions)
+        if row is None:
+            row = _mend(fix, aid, found, versions)
+            versions = versions._replace(newest=max(versions.newest, _told(fix, aid)))
+        if row.hidden < 2:
+            far = row.version > versions.newest + SPARE  # so many cannot have vanished
+            _fill(fix, row, versions.newest if far else max(versions.newest, row.version))
+    for version, _, _ in fix.rows(VERSION):
+        if version.agent > top:
+            fix.delete(VERSION, version)
+            fix.lose("agent", VERSION.called(version), "there is no such agent")
 
 
-def _is_at_home(fix: Repair, row: Row) -> bool:
-    """Say whether an agent is of the scope that its versions are of."""
-    newest = fix.tx.one(NEWEST, row[:1])
-    return newest is None or newest[1] in (None, row[1])
-
-
-def _top(fix: Repair) -> int:
-    told = [row[4] for row in fix.rows(FEED) if is_sound(row) and row[3] == 0]
-    return extend(fix.highest(AGENTS), {*told} & {row[1] for row in fix.rows(VERSIONS)})
+def _sound(found: Read[AgentRow] | None, versions: _Versions) -> AgentRow | None:
+    """Return a row that can stay: it is of the scope that its versions are of."""
+    if found is None or not found.sound or not is_object(found.row.fields):
+        return None
+    return found.row if versions.scope in (None, found.row.scope) else None
 
 
 def _lost_state(fix: Repair, aid: int, version: int) -> None:
@@ -63,101 +67,86 @@ def _lost_state(fix: Repair, aid: int, version: int) -> None:
     fix.lose("agent", where, "its state is lost; it shows that of the version before", PARTLY)
 
 
-def _mend(fix: Repair, aid: int, row: Row | None) -> Row:
-    newest, scope = fix.tx.one(NEWEST, (aid,)) or (0, None)
-    if row is not None and is_sound(row) and is_object(row[7]):
-        return _put(fix, checked((aid, scope, *row[2:8])))
-    if row is not None:
-        whole = proved(row, _candidates(fix, row, newest, scope))
-        if whole is not None and is_object(whole[7]):
-            return _put(fix, whole)
-    whole = checked(_rebuilt(fix, aid, row or (aid, *[None] * 8), newest, scope))
-    fix.replace(AGENTS, (aid,), whole)
-    fix.lose("agent", f"agent {whole[2]}", "its name, prompt, capabilities, config and metadata are lost", PARTLY)
-    return whole
+def _mend(fix: Repair, aid: int, found: Read[AgentRow] | None, versions: _Versions) -> AgentRow:
+    if found is not None and is_object(found.row.fields) and found.sound:
+        return fix.rebuild(AGENT, found.row, found.row._replace(scope=versions.scope or ""))
+    if found is not None:
+        whole = proved(AGENT, found, _candidates(fix, aid, versions))
+        if whole is not None and is_object(whole.fields):
+            return fix.rebuild(AGENT, found.row, whole)
+    new = _rebuilt(fix, aid, None if found is None else found.row, versions)
+    fix.lose("agent", f"agent {new.id}", "its name, prompt, capabilities, config and metadata are lost", PARTLY)
+    return fix.replace(AGENT, new, new)
 
 
-def _put(fix: Repair, row: Row) -> Row:
-    fix.replace(AGENTS, row[:1], row)
-    fix.rebuilt += 1
-    return row
+def _candidates(fix: Repair, aid: int, versions: _Versions) -> Iterator[dict[str, Any]]:
+    """Yield what a damaged row may have said."""
+    created, modified = _times(fix, aid, versions)
+    yield from ({"version": versions.newest}, {"created_ms": created}, {"modified_ms": modified})
+    yield from ({"scope": versions.scope} for _ in range(versions.scope is not None))
+    yield from ({"hidden": hidden} for hidden in (0, 1, 2))
+    yield from ({"fields": fields} for fields in _fields(fix, aid))
+    yield from ({"id": agent_id} for _, agent_id in fix.tx.all(NAMELESS))
 
 
-def _candidates(fix: Repair, row: Row, newest: int, scope: str | None) -> Iterator[dict[int, Any]]:
-    yield {4: newest}
-    yield {1: scope}
-    yield from ({3: hidden} for hidden in (0, 1, 2))
-    yield from ({7: fields} for fields in _fields(fix, row[0]))
-    times = fix.tx.one(TIME_OF, (row[0], 1)), fix.tx.one(TIME_OF, (row[0], newest))
-    yield from ({index: time[0]} for index, time in zip((5, 6), times, strict=True) if time)
-    yield from ({2: agent_id} for _, agent_id in fix.tx.all(NAMELESS))
+def _times(fix: Repair, aid: int, versions: _Versions) -> tuple[int, int]:
+    """Return when an agent was made and last changed, as its versions know it."""
+    asked = ((versions.scope or "", aid, number) for number in (1, versions.newest))
+    first, last = (VERSION.get(fix.tx, *each) for each in asked)
+    created = first.at_ms if first else fix.now_ms
+    return created, last.at_ms if last else created
 
 
 def _fields(fix: Repair, aid: int) -> Iterator[bytes]:
-    """Give the fields that the operations log knows for an agent, newest first."""
-    for operation in fix.tx.all(UPDATES, (aid,)):
-        for view in (operation[8], operation[7]):
-            said = codec.decode(view) if is_sound(operation) and is_object(view) else {}
+    """Yield the fields that the operations log knows for an agent, newest first."""
+    for operation, sound, _ in fix.all(OPERATION, "WHERE agent = ? ORDER BY oid DESC", (aid,)):
+        for view in (operation.after, operation.before):
+            said = codec.decode(view) if sound and is_object(view) else {}
             if "fields" in said:
                 yield codec.encode(said["fields"])
     yield codec.encode(agents.EMPTY)
 
 
-def _rebuilt(fix: Repair, aid: int, row: Row, newest: int, scope: str | None) -> Row:
-    scope = scope if scope is not None else row[1] or ""
-    agent_id, hidden = _id(fix, scope, row)
+def _rebuilt(fix: Repair, aid: int, row: AgentRow | None, versions: _Versions) -> AgentRow:
+    scope = versions.scope if versions.scope is not None else row.scope if row else ""
+    agent_id, hidden = _id(fix, scope, aid, row)
     if fix.tx.one(VISIBLE, (scope, agent_id, aid)):
         hidden = 1
-    first, last = fix.tx.one(TIME_OF, (aid, 1)), fix.tx.one(TIME_OF, (aid, newest))
-    created = first[0] if first else fix.now_ms
-    return (
-        aid,
-        scope,
-        agent_id,
-        hidden,
-        max(newest, 1),
-        created,
-        last[0] if last else created,
-        next(_fields(fix, aid)),
-    )
+    created, modified = _times(fix, aid, versions._replace(scope=scope))
+    fields = next(_fields(fix, aid))
+    return AgentRow(scope, aid, agent_id, hidden, max(versions.newest, 1), created, modified, fields)
 
 
-def _id(fix: Repair, scope: str, row: Row) -> tuple[str, int]:
-    """Give id and visibility: an id counts if a session names it, or if one name alone has no agent."""
-    if isinstance(row[2], str) and row[2] and fix.tx.one(NAMED, (scope, row[2])):
-        return row[2], row[3] if row[3] in (0, 1) else 0
+def _id(fix: Repair, scope: str, aid: int, row: AgentRow | None) -> tuple[str, int]:
+    """Return id and visibility: an id counts if a session names it, or if one name alone has no agent."""
+    if row is not None and row.id and fix.tx.one(NAMED, (scope, row.id)):
+        return row.id, row.hidden if row.hidden in (0, 1) else 0
     nameless = [agent_id for owner, agent_id in fix.tx.all(NAMELESS) if owner == scope]
-    return (nameless[0], 0) if len(nameless) == 1 else (f"lost agent {row[0]}", 1)
+    return (nameless[0], 0) if len(nameless) == 1 else (f"lost agent {aid}", 1)
 
 
 def _told(fix: Repair, aid: int) -> int:
-    """Give how many versions of an agent the feed tells of."""
-    rows = (row for row in fix.rows(FEED) if row[3:5] == (0, aid) and row[2] != FEED_KIND and is_sound(row))
-    return sum(not change_fault(fix.tx, row) for row in rows)
+    """Return how many versions of an agent the feed tells of."""
+    rows = fix.all(FEED, "WHERE session = 0 AND branch = ? AND kind <> ?", (aid, FEED_KIND))
+    return sum(sound and not change_fault(fix.tx, row) for row, sound, _ in rows)
 
 
-def _fill(fix: Repair, row: Row, told: int) -> None:
+def _fill(fix: Repair, row: AgentRow, top: int) -> None:
     """Let an agent be at its newest version and have all of them."""
-    aid, scope, version = row[0], row[1], row[4]
-    newest, _ = fix.tx.one(NEWEST, (aid,)) or (0, None)
-    top, at_ms = max(newest, version, told), row[5]
+    at_ms = row.created_ms
     for number in range(1, top + 1):
-        found = fix.tx.one(VERSION, (scope, aid, number))
-        at_ms = found[3] if found else at_ms
-        if found is None or (number == 1 and found[4] is None):
-            fix.replace(
-                VERSIONS, (scope, aid, number), checked((scope, aid, number, at_ms, None if number > 1 else b"{}"))
-            )
-            _lost_state(fix, aid, number)
-    if top != version:
-        fix.replace(AGENTS, (aid,), checked((*row[:4], top, *row[5:8])))
-        fix.rebuilt += 1
+        found = VERSION.get(fix.tx, row.scope, row.aid, number)
+        at_ms = found.at_ms if found else at_ms
+        if found is None or (number == 1 and found.state is None):
+            VERSION.upsert(fix.tx, VersionRow(row.scope, row.aid, number, at_ms, None if number > 1 else b"{}"))
+            _lost_state(fix, row.aid, number)
+    if top != row.version:
+        fix.rebuild(AGENT, row, row._replace(version=top))
 
 
 def name_one(fix: Repair, scope: str, agent_id: str) -> None:
     """Make a record for an agent that a session names and that has none."""
-    aid = _top(fix) + 1
-    row = (aid, scope, agent_id, 0, 1, fix.now_ms, fix.now_ms, codec.encode(agents.EMPTY))
-    fix.insert(AGENTS, checked(row))
-    fix.insert(VERSIONS, checked((scope, aid, 1, fix.now_ms, b"{}")))
+    aid, now_ms = fix.tx.next("agent"), fix.now_ms
+    AGENT.put(fix.tx, AgentRow(scope, aid, agent_id, 0, 1, now_ms, now_ms, codec.encode(agents.EMPTY)))
+    VERSION.put(fix.tx, VersionRow(scope, aid, 1, now_ms, b"{}"))
     fix.lose("agent", f"agent {agent_id}", "its record was missing: fields and state are lost", PARTLY)

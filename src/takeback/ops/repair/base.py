@@ -1,20 +1,36 @@
-"""What every pass of a repair uses: the transaction, the list of losses, and proving a row by its check."""
+"""What every pass of a repair uses: the rows of the copy, the list of losses, and proving a row by its check.
+
+The copy was written anew into strict tables, so every row of it can be read and every column has its type. Whether a
+row says what it said when it was stored is another question: each is read together with its check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from ...ids import MAX_SEQ
 from ...model.report import Problem
-from ...storage.base import Row, Tx, row_check
-from ..verify.base import Key, Table, advance
+from ...storage.base import Row, Tx, Value
+from ...tables.table import Table, matches
+from ..log import key_of
 
 T = TypeVar("T")
+R = TypeVar("R", bound="tuple[Any, ...]")
 GONE = "It is not in the copy; a backup may have it"
 EMPTY = "Its place is kept and says that it is lost; a backup may have the content"
-SPARE = 1000
-_SESSION_CHECK = 21
 PARTLY = "What other records prove was kept, the rest was left out; look whether it is what you expect"
+SPARE = 1000
+_KEYS = "FROM entry WHERE key > ? AND key <= ?"
+ENDS = f"SELECT (SELECT min(key) {_KEYS}), (SELECT max(key) {_KEYS})"
+
+
+class Read(NamedTuple, Generic[R]):
+    """A row as it was read: what it says, whether it matches its check, and that check."""
+
+    row: R
+    sound: bool
+    chk: int
 
 
 class Repair:
@@ -34,82 +50,106 @@ class Repair:
         """Say that a record is lost; the same one is said once."""
         self.lost.setdefault((kind, where), Problem(kind, where, what, fix))
 
-    def insert(self, table: Table, row: Row) -> None:
-        """Put a row that ends with its check."""
-        slots = ", ".join("?" * len(row))
-        self.tx.run(f"INSERT INTO {table.name} ({table.columns}) VALUES ({slots})", row)
+    # ------------------------------------------------------------------ rows
 
-    def delete(self, table: Table, key: Key) -> None:
-        """Take a row out by its primary key."""
-        slots = ", ".join("?" * len(key))
-        self.tx.run(f"DELETE FROM {table.name} WHERE ({table.key}) = ({slots})", key)
+    def rows(self, table: Table[R]) -> Iterator[Read[R]]:
+        """Yield every row of a table; a page is read before its rows are given, so they may be changed."""
+        return (_read(table, stored) for stored in table.walk(self.tx))
 
-    def replace(self, table: Table, key: Key, row: Row) -> None:
+    def sound(self, table: Table[R]) -> Iterator[R]:
+        """Yield every row of a table that matches its check."""
+        return (row for row, sound, _ in self.rows(table) if sound)
+
+    def all(self, table: Table[R], where: str, args: Sequence[Value] = ()) -> list[Read[R]]:
+        """Return the rows that a condition finds."""
+        return [_read(table, stored) for stored in self.tx.all(f"{table.select} {where}", args)]
+
+    def find(self, table: Table[R], number: int) -> Read[R] | None:
+        """Return the row of a number, whatever it says of its scope, or None."""
+        return next(iter(self.all(table, f"WHERE {table.number} = ?", (number,))), None)
+
+    def delete(self, table: Table[R], row: R) -> None:
+        """Take a row out; a number is enough, since a scope may be damaged."""
+        key = (table.number,) if table.number else table.key
+        self.tx.run(f"DELETE FROM {table.name} WHERE {matches(key)}", [getattr(row, name) for name in key])
+
+    def replace(self, table: Table[R], old: R, new: R) -> R:
         """Put a row in the place of another."""
-        self.delete(table, key)
-        self.insert(table, row)
+        self.delete(table, old)
+        return table.put(self.tx, new)
 
-    def rows(self, table: Table, start: Key | None = None) -> Iterator[Row]:
-        """Give all rows of a table; each page is read before its rows are given, so they may be changed."""
-        after: Key | None = start or table.start
-        while after is not None:
-            page = table.rows(self.tx, after)
-            yield from page
-            after = advance(page, after, table.key_width)
+    def rebuild(self, table: Table[R], old: R, new: R) -> R:
+        """Put a row in the place of another from which nothing is lost."""
+        self.rebuilt += 1
+        return self.replace(table, old, new)
 
-    def highest(self, table: Table) -> int:
-        """Give the highest number that a table has given out.
+    def drop(
+        self,
+        table: Table[R],
+        fault: Callable[[Tx, R], object],
+        kind: str,
+        what: str,
+        fix: str = GONE,
+        *,
+        where: Callable[[R], str] | None = None,
+    ) -> None:
+        """Leave out every row that is damaged, or of which verify says that it does not fit."""
+        for row, sound, _ in self.rows(table):
+            if not sound or fault(self.tx, row):
+                self.delete(table, row)
+                self.lose(kind, (where or table.called)(row), what, fix)
+
+    def ends(self, bid: int) -> tuple[int, int] | None:
+        """Return the seqs of the first and the last entry that a branch owns, None if it has none."""
+        first, last = self.tx.one(ENDS, (key_of(bid, 0), key_of(bid, MAX_SEQ)) * 2) or (None, None)
+        return None if first is None else (first & MAX_SEQ, last & MAX_SEQ)
+
+    # ------------------------------------------------------------------ numbers
+
+    def highest(self, table: Table[R]) -> int:
+        """Return the highest number that a table has given out.
 
         A row whose number lies far beyond the rows there are, and which does not match its check, has a damaged
         number: it is dropped, or the gap before it would take for ever to fill.
         """
         (count,) = self.tx.one(f"SELECT count(*) FROM {table.name}") or (0,)
-        for row in list(self.rows(table, (2 * count + SPARE,))):
-            if row[0] > SPARE * (count + SPARE) or not _is_numbered(row):
-                self.delete(table, row[:1])
-                self.lose(table.name, f"{table.name} number {row[0]}", "that number was never given out")
-        (top,) = self.tx.one(f"SELECT max({table.key}) FROM {table.name}") or (None,)
+        for row, sound, _ in self.all(table, f"WHERE {table.number} > ?", (2 * count + SPARE,)):
+            if not sound or getattr(row, table.number) > SPARE * (count + SPARE):
+                self.never_given(table, row)
+        (top,) = self.tx.one(f"SELECT max({table.number}) FROM {table.name}") or (None,)
         return top or 0
 
-    def numbered(self, table: Table, top: int = 0) -> Iterator[tuple[int, Row | None]]:
-        """Give the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none."""
+    def never_given(self, table: Table[R], row: R) -> None:
+        """Drop a row with a number that was never given out."""
+        self.delete(table, row)
+        self.lose(table.name, f"{table.name} number {getattr(row, table.number)}", "that number was never given out")
+
+    def numbered(self, table: Table[R], top: int = 0) -> Iterator[tuple[int, Read[R] | None]]:
+        """Yield the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none."""
         expected = 1
-        for row in self.rows(table):
-            if row[0] < 1:
-                self.delete(table, row[:1])
-                self.lose(table.name, f"{table.name} number {row[0]}", "that number was never given out")
+        for found in self.rows(table):
+            number = getattr(found.row, table.number)
+            if number < 1:
+                self.never_given(table, found.row)
                 continue
-            yield from ((number, None) for number in range(expected, row[0]))
-            yield row[0], row
-            expected = row[0] + 1
-        yield from ((number, None) for number in range(expected, top + 1))
+            yield from ((missing, None) for missing in range(expected, number))
+            yield number, found
+            expected = number + 1
+        yield from ((missing, None) for missing in range(expected, top + 1))
 
 
-def _is_numbered(row: Row) -> bool:
-    """Say whether a check covers the number of a row and fits; that of a session is its first one."""
-    at = min(len(row) - 1, _SESSION_CHECK)
-    return bool(row_check(row[:at]) == row[at])
+def _read(table: Table[R], stored: Row) -> Read[R]:
+    return Read(table.unchecked(stored), table.is_sound(stored), stored[-1])
 
 
-def proved(row: Row, changes: Iterable[Mapping[int, Any]]) -> Row | None:
-    """Give a row, its check included, with the first change of columns that makes it match; None if none does."""
-    for change in changes:
-        new = tuple(change.get(index, value) for index, value in enumerate(row))
-        try:
-            if row_check(new[:-1]) == new[-1]:
-                return new
-        except (TypeError, OverflowError):
-            continue
-    return None
-
-
-def checked(row: Row) -> Row:
-    """Put the check behind a row."""
-    return (*row, row_check(row))
+def proved(table: Table[R], found: Read[R], changes: Iterable[Mapping[str, Any]]) -> R | None:
+    """Return a row with the first change of columns that makes it match its check; None if none does."""
+    tries = (found.row._replace(**change) for change in changes)  # type: ignore[attr-defined]
+    return next((new for new in tries if table.check(new) == found.chk), None)
 
 
 def extend(top: int, named: Iterable[int]) -> int:
-    """Give the highest number that must exist: those that are named go on from the highest row without a gap."""
+    """Return the highest number that must exist: those that are named go on from the highest row without a gap."""
     known = set(named)
     while top + 1 in known:
         top += 1

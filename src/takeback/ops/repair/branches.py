@@ -12,35 +12,26 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ... import codec
-from ...ids import LENGTH, is_id, new_id
-from ...storage.base import Row
-from .. import branches, chain, entries, operations
-from ..branches import BranchRow
-from ..verify import derived
-from ..verify.base import is_sound
-from ..verify.changes import FEED
-from ..verify.log import LAST_KEY, content_of, hash_of, is_chained, is_whole, line_of, read_row
-from ..verify.places import BRANCHES, HAS_SESSION, SESSIONS, is_object, shortcut
-from ..verify.tables import BRANCH, LOST_ROWS
-from .base import PARTLY, Repair, checked, extend, proved
+from ...ids import MAX_SEQ, is_id, new_id
+from ...tables.branches import BRANCH, BranchRow
+from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
+from ...tables.history import FEED, OPERATION
+from ...tables.sessions import SESSION, SessionRow
+from .. import branches, chain
+from ..log import key_of
+from ..verify.base import UNREADABLE, is_object
+from ..verify.log import chain_of, content_of, hash_of, line_of, read_row
+from ..verify.places import COUNT, has_session, shortcut
+from ..verify.tables import BRANCH as LOST_BRANCH
+from .base import PARTLY, Read, Repair, extend, proved
+from .sessions import readable
 
-FIRST_KEY = "SELECT min(key) FROM entry WHERE key > ? AND key <= ?"
 ENTRY_BRANCHES = "SELECT DISTINCT key >> 32 FROM entry"
-AT_SEQ = "SELECT bid FROM branch WHERE bid < ? ORDER BY bid DESC"
-HASH_AT = "SELECT hash FROM entry WHERE key = ?"
-OF_BRANCH = f"SELECT {FEED.columns} FROM feed WHERE branch = ? AND session > 0 ORDER BY pos"
-HEADS = "SELECT sid, head_uid, head_seq, head_hash FROM session WHERE head_branch = ?"
-SCOPE_OF = "SELECT scope FROM session WHERE sid = ?"
-TAKEN_UID = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND bid != ?"
-TAKEN_NAME = "SELECT 1 FROM branch WHERE scope = ? AND session = ? AND name = ? AND bid != ?"
-TAKEN_UID = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND bid != ?"
-COUNTED = """SELECT branches, (SELECT count(*) FROM branch b WHERE b.scope = s.scope AND b.session = s.sid)
-FROM session s WHERE sid = ?"""
-SHORT = """SELECT sid FROM session s
-WHERE branches > (SELECT count(*) FROM branch b WHERE b.scope = s.scope AND b.session = s.sid)"""
+OLDER = "SELECT bid FROM branch WHERE scope = ? AND bid < ? ORDER BY bid DESC"
+TAKEN_UID = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND bid <> ?"
+TAKEN_NAME = "SELECT 1 FROM branch WHERE scope = ? AND session = ? AND name = ? AND bid <> ?"
 FIRST_OF = "SELECT min(bid) FROM branch WHERE session = ?"
-ALL_OPERATIONS = f"SELECT {operations.COLUMNS} FROM operation ORDER BY oid"
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_DIGITS = str.maketrans("jkmnpqrstvwxyz", "ijklmnopqrstuv")
 
 
 class _Start(NamedTuple):
@@ -53,129 +44,117 @@ class _Start(NamedTuple):
 
 def fix_branches(fix: Repair) -> None:
     """Let every number have a sound row that starts where its entries say."""
-    for bid, row in fix.numbered(BRANCHES, _top(fix)):
-        if row is None or not is_sound(row) or not _fits(fix, branches.checked(row)):
-            _mend(fix, bid, row)
+    told = {row.branch for row in fix.sound(FEED) if row.session > 0}
+    heads = {session.branch for session in _sessions(fix)}
+    owners = {bid for (bid,) in fix.tx.all(ENTRY_BRANCHES)}
+    for bid, found in fix.numbered(BRANCH, extend(fix.highest(BRANCH), (told & heads) | owners)):
+        if found is None or not found.sound or not _fits(fix, found.row):
+            _mend(fix, bid, found)
         else:
-            _mend_shortcut(fix, branches.checked(row))
-
-
-def _top(fix: Repair) -> int:
-    top = fix.highest(BRANCHES)
-    told = {row[4] for row in fix.rows(FEED) if is_sound(row) and row[3] > 0}
-    heads = {row[22] for row in fix.rows(SESSIONS)}
-    return extend(top, (told & heads) | {row[0] for row in fix.tx.all(ENTRY_BRANCHES)})
+            new = _with_shortcut(fix, found.row)
+            if new != found.row:
+                fix.rebuild(BRANCH, found.row, new)
 
 
 def _fits(fix: Repair, branch: BranchRow) -> bool:
-    """Say whether a sound row can stay: what it names is there, and its first entry does not prove another start."""
-    if not fix.tx.one(HAS_SESSION, (branch.session, branch.scope)) or not _is_plausible(fix, branch):
+    """Whether a sound row can stay: what it names is there, and its first entry does not prove another start."""
+    if not has_session(fix.tx, branch.scope, branch.session) or not _is_plausible(fix, branch):
         return False
-    if not _is_counted(fix, branch) and _told(fix, branch.bid) not in (None, branch.session):
+    # A session that has as many branches as it counts has this one.
+    if _missing(fix, branch.scope, branch.session) and _told(fix, branch.bid) not in (None, branch.session):
         return False
     stored = _Start(branch.uid, branch.parent, branch.fork_seq)
-    if _proves(fix, branch.bid, branch.scope, stored) or _ends_there(fix, branch):
+    if _proves(fix, branch.bid, branch.scope, stored):
         return True
-    return _start(fix, branch.bid, branch.scope, _uids(fix, branch), branch) is None
-
-
-def _is_counted(fix: Repair, branch: BranchRow) -> bool:
-    """Say whether the session that a branch names has as many branches as it counts: then the branch is one of them."""
-    row = fix.tx.one(COUNTED, (branch.session,))
-    return row is not None and row[0] == row[1]
+    if fix.ends(branch.bid) is None and _hash_at(fix, stored) == branch.tip_hash:
+        return True
+    return _start(fix, branch.bid, branch.scope, branch) is None
 
 
 def _is_plausible(fix: Repair, branch: BranchRow) -> bool:
     if branch.parent is None or branch.fork_seq == 0:
         return branch.parent is None and branch.fork_seq == 0
-    row = fix.tx.one(branches.GET, (branch.parent,))
-    return row is not None and row[0] < branch.bid and row[1] == branch.scope and row[6] < branch.fork_seq
+    found = fix.find(BRANCH, branch.parent)
+    if found is None or found.row.bid >= branch.bid:
+        return False
+    return found.row.scope == branch.scope and found.row.fork_seq < branch.fork_seq
 
 
-def _ends_there(fix: Repair, branch: BranchRow) -> bool:
-    """Say whether a branch without entries ends at the entry where it starts."""
-    start = _Start(branch.uid, branch.parent, branch.fork_seq)
-    return _is_empty(fix, branch.bid) and _hash_at(fix, start) == branch.tip_hash
-
-
-def _mend_shortcut(fix: Repair, branch: BranchRow) -> None:
-    parent = None if branch.parent is None else branches.get(fix.tx, branch.parent)
+def _with_shortcut(fix: Repair, branch: BranchRow) -> BranchRow:
+    parent = None if branch.parent is None else branches.get(fix.tx, branch.scope, branch.parent)
     depth, jump, jump_seq = shortcut(fix.tx, parent, branch.fork_seq)
-    new = branch._replace(depth=depth, jump=jump, jump_seq=jump_seq)
-    if new != branch:
-        fix.replace(BRANCHES, (branch.bid,), checked(new))
-        fix.rebuilt += 1
+    return branch._replace(depth=depth, jump=jump, jump_seq=jump_seq)
 
 
 # ---------------------------------------------------------------------- what the entries prove
 
 
-def _first_key(fix: Repair, bid: int) -> int | None:
-    base = entries.key_of(bid, 0)
-    found = fix.tx.one(FIRST_KEY, (base, base + entries.MAX_SEQ))
-    return found[0] if found else None
+def _hash_at(fix: Repair, start: _Start) -> bytes | None:
+    """Return the hash that the first entry of a branch follows from, None if that entry is not there."""
+    return chain.GENESIS if start.fork == 0 else _entry_hash(fix, start.parent or 0, start.fork)
 
 
-def _is_empty(fix: Repair, bid: int) -> bool:
-    return _first_key(fix, bid) is None
+def _entry_hash(fix: Repair, bid: int, seq: int) -> bytes | None:
+    """Return the hash that an entry says it has, None if it is not there."""
+    found = fix.find(ENTRY, key_of(bid, seq)) if 0 <= seq <= MAX_SEQ else None
+    try:
+        return None if found is None else found.row.chain.hash
+    except UNREADABLE:
+        return None
 
 
-def _first(fix: Repair, bid: int) -> Row | None:
-    """Give the first entry of a branch if there is one and it is intact."""
-    key = _first_key(fix, bid)
-    row = None if key is None else read_row(fix.tx, key)
-    return row if row is not None and is_chained(row) and is_whole(row) else None
+def _older(fix: Repair, scope: str, bid: int) -> list[int]:
+    """Return the branches that another one may start on, the newest first."""
+    return [each for (each,) in fix.tx.all(OLDER, (scope, bid))]
+
+
+def _first(fix: Repair, bid: int, scope: str) -> EntryRow | None:
+    """Return the first entry of a branch if there is one and it is intact."""
+    ends = fix.ends(bid)
+    row = None if ends is None else read_row(fix.tx, scope, key_of(bid, ends[0]))
+    return row if row is not None and chain_of(row) is not None else None
 
 
 def _proves(fix: Repair, bid: int, scope: str, start: _Start) -> bool:
-    """Say whether the first entry follows from this start; without entries nothing does."""
-    row = _first(fix, bid)
-    if row is None or row[0] & entries.MAX_SEQ != start.fork + 1:
+    """Whether the first entry follows from this start; without entries nothing does."""
+    row, previous = _first(fix, bid, scope), _hash_at(fix, start)
+    if row is None or previous is None or row.seq != start.fork + 1:
         return False
-    previous = _hash_at(fix, start)
     try:
-        _, hashed = content_of(fix.tx, scope, row)
         line = line_of(fix.tx, _plain(bid, scope, start))
-        return previous is not None and hash_of(line, row, previous, hashed) == row[23]
-    except derived.UNREADABLE:
+        return hash_of(line, row, previous, content_of(fix.tx, scope, row)[1]) == row.chain.hash
+    except UNREADABLE:
         return False
-
-
-def _hash_at(fix: Repair, start: _Start) -> bytes | None:
-    if start.fork == 0:
-        return chain.GENESIS
-    row = fix.tx.one(HASH_AT, (entries.key_of(start.parent or 0, start.fork),))
-    return None if row is None else bytes(row[0])
 
 
 def _plain(bid: int, scope: str, start: _Start) -> BranchRow:
-    return BranchRow(bid, scope, start.uid, 0, "", start.parent, start.fork, 0, None, 0, 0, start.fork, chain.GENESIS)
+    return BranchRow(scope, bid, start.uid, 0, "", start.parent, start.fork, 0, None, 0, 0, start.fork, chain.GENESIS)
 
 
-def _start(fix: Repair, bid: int, scope: str, uids: list[str], row: BranchRow | None) -> _Start | None:
+def _start(fix: Repair, bid: int, scope: str, row: BranchRow | None) -> _Start | None:
     """Search the start that the first entry proves, or the recorded end of a branch without entries."""
-    if _is_empty(fix, bid):
-        return _empty_start(fix, bid, uids, row)
-    first = _first(fix, bid)
+    uids = _uids(fix, bid, row)
+    if fix.ends(bid) is None:
+        return _empty_start(fix, bid, scope, uids, row)
+    first = _first(fix, bid, scope)
     if first is None:
         return None
-    fork = (first[0] & entries.MAX_SEQ) - 1
-    parents = [None] if fork == 0 else [each for (each,) in fix.tx.all(AT_SEQ, (bid,))]
+    fork = first.seq - 1
+    parents = _older(fix, scope, bid) if fork else [None]
     tries = (_Start(uid, parent, fork) for uid in uids for parent in parents)
     return next((each for each in tries if _proves(fix, bid, scope, each)), None)
 
 
-def _empty_start(fix: Repair, bid: int, uids: list[str], row: BranchRow | None) -> _Start | None:
+def _empty_start(fix: Repair, bid: int, scope: str, uids: list[str], row: BranchRow | None) -> _Start | None:
     """A branch without entries ends where it starts: its row or a head at it knows that entry's hash."""
     if not uids:
         return None
     ends = [] if row is None else [(row.tip_seq, row.tip_hash), (row.fork_seq, row.tip_hash)]
-    ends += [(seq, found) for _, _, seq, found in fix.tx.all(HEADS, (bid,))]
-    for seq, wanted in ends:
+    for seq, wanted in (*ends, *((head.seq, head.hash) for head in _heads(fix, bid))):
         if seq == 0 and wanted == chain.GENESIS:
             return _Start(uids[0], None, 0)
-        for (parent,) in fix.tx.all(AT_SEQ, (bid,)) if isinstance(seq, int) and 0 < seq <= entries.MAX_SEQ else ():
-            if fix.tx.one(HASH_AT, (entries.key_of(parent, seq),)) == (wanted,):
+        for parent in _older(fix, scope, bid) if 0 < seq <= MAX_SEQ else ():
+            if _entry_hash(fix, parent, seq) == wanted:
                 return _Start(uids[0], parent, seq)
     return None
 
@@ -183,143 +162,132 @@ def _empty_start(fix: Repair, bid: int, uids: list[str], row: BranchRow | None) 
 # ---------------------------------------------------------------------- who it was
 
 
-def _uids(fix: Repair, row: BranchRow | None, bid: int = 0) -> list[str]:
-    """Give ids that a branch may have had: its own, that of a head on it, those that operations name."""
+def _sessions(fix: Repair) -> Iterator[SessionRow]:
+    """Yield what sessions say, damaged or not."""
+    return (readable(fix, row) for row, _, _ in fix.rows(SESSION))
+
+
+def _heads(fix: Repair, bid: int) -> list[SessionRow]:
+    return [session for session in _sessions(fix) if session.branch == bid]
+
+
+def _scope(fix: Repair, sid: int) -> str | None:
+    found = fix.find(SESSION, sid)
+    return None if found is None else found.row.scope
+
+
+def _missing(fix: Repair, scope: str, sid: int) -> int:
+    """Return how many more branches a session counts than there are."""
+    found, (count,) = fix.find(SESSION, sid), fix.tx.one(COUNT, (scope, sid)) or (0,)
+    return 0 if found is None else readable(fix, found.row).branches - int(count)
+
+
+def _uids(fix: Repair, bid: int, row: BranchRow | None) -> list[str]:
+    """Return ids that a branch may have had: its own, that of a head on it, those that operations name."""
     found = [row.uid] if row is not None else []
-    found += [uid for _, uid, _, _ in fix.tx.all(HEADS, (row.bid if row is not None else bid,))]
+    found += [head.uid for head in _heads(fix, bid)]
     found += [uid for _, uid in _named(fix)]
-    return list(dict.fromkeys(uid for uid in found if isinstance(uid, str) and is_id(uid)))
+    return list(dict.fromkeys(uid for uid in found if is_id(uid)))
 
 
 def _named(fix: Repair) -> Iterator[tuple[int, str]]:
-    """Give session and id of each branch that an operation names."""
-    for row in fix.tx.all(ALL_OPERATIONS):
-        for view in (row[7], row[8]):
-            said = codec.decode(view) if is_sound(row) and is_object(view) else {}
+    """Yield session and id of each branch that an operation names."""
+    for row in fix.sound(OPERATION):
+        for view in (row.before, row.after):
+            said = codec.decode(view) if is_object(view) else {}
             for thing in ("head", "branch"):
                 if isinstance(said.get(thing), list) and said[thing] and isinstance(said[thing][0], str):
-                    yield row[4], said[thing][0]
+                    yield row.session, said[thing][0]
 
 
-def _mend(fix: Repair, bid: int, row: Row | None) -> None:
-    old = BranchRow(*row[:-1]) if row is not None else None
+def _mend(fix: Repair, bid: int, found: Read[BranchRow] | None) -> None:
+    old = None if found is None else found.row
     sid = _session(fix, bid, old)
-    scope = (fix.tx.one(SCOPE_OF, (sid,)) or ("",))[0]
-    start = _start(fix, bid, scope, _uids(fix, old, bid), old)
-    known = start is not None
-    if start is None:
-        start = _unproved(fix, bid, scope, old)
-    new = _row(fix, bid, sid, scope, start, old)
-    whole = None if row is None else proved(row, _changes(new))
-    if old is not None and known and row is not None and is_sound(row):  # wrong, but not by accident: the rest stays
-        name = f"lost-{bid}" if fix.tx.one(TAKEN_NAME, (scope, sid, old.name, bid)) else old.name
-        whole = checked(new._replace(name=name, created_ms=old.created_ms, hidden=old.hidden, **_old_tip(old, new)))
+    scope = _scope(fix, sid) or ""
+    start = _start(fix, bid, scope, old)
+    new = _row(fix, bid, sid, scope, start or _unproved(fix, bid, scope, old), old)
+    whole = None if found is None else proved(BRANCH, found, _changes(new))
+    if found is not None and start is not None and found.sound:  # wrong, but not by accident: the rest stays
+        name = f"lost-{bid}" if fix.tx.one(TAKEN_NAME, (scope, sid, found.row.name, bid)) else found.row.name
+        whole = new._replace(name=name, created_ms=found.row.created_ms)
+        if new.fork_seq <= found.row.tip_seq <= new.tip_seq:
+            whole = whole._replace(tip_seq=found.row.tip_seq, tip_hash=found.row.tip_hash)
     if whole is not None:
         fix.rebuilt += 1
     else:
-        whole = checked(new)
-        what = "its name is lost" if known else "its name and where it starts are lost"
-        fix.lose("branch", f"branch {start.uid}", what, PARTLY)
-    if fix.tx.one(TAKEN_UID, (whole[1], whole[2], bid)):  # what proves it proves another one as well
-        whole, known = checked((*whole[:2], new_id(fix.now_ms), *whole[3:-1])), False
-        start = start._replace(uid=whole[2])
-        fix.lose("branch", f"branch {start.uid}", "its id is lost", PARTLY)
-    fix.replace(BRANCHES, (bid,), whole)
-    if not known and _first(fix, bid) is not None and not _proves(fix, bid, scope, start):
-        fix.replace(LOST_ROWS, (bid << 32,), checked((bid << 32, scope, BRANCH, fix.now_ms)))
+        whole = new
+        what = "its name is lost" if start else "its name and where it starts are lost"
+        fix.lose("branch", f"branch {new.uid}", what, PARTLY)
+    if fix.tx.one(TAKEN_UID, (whole.scope, whole.uid, bid)):  # what proves it proves another one as well
+        whole, start = whole._replace(uid=new_id(fix.now_ms)), None
+        fix.lose("branch", f"branch {whole.uid}", "its id is lost", PARTLY)
+    fix.replace(BRANCH, whole, whole)
+    begins = _Start(whole.uid, whole.parent, whole.fork_seq)
+    if start is None and _first(fix, bid, scope) is not None and not _proves(fix, bid, scope, begins):
+        lost = LostRow(scope, key_of(bid, 0), LOST_BRANCH, fix.now_ms)
+        fix.replace(LOST, lost, lost)
 
 
-def _old_tip(old: BranchRow, new: BranchRow) -> dict[str, Any]:
-    return {"tip_seq": old.tip_seq, "tip_hash": old.tip_hash} if new.fork_seq <= old.tip_seq <= new.tip_seq else {}
-
-
-def _changes(new: BranchRow) -> Iterator[dict[int, object]]:
-    """Give what may be wrong in a row that is damaged: everything that others know, with its own end or a new one."""
-    sure = {0: new.bid, 1: new.scope, 2: new.uid, 3: new.session, 5: new.parent, 6: new.fork_seq, 7: new.depth}
-    sure |= {8: new.jump, 9: new.jump_seq}
-    ends = {11: new.tip_seq, 12: new.tip_hash}
-    for extra in ({}, {10: new.created_ms}, {13: 0}, {13: 1}, {4: new.name}):
-        yield {**sure, **extra}
-        yield {**sure, **ends, **extra}
-        yield {**sure, 11: new.fork_seq, **extra}
+def _changes(new: BranchRow) -> Iterator[dict[str, Any]]:
+    """Yield what may be wrong in a row that is damaged: everything that others know, with its own end or a new one."""
+    known = new._asdict()
+    ends = {name: known.pop(name) for name in ("tip_seq", "tip_hash")}
+    others = {name: known.pop(name) for name in ("name", "created_ms", "hidden")}
+    for extra in ({}, *({name: value} for name, value in others.items()), {"hidden": 0}, {"hidden": 1}):
+        yield {**known, **extra}
+        yield {**known, **ends, **extra}
+        yield {**known, "tip_seq": new.fork_seq, **extra}
 
 
 def _session(fix: Repair, bid: int, old: BranchRow | None) -> int:
+    """Return the session that a branch belongs to, as others know it or as it is most likely."""
     told = _told(fix, bid)
     if told:
         return told
-    for sid, _, _, _ in fix.tx.all(HEADS, (bid,)):
-        return int(sid)
-    there = {row[2] for row in fix.rows(BRANCHES)} - {old.uid if old is not None else ""}
-    named = [sid for sid, uid in _named(fix) if uid == old.uid] if old is not None else []
+    if heads := _heads(fix, bid):
+        return heads[0].sid
+    named, uid = list(_named(fix)), "" if old is None else old.uid
+    there = {row.uid for row, _, _ in fix.rows(BRANCH)} - {uid}
+    own = [sid for sid, each in named if each == uid]
     stored = [old.session] if old is not None else []
-    short = [sid for (sid,) in fix.tx.all(SHORT)]
-    unknown = [sid for sid, uid in _named(fix) if uid not in there]
-    found = (sid for sid in (*named, *stored, *short, *unknown) if fix.tx.one(SCOPE_OF, (sid,)))
-    return next(found, 1)
+    short = [each.sid for each in _sessions(fix) if _missing(fix, each.scope, each.sid) > 0]
+    unknown = [sid for sid, each in named if each not in there]
+    return next((sid for sid in (*own, *stored, *short, *unknown) if _scope(fix, sid) is not None), 1)
 
 
 def _told(fix: Repair, bid: int) -> int | None:
-    """Give the session that the feed names for a branch most often, if it is there."""
-    told = Counter(row[3] for row in fix.tx.all(OF_BRANCH, (bid,)) if is_sound(row))
-    there = (int(sid) for sid, _ in told.most_common() if fix.tx.one(SCOPE_OF, (sid,)))
-    return next(there, None)
+    """Return the session that the feed names for a branch most often, if it is there."""
+    changes = fix.all(FEED, "WHERE branch = ? AND session > 0", (bid,))
+    told = Counter(row.session for row, sound, _ in changes if sound)
+    return next((sid for sid, _ in told.most_common() if _scope(fix, sid) is not None), None)
 
 
 def _unproved(fix: Repair, bid: int, scope: str, old: BranchRow | None) -> _Start:
-    """Give a start that nothing proves: at the beginning, or where the first entry says if its parent is known."""
-    free = [uid for uid in _uids(fix, old, bid) if not fix.tx.one(TAKEN_UID, (scope, uid, bid))]
-    uid = free[0] if free else new_id(fix.now_ms)
-    first = _first_key(fix, bid)
-    fork = 0 if first is None else (first & entries.MAX_SEQ) - 1
-    named = old.parent if old is not None else None
-    parents = [named, *(each for (each,) in fix.tx.all(AT_SEQ, (bid,)))]
-    holds = (each for each in parents if each and each < bid and fix.tx.one(HASH_AT, (entries.key_of(each, fork),)))
-    parent = next(holds, None) if fork else None
-    return _Start(uid, parent, fork if parent else 0)
+    """Return a start that nothing proves: at the beginning, or where the first entry says if its parent is known."""
+    free = (uid for uid in _uids(fix, bid, old) if not fix.tx.one(TAKEN_UID, (scope, uid, bid)))
+    uid = next(free, "") or new_id(fix.now_ms)
+    first, _ = fix.ends(bid) or (1, 1)
+    older = sorted(_older(fix, scope, bid), key=lambda each: old is None or each != old.parent)
+    parent = next((each for each in older if _entry_hash(fix, each, first - 1)), None) if first > 1 else None
+    return _Start(uid, parent, first - 1 if parent else 0)
 
 
 def _row(fix: Repair, bid: int, sid: int, scope: str, start: _Start, old: BranchRow | None) -> BranchRow:
-    parent = None if start.parent is None else branches.get(fix.tx, start.parent)
-    depth, jump, jump_seq = shortcut(fix.tx, parent, start.fork)
-    base = entries.key_of(bid, 0)
-    last = fix.tx.one(LAST_KEY, (base, base + entries.MAX_SEQ))
-    end = last[0] if last and last[0] is not None else None
-    found = fix.tx.one(HASH_AT, (end,)) if end is not None else None
-    tip = (
-        (end & entries.MAX_SEQ, bytes(found[0]))
-        if end and found
-        else (start.fork, _hash_at(fix, start) or chain.GENESIS)
-    )
-    return BranchRow(
-        bid=bid,
-        scope=scope,
-        uid=start.uid,
+    _, last = fix.ends(bid) or (0, 0)
+    end = _entry_hash(fix, bid, last) if last else _hash_at(fix, start)
+    row = _plain(bid, scope, start)._replace(
         session=sid,
         name=_name(fix, bid, sid, scope),
-        parent=start.parent,
-        fork_seq=start.fork,
-        depth=depth,
-        jump=jump,
-        jump_seq=jump_seq,
-        created_ms=_time(start.uid),
-        tip_seq=tip[0],
-        tip_hash=tip[1],
-        hidden=old.hidden if old is not None and old.hidden in (0, 1) else 0,
+        created_ms=int(start.uid[:9].translate(_DIGITS), 32),  # an id begins with the time of its making
+        tip_seq=last or start.fork,
+        tip_hash=end or chain.GENESIS,
+        hidden=int(old is not None and old.hidden == 1),
     )
+    return _with_shortcut(fix, row)
 
 
 def _name(fix: Repair, bid: int, sid: int, scope: str) -> str:
     """Name a branch whose name is lost: the first one of a session is called main."""
-    first = fix.tx.one(FIRST_OF, (sid,))
-    is_first = not first or first[0] is None or first[0] >= bid
-    wanted = "main" if is_first else f"lost-{bid}"
+    (first,) = fix.tx.one(FIRST_OF, (sid,)) or (None,)
+    wanted = "main" if first is None or first >= bid else f"lost-{bid}"
     return f"lost-{bid}" if fix.tx.one(TAKEN_NAME, (scope, sid, wanted, bid)) else wanted
-
-
-def _time(uid: str) -> int:
-    """Read the time out of an id: that of its making."""
-    value = 0
-    for character in uid[:9] if len(uid) == LENGTH else "":
-        value = value << 5 | _ALPHABET.index(character)
-    return value

@@ -1,4 +1,8 @@
-"""Repair of where branches end and where sessions are: the entries know, and the feed remembers where a head went."""
+"""Repair of where branches end and where sessions are: the entries know, and the feed remembers where a head went.
+
+A session's row that does not match its check is tried with every head that may have been. If none fits, the place it
+names tells which part of it is damaged: hash and numbers there are those of the entry, or they are not.
+"""
 
 from __future__ import annotations
 
@@ -6,60 +10,45 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import codec
-from ...errors import Error
-from ...storage.base import Row, row_check
-from .. import branches, entries, operations, sessions, work
-from ..branches import BranchRow
-from ..sessions import SessionRow
-from ..verify import derived
-from ..verify.log import LAST_KEY
-from ..verify.places import BRANCHES, CHANGED, COUNT, PURGED, SESSIONS, is_object
-from .base import PARTLY, Repair, checked
+from ...tables.agents import AGENT_CHECKPOINT
+from ...tables.branches import BRANCH, BranchRow
+from ...tables.history import FEED, OPERATION, FeedRow
+from ...tables.sessions import SESSION, SessionRow
+from .. import branches, chain, log, open_calls, work
+from ..open_calls import OpenCall
+from ..verify.base import PURGED, UNREADABLE, intact, is_object
+from ..verify.places import COUNT
+from .base import PARTLY, Read, Repair
+from .sessions import is_plausible, readable, rebuilt, states
 
-LAST_CHANGE = "SELECT pos, branch, last_seq FROM feed WHERE session = ? ORDER BY pos DESC LIMIT 1"
-LAST_CHANGES = "SELECT session, max(pos) FROM feed GROUP BY session"
-BEFORE = "SELECT session FROM feed WHERE pos = ?"
-APPENDS = "SELECT count(*) FROM feed WHERE session = ? AND kind = 'entries'"
-OPERATIONS = f"SELECT {operations.COLUMNS} FROM operation WHERE session = ?"
-OF_SESSION = "SELECT bid FROM branch WHERE session = ? ORDER BY bid DESC LIMIT 1"
-STATES = """SELECT b.session, e.key, e.kind, e.body FROM entry e JOIN branch b ON b.bid = e.key >> 32
-WHERE e.kind = 'state' AND e.body IS NOT NULL"""
-TIMES = """SELECT max(at_ms) FROM entry WHERE key > ? AND key <= ? AND (? OR kind IN ('message', 'tool'))"""
-
-_COLD = len(sessions.COLD.split(","))  # with its check
+LAST_CHANGES = "SELECT scope, session, max(pos) FROM feed WHERE session > 0 GROUP BY scope, session"
+APPENDS = "SELECT count(*) FROM feed WHERE scope = ? AND session = ? AND kind = 'entries'"
+TIMES = """SELECT max(at_ms), max(CASE WHEN kind IN ('message', 'tool') THEN at_ms END) FROM entry
+WHERE scope = ? AND key > ? AND key <= ?"""
+_MINUTE = 60_000
 
 
 # ---------------------------------------------------------------------- ends of branches
 
 
 def end_of(fix: Repair, branch: BranchRow) -> int:
-    """Give the last entry of a branch, or where it starts."""
-    base = entries.key_of(branch.bid, 0)
-    last = fix.tx.one(LAST_KEY, (base, base + entries.MAX_SEQ))
-    return max(branch.fork_seq, last[0] & entries.MAX_SEQ) if last and last[0] is not None else branch.fork_seq
+    """Return the last entry of a branch, or where it starts."""
+    _, last = fix.ends(branch.bid) or (0, 0)
+    return max(branch.fork_seq, last)
 
 
 def fix_tips(fix: Repair) -> None:
     """Let every branch end with its last entry; that of an attached head may say less, but nothing wrong."""
-    for row in fix.rows(BRANCHES):
-        branch = branches.checked(row)
-        end, session = end_of(fix, branch), fix.tx.one(sessions.BY_NUMBER, (branch.session,))
-        attached = session is not None and session[22] == branch.bid and session[26] == 1
-        if (
-            attached
-            and branch.fork_seq <= branch.tip_seq <= end
-            and _hash(fix, branch, branch.tip_seq) == branch.tip_hash
-        ):
-            continue
-        if (branch.tip_seq, branch.tip_hash) != (end, _hash(fix, branch, end)):
-            fix.replace(
-                BRANCHES, (branch.bid,), checked(branch._replace(tip_seq=end, tip_hash=_hash(fix, branch, end)))
-            )
-            fix.rebuilt += 1
+    for branch in fix.sound(BRANCH):
+        end, session = end_of(fix, branch), intact(fix.tx, SESSION, branch.scope, branch.session)
+        attached = session is not None and session.branch == branch.bid and session.attached == 1
+        may_stay = branch.fork_seq <= branch.tip_seq <= end if attached else branch.tip_seq == end
+        if not may_stay or _hash(fix, branch, branch.tip_seq) != branch.tip_hash:
+            fix.rebuild(BRANCH, branch, branch._replace(tip_seq=end, tip_hash=_hash(fix, branch, end)))
 
 
 def _hash(fix: Repair, branch: BranchRow, seq: int) -> bytes:
-    return entries.point_on(fix.tx, branch.scope, branch, seq).hash
+    return log.point_on(fix.tx, branch.scope, branch, seq).hash
 
 
 # ---------------------------------------------------------------------- heads
@@ -67,149 +56,165 @@ def _hash(fix: Repair, branch: BranchRow, seq: int) -> bytes:
 
 def fix_heads(fix: Repair) -> None:
     """Let every session stand at an entry of a branch of its own, and show the numbers and counts there."""
-    for row in fix.rows(SESSIONS):
-        sound = row_check((row[0], *row[_COLD:-1])) == row[-1]
-        new = _sound_head(fix, SessionRow._make(row)) if sound else _found_head(fix, SessionRow._make(row))
-        new = _counted(fix, new)
-        if new != row:
-            fix.replace(SESSIONS, row[:1], new)
-            fix.rebuilt += sound
-
-
-def _sealed(session: SessionRow) -> SessionRow:
-    """Put both checks into a row."""
-    row = tuple(session)
-    return session._replace(chk=row_check(row[: _COLD - 1]), head_chk=row_check((row[0], *row[_COLD:-1])))
+    for found in fix.rows(SESSION):
+        new = _sound_head(fix, found.row) if found.sound else _found_head(fix, found)
+        new = _with_calls(fix, _counted(fix, new))
+        if not found.sound or new != found.row:
+            fix.replace(SESSION, found.row, new)
+            fix.rebuilt += found.sound
+        if found.sound and new.branches < found.row.branches:
+            fix.lose("branch", f"session {new.id}", "a branch without entries is lost")
 
 
 def _sound_head(fix: Repair, session: SessionRow) -> SessionRow:
     """Correct a head that says where it is, but not truly."""
-    branch = _own(fix, session.sid, session.branch)
+    branch = _own(fix, session, session.branch)
     if branch is None:
         fix.lose("session", f"session {session.id}", "where it stood is lost; it stands at the end of a branch", PARTLY)
-        return _found_head(fix, session)
+        return _found_head(fix, Read(session, True, -1))
     end = end_of(fix, branch)
-    seq = end if session.attached else min(session.seq, end)
+    seq = end if session.attached else max(0, min(session.seq, end))
     new = _standing(fix, session, branch, seq, int(bool(session.attached)))
     hidden = session.hidden if session.hidden in (0, 1, PURGED) else 0
-    return _sealed(new._replace(archived=int(session.archived == 1), pinned=int(session.pinned == 1), hidden=hidden))
+    return new._replace(archived=int(session.archived == 1), pinned=int(session.pinned == 1), hidden=hidden)
 
 
-def _own(fix: Repair, sid: int, bid: Any) -> BranchRow | None:
-    row = fix.tx.one(branches.GET, (bid,)) if isinstance(bid, int) else None
-    return branches.checked(row) if row is not None and row[3] == sid else None
+def _own(fix: Repair, session: SessionRow, bid: int) -> BranchRow | None:
+    branch = intact(fix.tx, BRANCH, session.scope, bid)
+    return branch if branch is not None and branch.session == session.sid else None
 
 
 def _standing(fix: Repair, session: SessionRow, branch: BranchRow, seq: int, attached: int) -> SessionRow:
-    point = entries.point_on(fix.tx, session.scope, branch, seq)
+    point = log.point_on(fix.tx, session.scope, branch, seq)
     (count,) = fix.tx.one(COUNT, (session.scope, session.sid)) or (0,)
-    if count < session.branches:
-        fix.lose("branch", f"session {session.id}", "a branch without entries is lost")
-    numbers: dict[str, Any] = dict(zip(SessionRow._fields[28:40], point.numbers, strict=True))
     # The fork of a purged session's first branch may have changed behind its back.
     place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
-    return session._replace(**place, attached=attached, hash=point.hash, **numbers, branches=count)
-
-
-def fix_places(fix: Repair) -> None:
-    """Let every session name its last change, and the one that gave it its rank, as the feed has them."""
-    newest: dict[int, int] = dict(fix.tx.all(LAST_CHANGES))
-    for row in fix.rows(SESSIONS):
-        session, last = SessionRow._make(row), newest.get(row[0])
-        if last is None or (last == session.updated and fix.tx.one(CHANGED, (session.rank,)) == (session.sid,)):
-            continue
-        new = session._replace(updated=last, rank=_rank(fix, session.sid, last))
-        fix.replace(SESSIONS, row[:1], _sealed(new))
-        fix.rebuilt += 1
-
-
-def fix_states(fix: Repair) -> None:
-    """Let every session count at least the versions of its state that its entries have."""
-    newest: dict[int, int] = {}
-    for sid, key, kind, body in fix.tx.all(STATES):
-        try:
-            newest[sid] = max(newest.get(sid, 0), derived.version_of((key, kind), body) - 1)
-        except derived.UNREADABLE:
-            continue
-    for row in fix.rows(SESSIONS):
-        session = SessionRow._make(row)
-        if newest.get(session.sid, 0) > session.states:
-            fix.replace(SESSIONS, row[:1], _sealed(session._replace(states=newest[session.sid])))
-            fix.rebuilt += 1
-
-
-def _rank(fix: Repair, sid: int, position: int) -> int:
-    """A session keeps its rank as long as the changes are all its own."""
-    while position > 1 and fix.tx.one(BEFORE, (position - 1,)) == (sid,):
-        position -= 1
-    return position
-
-
-def _found_head(fix: Repair, session: SessionRow) -> SessionRow:
-    """Find out where a session stood: the feed remembers; the check proves what only the row knew."""
-    last = fix.tx.one(LAST_CHANGE, (session.sid,))
-    wanted = last[1] if last else (fix.tx.one(OF_SESSION, (session.sid,)) or (0,))[0]
-    branch = _own(fix, session.sid, session.branch) or _own(fix, session.sid, wanted) or _newest(fix, session.sid)
-    if branch is None:
-        return session
-    for new in _tries(fix, session, branch, last):
-        sealed = _sealed(new)
-        if sealed.head_chk == session.head_chk:
-            fix.rebuilt += 1
-            return sealed
-    told = _own(fix, session.sid, last[1]) if last else None
-    branch = told or branch
-    end = end_of(fix, branch)
-    seq = min(last[2], end) if last and told else end
-    if session.hidden == PURGED:
-        seq = 0
-    new = _standing(fix, session, branch, seq, int(seq == end and session.hidden != PURGED))
-    fix.lose("session", f"session {session.id}", "its times and its revision are lost", PARTLY)
-    return _sealed(new._replace(**_times(fix, new, last)))
-
-
-def _newest(fix: Repair, sid: int) -> BranchRow | None:
-    row = fix.tx.one(OF_SESSION, (sid,))
-    return None if row is None else branches.get(fix.tx, row[0])
-
-
-def _tries(fix: Repair, session: SessionRow, branch: BranchRow, last: Row | None) -> Iterator[SessionRow]:
-    """Give heads that may have been: with the columns of the row that nobody else knows, one of them put right."""
-    end = end_of(fix, branch)
-    places = [(seq, attached) for seq in {end, session.seq, last[2] if last else end} for attached in (1, 0)]
-    for seq, attached in places:
-        if not isinstance(seq, int) or not 0 <= seq <= end:
-            continue
-        new = _standing(fix, session, branch, seq, attached)
-        yield new
-        times = _times(fix, new, last)
-        yield from (new._replace(**{name: value}) for name, value in times.items())
-        yield new._replace(updated=times["updated"], rank=times["rank"])
-
-
-def _times(fix: Repair, session: SessionRow, last: Row | None) -> dict[str, Any]:
-    """Compute what a head says beside its place, from the feed, the operations log and the entries."""
-    updated = last[0] if last else 0
-    (appends,) = fix.tx.one(APPENDS, (session.sid,)) or (0,)
-    rows = fix.tx.all(OPERATIONS, (session.sid,))
-    moves = sum("head" in codec.decode(row[8]) for row in rows if is_object(row[8]))
-    base = entries.key_of(session.branch, 0)
-    ends = [fix.tx.one(TIMES, (base, base + entries.MAX_SEQ, every)) for every in (1, 0)]
-    any_ms, message_ms = (each[0] if each else None for each in ends)
-    newest = max([session.created_ms, *(row[6] for row in rows), *([any_ms] if any_ms is not None else [])])
-    return {
-        "revision": appends + moves,
-        "updated": updated,
-        "rank": _rank(fix, session.sid, updated),
-        "updated_ms": newest,
-        "message_ms": message_ms,
-    }
+    return session._replace(**place, attached=attached, hash=point.hash, **point.numbers._asdict(), branches=count)
 
 
 def _counted(fix: Repair, session: SessionRow) -> SessionRow:
     """Show the tasks and build attempts of the head; where they are lost, the row keeps what it says."""
     try:
         counts: dict[str, Any] = work.counts_at_head(fix.tx, session) if session.hidden != PURGED else {}
-    except (*derived.UNREADABLE, Error):
+    except UNREADABLE:
         return session
-    return _sealed(session._replace(**counts))
+    return session._replace(**counts)
+
+
+def _with_calls(fix: Repair, session: SessionRow) -> SessionRow:
+    """Keep the open tool calls that a row has if they are those of its head; else they are looked for when needed."""
+    if session.calls is None:
+        return session
+    try:
+        stored = tuple(map(OpenCall._make, session.calls))
+        there = open_calls.at(fix.tx, session._replace(calls=None))
+    except UNREADABLE:
+        return session._replace(calls=None)
+    fits = stored == there[max(0, len(there) - len(stored)) :]
+    partial = len(stored) < len(there) and not open_calls.is_partial(stored, session.open_seq)
+    return session if fits and not partial else session._replace(calls=None)
+
+
+def fix_states(fix: Repair) -> None:
+    """Let every session count at least the versions of its state that its entries have."""
+    newest = states(fix)
+    for session in fix.sound(SESSION):
+        if newest.get(session.sid, 0) > session.states:
+            fix.rebuild(SESSION, session, session._replace(states=newest[session.sid]))
+
+
+def fix_places(fix: Repair) -> None:
+    """Let every session name its last change as the feed has it, and rank at least as high as that made it."""
+    newest = {(scope, sid): pos for scope, sid, pos in fix.tx.all(LAST_CHANGES)}
+    for session in fix.sound(SESSION):
+        updated = newest.get((session.scope, session.sid), session.updated)
+        new = session._replace(updated=updated)
+        if session.rank < session.updated_ms // _MINUTE:
+            new = new._replace(rank=_rank(fix, new))
+        if new != session:
+            fix.rebuild(SESSION, session, new)
+
+
+# ---------------------------------------------------------------------- damaged rows
+
+
+def _found_head(fix: Repair, found: Read[SessionRow]) -> SessionRow:
+    """Find out where a session stood: the feed remembers; the check proves what only the row knew."""
+    session = readable(fix, found.row)
+    if session.states == 0:  # perhaps because nothing of what is packed can be read
+        session = session._replace(states=states(fix).get(session.sid, 0))
+    asked = (session.scope, session.sid)
+    changes = fix.all(FEED, "WHERE scope = ? AND session = ? ORDER BY pos DESC LIMIT 1", asked)
+    last = changes[0].row if changes else None
+    own, told = _own(fix, session, session.branch), None if last is None else _own(fix, session, last.branch)
+    branch = own or told or _newest(fix, session)
+    for new in _tries(fix, session, branch, last):
+        if SESSION.check(new) == found.chk:
+            fix.rebuilt += 1
+            return new
+    if own is not None and _agrees(fix, session, own) and not found.sound:
+        fix.lose("session", f"session {session.id}", "its record was damaged: name, title and status are lost", PARTLY)
+        return rebuilt(fix, session)
+    fix.lose("session", f"session {session.id}", "its times and its revision are lost", PARTLY)
+    session = session if is_plausible(session) else rebuilt(fix, session)
+    branch = told or branch
+    end = end_of(fix, branch)
+    seq = min(last.last_seq, end) if last and told else end
+    if session.hidden == PURGED:
+        seq = 0
+    new = _standing(fix, session, branch, seq, int(seq == end and session.hidden != PURGED))
+    return new._replace(**_times(fix, new, last))
+
+
+def _newest(fix: Repair, session: SessionRow) -> BranchRow:
+    """Return the newest branch of a session; one that has none is given one."""
+    asked = (session.scope, session.sid)
+    found = BRANCH.one(fix.tx, "WHERE scope = ? AND session = ? ORDER BY bid DESC LIMIT 1", asked)
+    return found or branches.create(
+        fix.tx, *asked, name="main", origin=None, seq=0, tip_hash=chain.GENESIS, now_ms=fix.now_ms
+    )
+
+
+def _agrees(fix: Repair, session: SessionRow, branch: BranchRow) -> bool:
+    """Whether the place that a row names is one, and its hash and numbers are those of the entry there."""
+    end = end_of(fix, branch)
+    if not (session.seq == end if session.attached else 0 <= session.seq <= end):
+        return False
+    return _standing(fix, session, branch, session.seq, session.attached) == session
+
+
+def _tries(fix: Repair, session: SessionRow, branch: BranchRow, last: FeedRow | None) -> Iterator[SessionRow]:
+    """Yield heads that may have been: with the values of the row that nobody else knows, one of them put right."""
+    end = end_of(fix, branch)
+    seqs = {end, session.seq, last.last_seq if last else end}
+    for seq in (seq for seq in seqs if 0 <= seq <= end):
+        for attached in (1, 0):
+            new = _counted(fix, _standing(fix, session, branch, seq, attached))
+            times = _times(fix, new, last)
+            both = {name: times[name] for name in ("updated", "rank")}
+            for change in ({}, *({name: value} for name, value in times.items()), both, times):
+                yield from (new._replace(**{**change, "calls": calls}) for calls in (session.calls, None, ()))
+
+
+def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, Any]:
+    """Compute what a head says beside its place, from the feed, the operations log and the entries."""
+    (appends,) = fix.tx.one(APPENDS, (session.scope, session.sid)) or (0,)
+    done = [row for row, _, _ in fix.all(OPERATION, "WHERE scope = ? AND session = ?", (session.scope, session.sid))]
+    moves = sum("head" in codec.decode(row.after) for row in done if is_object(row.after))
+    ends = (session.scope, log.key_of(session.branch, 0), log.key_of(session.branch, log.MAX_SEQ))
+    any_ms, message_ms = fix.tx.one(TIMES, ends) or (None, None)
+    updated_ms = max([session.created_ms, any_ms or 0, *(row.at_ms for row in done)])
+    new = session._replace(updated_ms=updated_ms, updated=last.pos if last else 0)
+    return {
+        "revision": appends + moves,
+        "updated": new.updated,
+        "rank": _rank(fix, new),
+        "updated_ms": updated_ms,
+        "message_ms": message_ms,
+    }
+
+
+def _rank(fix: Repair, session: SessionRow) -> int:
+    """Return the rank that follows from a session's last change; no checkpoint before that has a higher one."""
+    before = [row for row in fix.sound(AGENT_CHECKPOINT) if row.scope == session.scope]
+    return max([0, session.updated_ms // _MINUTE, *(row.rank for row in before if row.position < session.updated)])

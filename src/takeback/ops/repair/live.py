@@ -6,76 +6,68 @@ Messages that wait in an inbox are numbered anew where one is lost.
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from ... import codec
 from ...model import words
-from ...storage.base import Row
-from ..verify import live, places
-from ..verify.base import is_sound
-from ..verify.live import INBOX, LEASES, PIECES, STREAMS
-from ..verify.places import DETAILS, LAST_SENT
-from .base import Repair, checked
-
-DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
+from ...tables.live import DELTA, INBOX, STREAM, SentRow
+from ...tables.sessions import DETAIL, LEASE, DetailRow
+from ..verify import live
+from ..verify.base import is_object
+from ..verify.places import LAST_SENT, OPEN, fewer_sent, other_open
+from .base import Read, Repair
 
 
 def fix_live(fix: Repair) -> None:
     """Put leases, streams and inboxes right."""
-    for row in fix.rows(LEASES):
-        if live.lease_fault(fix.tx, row):
-            fix.delete(LEASES, row[:2])
-            fix.lose("lease", f"lease of session number {row[1]}", "its record was damaged: nobody runs the session")
-    for row in fix.rows(STREAMS):
-        if live.stream_fault(fix.tx, row) not in ("", live.MISSING):
-            fix.delete(STREAMS, row[:3])
-            fix.lose("stream", f"stream {row[2]}", "its record was damaged, and what had arrived is lost with it")
-    for row in fix.rows(PIECES):
-        if live.piece_fault(fix.tx, row):
-            fix.tx.run(DROP_PIECES, row[:3])
-            fix.lose("stream", f"stream {row[1]}", f"what arrived from piece {row[2]} on is lost")
-    for row in fix.rows(STREAMS):
-        (count,) = fix.tx.one(live.PIECES_OF, (row[0], row[2])) or (0,)
-        if count != row[9]:
-            fix.replace(STREAMS, row[:3], checked((*row[:9], count)))
-            fix.lose("stream", f"stream {row[2]}", "pieces of it are missing")
-    _fix_inboxes(fix)
+    fix.drop(LEASE, live.lease_fault, "lease", "its record was damaged: nobody runs the session")
+    what = "its record was damaged, and what had arrived is lost with it"
+    fix.drop(STREAM, lambda tx, row: live.stream_fault(tx, row) not in ("", live.MISSING), "stream", what)
+    # A piece whose predecessor was left out is left out as well.
+    fix.drop(DELTA, live.piece_fault, "stream", "it and all that arrived behind it is lost")
+    for row in fix.sound(STREAM):
+        (count,) = fix.tx.one(live.PIECES_OF, (row.scope, row.id)) or (0,)
+        if count != row.pieces:
+            fix.replace(STREAM, row, row._replace(pieces=count))
+            fix.lose("stream", f"stream {row.id}", "pieces of it are missing")
+    for _, found in groupby(list(fix.rows(INBOX)), lambda each: (each.row.scope, each.row.session)):
+        _fix_inbox(fix, list(found))
+    for detail in fix.sound(DETAIL):
+        if is_object(detail.doc):
+            _count_again(fix, detail)
 
 
-def _fix_inboxes(fix: Repair) -> None:
-    kept, last = dict[tuple[str, int], list[Row]](), dict[tuple[str, int], int]()
-    for row in list(fix.rows(INBOX)):
-        before = last.get(row[:2], 0)
-        if is_sound(row) and row[2] > before + 1:  # a damaged number says nothing about those before it
-            first = f"sent message {before + 1} of session number {row[1]}"
-            fix.lose("inbox", first, f"it and all before sent message {row[2]} are missing")
-        last[row[:2]] = row[2] if is_sound(row) or row[2] == before + 1 else before
-        if is_sound(row) and live.sent_fault(fix.tx, row) in ("", live.GAP):
-            kept.setdefault(row[:2], []).append(row)
+def _fix_inbox(fix: Repair, found: list[Read[SentRow]]) -> None:
+    """Number the messages of an inbox that can be kept without a gap."""
+    kept, last = list[SentRow](), 0
+    for row, sound, _ in found:
+        if sound and row.n > last + 1:  # a damaged number says nothing about those before it
+            where = f"sent message {last + 1} of session number {row.session}"
+            fix.lose("inbox", where, f"it and all before sent message {row.n} are missing")
+        last = row.n if sound or row.n == last + 1 else last
+        if sound and live.sent_fault(fix.tx, row) in ("", live.GAP):
+            kept.append(row)
         else:
-            fix.delete(INBOX, row[:3])
-            fix.lose("inbox", f"sent message {row[2]} of session number {row[1]}", "its record was damaged")
-    for rows in kept.values():
-        if [row[2] for row in rows] != list(range(1, len(rows) + 1)):
-            for row in rows:
-                fix.delete(INBOX, row[:3])
-            for n, row in enumerate(rows, 1):
-                fix.insert(INBOX, checked((*row[:2], n, *row[3:-1])))
-            fix.rebuilt += 1
-    for row in fix.rows(DETAILS):
-        if not is_sound(row) or not places.is_object(row[1]):
-            continue
-        if places.other_open(fix.tx, row):
-            (count,) = fix.tx.one(places.OPEN, (row[0],)) or (0,)
-            row = checked((row[0], codec.encode({**codec.decode(row[1]), "open": count})))
-            fix.replace(DETAILS, row[:1], row)
-            fix.lose("stream", f"answers of session number {row[0]}", "what is being written there was counted anew")
-        if places.fewer_sent(fix.tx, row):
-            _count_again(fix, row)
+            fix.delete(INBOX, row)
+            fix.lose("inbox", f"sent message {row.n} of session number {row.session}", "its record was damaged")
+    if [row.n for row in kept] != list(range(1, len(kept) + 1)):
+        for row in kept:
+            fix.delete(INBOX, row)
+        INBOX.put_many(fix.tx, [row._replace(n=n) for n, row in enumerate(kept, 1)])
+        fix.rebuilt += 1
 
 
-def _count_again(fix: Repair, row: Row) -> None:
-    """Let a session know how many messages are left of those that were sent to it."""
-    (left,) = fix.tx.one(LAST_SENT, (row[0],)) or (0,)
-    about = codec.decode(row[1])
-    missing = words.count(about["sent"] - left, "sent message")
-    fix.lose("inbox", f"inbox of session number {row[0]}", f"{missing} of it could not be kept")
-    fix.replace(DETAILS, row[:1], checked((row[0], codec.encode({**about, "sent": left}))))
+def _count_again(fix: Repair, row: DetailRow) -> None:
+    """Let a session know how many answers are being written, and how many messages are left of those sent to it."""
+    about, asked, where = codec.decode(row.doc), (row.scope, row.sid), f"session number {row.sid}"
+    if other_open(fix.tx, row):
+        (about["open"],) = fix.tx.one(OPEN, asked) or (0,)
+        fix.lose("stream", f"answers of {where}", "what is being written there was counted anew")
+    if fewer_sent(fix.tx, row):
+        (left,) = fix.tx.one(LAST_SENT, asked) or (0,)
+        missing = words.count(about["sent"] - (left or 0), "sent message")
+        about["sent"] = left or 0
+        fix.lose("inbox", f"inbox of {where}", f"{missing} of it could not be kept")
+    doc = codec.encode(about)
+    if about != codec.decode(row.doc):
+        fix.replace(DETAIL, row, row._replace(doc=doc))

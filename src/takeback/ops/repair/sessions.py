@@ -1,203 +1,234 @@
-"""Repair of sessions: the part of the row that appends leave alone, its details, and that it is there at all.
+"""Repair of sessions: that every number has a row, what is not the head of it, and what lies beside it.
 
-A row with one bad column is proved by its check with a value that another record knows: counts from the state at the
-head, fields from the operations log. Else what proves itself is kept (an id has its form, a key names id and agent, the
-agent has a record) and the rest is left out.
+A row with one bad value is proved by its check with a value that another record knows. One that cannot be proved is
+left as it is until entries and branches are right: whether its head agrees with them tells which part of it is damaged
+(``heads``). Of the other part what proves itself is kept (an id has its form, a key names id and agent, the agent
+has a record) and the rest is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import permutations
 from typing import Any
 
 from ... import codec
 from ...ids import is_id, new_id
 from ...model.status import STATUSES
-from ...storage.base import Row, row_check
-from .. import chain, operations, sessions, work
-from ..sessions import KINDS, SessionRow
-from ..verify import derived, places
-from ..verify.base import is_sound
-from ..verify.changes import FEED
-from ..verify.places import ANY_AGENT, BRANCHES, DETAILS, HAS_SESSION, PURGED, SESSIONS, is_object
+from ...tables.branches import BRANCH
+from ...tables.entries import ENTRY
+from ...tables.history import FEED, OPERATION
+from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow
+from .. import sessions, work
+from ..sessions import EMPTY, KINDS
+from ..verify import derived
+from ..verify.base import PURGED, UNREADABLE, is_object
+from ..verify.places import ABOVE, ANY_AGENT, has_session
 from . import agents
-from .base import PARTLY, Repair, checked, extend, proved
+from .base import PARTLY, Read, Repair, extend, proved
 
 SCOPE = "SELECT scope FROM branch WHERE session = ? ORDER BY bid LIMIT 1"
 CREATED = "SELECT min(created_ms) FROM branch WHERE session = ?"
-CHILD_DETAILS = "SELECT doc FROM detail JOIN session ON session.sid = detail.sid WHERE parent = ?"
+OWNERS = "SELECT bid, session FROM branch"
+CHILD_DETAILS = """SELECT doc FROM detail d JOIN session s ON s.scope = d.scope AND s.sid = d.sid WHERE s.parent = ?"""
+PINNED = """SELECT a.id FROM pin p JOIN agent_checkpoint c ON c.acid = p.checkpoint JOIN agent a ON a.aid = c.agent
+WHERE p.session = ? LIMIT 1"""
 ORIGIN = """SELECT s.agent FROM branch b JOIN branch p ON p.bid = b.parent JOIN session s ON s.sid = p.session
-WHERE b.session = ? AND s.sid != b.session ORDER BY b.bid LIMIT 1"""
+WHERE b.session = ? AND s.sid <> b.session ORDER BY b.bid LIMIT 1"""
 FORKED = """SELECT s.agent FROM branch p JOIN branch b ON b.parent = p.bid JOIN session s ON s.sid = b.session
-WHERE p.session = ? AND s.sid != p.session ORDER BY b.bid LIMIT 1"""
-TAKEN = "SELECT 1 FROM session WHERE scope = ? AND id = ? AND sid != ?"
-TAKEN_KEY = "SELECT 1 FROM session WHERE scope = ? AND key = ? AND hidden = 0 AND sid != ?"
-OF_SESSION = f"SELECT {operations.COLUMNS} FROM operation WHERE session = ? ORDER BY oid DESC"
-LAST_KIND = "SELECT kind FROM feed WHERE session = ? ORDER BY pos DESC LIMIT 1"
+WHERE p.session = ? AND s.sid <> p.session ORDER BY b.bid LIMIT 1"""
+TAKEN = "SELECT 1 FROM session WHERE scope = ? AND id = ? AND sid <> ?"
+TAKEN_KEY = "SELECT 1 FROM session WHERE scope = ? AND key = ? AND hidden = 0 AND sid <> ?"
+LAST_KIND = "SELECT kind FROM feed WHERE scope = ? AND session = ? ORDER BY pos DESC LIMIT 1"
 UNKNOWN = "unknown"
-
-_COLD = len(sessions.COLD.split(","))  # with its check
-_NAMES = SessionRow._fields
+_FEW = 5  # tags, of which every order is tried
 
 
 def fix_sessions(fix: Repair) -> None:
-    """Let every number have a row whose first part is sound."""
+    """Let every number have a row, and prove the damaged ones as far as other records know what they said."""
     # One record alone that names a number behind the last row is more likely to be wrong than the row to be missing.
-    named = {row[3] for row in fix.rows(BRANCHES) if is_sound(row)} & {
-        row[3] for row in fix.rows(FEED) if is_sound(row)
-    }
-    for sid, row in fix.numbered(SESSIONS, extend(fix.highest(SESSIONS), named)):
-        if row is None:
+    named = {row.session for row in fix.sound(BRANCH)} & {row.session for row in fix.sound(FEED)}
+    for sid, found in fix.numbered(SESSION, extend(fix.highest(SESSION), named)):
+        if found is None:
             _put_back(fix, sid)
-        elif row_check(row[: _COLD - 1]) != row[_COLD - 1]:
-            _mend(fix, row)
-    for sid, row in fix.numbered(SESSIONS):
-        if row is not None:
-            _mend_details(fix, row)
-            _mend_parent(fix, sid, row)
-    for row in fix.rows(DETAILS):
-        if not fix.tx.one(places.SESSION, row[:1]):
-            fix.delete(DETAILS, row[:1])
-            fix.lose("detail", f"details of session number {row[0]}", "there is no such session")
+        elif not found.sound:
+            _mend(fix, found)
+
+
+def readable(fix: Repair, row: SessionRow) -> SessionRow:
+    """Return a damaged row with values of the right type in what is packed."""
+    wrong = {name: value for name, value in EMPTY.items() if type(getattr(row, name)) is not type(value)}
+    wrong["calls"] = row.calls if isinstance(row.calls, list) else None
+    wrong["message_ms"] = row.message_ms if isinstance(row.message_ms, int) else None
+    tags = row.tags if isinstance(row.tags, str) else sessions.pack_tags(_tags(fix, row.sid))
+    return row._replace(tags=tags, **wrong)
+
+
+def states(fix: Repair) -> dict[int, int]:
+    """Return how many changes of its state each session has made, from the versions in its entries."""
+    owners: dict[int, int] = dict(fix.tx.all(OWNERS))
+    newest = dict[int, int]()
+    for row, _, _ in fix.all(ENTRY, "WHERE kind = 'state' AND body IS NOT NULL"):
+        try:
+            made, sid = derived.version_of(row.kind, row.body or b"") - 1, owners[row.branch]
+        except UNREADABLE:
+            continue
+        newest[sid] = max(newest.get(sid, 0), made)
+    return newest
 
 
 # ---------------------------------------------------------------------- the row
 
 
+def _put_unsound(fix: Repair, row: SessionRow, chk: int) -> None:
+    """Write a row that does not match its check: its head is found once entries and branches are right."""
+    fix.delete(SESSION, row)
+    fix.tx.run(SESSION.insert, (*SESSION.seal(row)[:-1], chk))
+
+
 def _put_back(fix: Repair, sid: int) -> None:
-    scope = (fix.tx.one(SCOPE, (sid,)) or ("",))[0]
-    session_id = _id_from_children(fix, sid) or new_id(fix.now_ms)
-    blank: Row = (sid, scope, session_id, *[None] * (_COLD - 3))
-    cold = _rebuilt(fix, blank)
-    head = (0, "", 0, 0, 1, chain.GENESIS, *sessions.NO_NUMBERS, 0, 0, 0, fix.now_ms, None, 0)
-    # The check of the head is left wrong: its own pass finds the place.
-    fix.insert(SESSIONS, (*cold, row_check(cold), *head, row_check((sid, *head)) ^ 1))
-    fix.lose("session", f"session {cold[2]}", "its record was missing: name, title, agent and times are lost", PARTLY)
+    texts: dict[str, Any] = {**dict.fromkeys(("scope", "key", "agent", "workspace", "tags"), ""), "status": "active"}
+    nothing: dict[str, Any] = {**dict.fromkeys(SessionRow._fields, 0), "name": None, "label": None, "title": None}
+    known = {"sid": sid, "id": _id_from_children(fix, sid), "kind": "main", "updated_ms": fix.now_ms}
+    blank = SessionRow(**{**nothing, **texts, **EMPTY, **known})
+    new = rebuilt(fix, blank)
+    _put_unsound(fix, new, SESSION.check(new) ^ 1)
+    fix.lose("session", f"session {new.id}", "its record was missing: name, title, agent and times are lost", PARTLY)
 
 
-def _id_from_children(fix: Repair, sid: int) -> str | None:
+def _id_from_children(fix: Repair, sid: int) -> str:
     for (doc,) in fix.tx.all(CHILD_DETAILS, (sid,)):
         parent = codec.decode(doc).get("parent_id") if is_object(doc) else None
         if isinstance(parent, str) and is_id(parent):
             return parent
-    return None
+    return ""
 
 
-def _mend(fix: Repair, row: Row) -> None:
-    cold = proved(row[:_COLD], _candidates(fix, row))
-    if cold is not None:
-        fix.rebuilt += 1
-    else:
-        values = _rebuilt(fix, row)
-        cold = checked(values)
-        fix.lose("session", f"session {values[2]}", "its record was damaged: name, title and tags are lost", PARTLY)
-    fix.replace(SESSIONS, row[:1], (*cold, *row[_COLD:]))
+def _mend(fix: Repair, found: Read[SessionRow]) -> None:
+    row = found.row
+    whole = proved(SESSION, found, _candidates(fix, row))
+    if whole is not None:
+        fix.rebuild(SESSION, row, whole)
+    elif row.scope != _scope(fix, row):  # branches and entries are found by it
+        _put_unsound(fix, row._replace(scope=_scope(fix, row)), found.chk)
 
 
-def _candidates(fix: Repair, row: Row) -> Iterator[dict[int, Any]]:
-    """Give values that other records know for columns of a session."""
+def _candidates(fix: Repair, row: SessionRow) -> Iterator[dict[str, Any]]:
+    """Yield values that other records know for fields of a session."""
+    yield {"scope": _scope(fix, row)}
+    yield {"states": states(fix).get(row.sid, 0)}
     try:
-        seen = SessionRow._make(row)._replace(scope=_scope(fix, row))
-        counts = work.counts_at_head(fix.tx, seen)
-        yield {_NAMES.index(name): value for name, value in counts.items()}
-        yield {_NAMES.index("states"): _states(fix, row[0])}
-    except derived.UNREADABLE:
+        yield dict(work.counts_at_head(fix.tx, row._replace(scope=_scope(fix, row))))
+    except UNREADABLE:
         pass
-    yield {1: _scope(fix, row)}
-    for operation in fix.tx.all(OF_SESSION, (row[0],)):
-        for view in (operation[8], operation[7]):
+    tags = _tags(fix, row.sid)
+    yield from ({"tags": sessions.pack_tags(order)} for order in permutations(tags if len(tags) <= _FEW else ()))
+    for operation, _, _ in fix.all(OPERATION, "WHERE session = ? ORDER BY oid DESC", (row.sid,)):
+        for view in (operation.after, operation.before):
             said = codec.decode(view) if is_object(view) else {}
-            yield from ({_NAMES.index(thing): value} for thing, value in said.items() if thing in _NAMES[:_COLD])
-    yield from ({index: value} for index in range(3, _COLD - 1) for value in (None, "", 0, 1))
-    yield from ({_NAMES.index("status"): status} for status in STATUSES)
+            yield from ({thing: value} for thing, value in said.items() if thing in SessionRow._fields)
 
 
-def _states(fix: Repair, sid: int) -> int:
-    """Give how many changes of its state a session has made, from the versions in its entries."""
-    sql = """SELECT e.key, e.kind, e.body FROM entry e JOIN branch b ON b.bid = e.key >> 32
-    WHERE b.session = ? AND e.kind = 'state' AND e.body IS NOT NULL"""
-    newest = 1
-    for row in fix.tx.all(sql, (sid,)):
-        try:
-            newest = max(newest, derived.version_of(row, row[2]))
-        except derived.UNREADABLE:
-            continue
-    return newest - 1
+def _tags(fix: Repair, sid: int) -> tuple[str, ...]:
+    """Return the tags by which a session is found, in no order."""
+    return tuple(dict.fromkeys(row.tag for row, sound, _ in fix.all(TAG, "WHERE sid = ?", (sid,)) if sound))
 
 
-def _scope(fix: Repair, row: Row) -> str:
-    found = fix.tx.one(SCOPE, (row[0],))
-    return str(found[0] if found else row[1] or "")
+def _scope(fix: Repair, row: SessionRow) -> str:
+    found = fix.tx.one(SCOPE, (row.sid,))
+    return str(found[0]) if found else row.scope
 
 
-def _rebuilt(fix: Repair, row: Row) -> Row:
-    """Make the first part of a row from what proves itself."""
-    sid, scope = row[0], _scope(fix, row)
-    key, agent = _text(row[3]), _text(row[4])
-    session_id = _free_id(fix, sid, scope, [_text(row[2]), key.rpartition(":")[2]])
+def is_plausible(row: SessionRow) -> bool:
+    """Whether every column that is not free text can be what it says."""
+    known = row.kind in KINDS and row.status in STATUSES and is_id(row.id)
+    return known and {row.archived, row.pinned} <= {0, 1} and row.hidden in (0, 1, PURGED)
+
+
+def rebuilt(fix: Repair, row: SessionRow) -> SessionRow:
+    """Return a row of which only what proves itself is kept, and its head."""
+    sid, scope, agent = row.sid, _scope(fix, row), row.agent
+    session_id = _free_id(fix, sid, scope, (row.id, row.key.rpartition(":")[2]))
     if not fix.tx.one(ANY_AGENT, (scope, agent)):
         # A fork has the agent of the session that it was made from.
-        origin = fix.tx.one(ORIGIN, (sid,)) or fix.tx.one(FORKED, (sid,))
+        origin = fix.tx.one(PINNED, (sid,)) or fix.tx.one(ORIGIN, (sid,)) or fix.tx.one(FORKED, (sid,))
         agent = origin[0] if origin else UNKNOWN
-    kind = row[5] if row[5] in KINDS else "main"
-    workspace, key = _key(fix, (sid, scope, session_id), agent, kind, key, _text(row[8]))
-    parent = row[9] if fix.tx.one(HAS_SESSION, (row[9], scope)) and row[9] < sid else 0
-    created = (fix.tx.one(CREATED, (sid,)) or (None,))[0]
-    hidden = row[13] if row[13] in (0, 1) else 0
-    if fix.tx.one(LAST_KIND, (sid,)) == ("purge",):
-        hidden, key, workspace = PURGED, f"purged:{new_id(fix.now_ms)}", ""
-    flags = ("active", 0, 0, hidden, None, "", fix.now_ms if created is None else created)
-    return (sid, scope, session_id, key, agent, kind, None, None, workspace, parent, *flags, 0, 0, 0, _states(fix, sid))
+    (created,), tags = fix.tx.one(CREATED, (sid,)) or (None,), _tags(fix, sid)
+    known = row._replace(
+        scope=scope,
+        id=session_id,
+        agent=agent,
+        kind=row.kind if row.kind in KINDS else "main",
+        parent=row.parent if has_session(fix.tx, scope, row.parent) and row.parent < sid else 0,
+        created_ms=fix.now_ms if created is None else created,
+        tags=row.tags if {*sessions.unpack_tags(row.tags)} == {*tags} else sessions.pack_tags(tags),
+        name=None,
+        label=None,
+        title=None,
+        status="active",
+        archived=0,
+        pinned=0,
+    )
+    if fix.tx.one(LAST_KIND, (scope, sid)) == ("purge",):
+        return known._replace(hidden=PURGED, key=f"purged:{new_id(fix.now_ms)}", workspace="", tags="")
+    workspace, key = _key(fix, known)
+    return known._replace(hidden=int(row.hidden == 1), workspace=workspace, key=key)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _free_id(fix: Repair, sid: int, scope: str, wanted: Iterable[str]) -> str:
+    free = (each for each in wanted if is_id(each) and not fix.tx.one(TAKEN, (scope, each, sid)))
+    return next(free, "") or new_id(fix.now_ms)
 
 
-def _free_id(fix: Repair, sid: int, scope: str, wanted: list[str]) -> str:
-    for each in wanted:
-        if is_id(each) and not fix.tx.one(TAKEN, (scope, each, sid)):
-            return each
-    return new_id(fix.now_ms)
-
-
-def _key(fix: Repair, on: tuple[int, str, str], agent: str, kind: str, key: str, workspace: str) -> tuple[str, str]:
-    """Give workspace and key: those of a main, cron or directory session name agent and directory, and prove them."""
-    sid, scope, session_id = on
-    stem = f"agent:{sessions.escape(agent)}"
-    is_directory = key == f"{stem}:directory:{sessions.escape(workspace)}"
+def _key(fix: Repair, row: SessionRow) -> tuple[str, str]:
+    """Return workspace and key: a fixed key names agent and directory, and proves them."""
+    key, stem = row.key, f"agent:{sessions.escape(row.agent)}"
+    is_directory = key == f"{stem}:directory:{sessions.escape(row.workspace)}"
     kept = key == f"{stem}:main" or key.startswith(f"{stem}:cron:") or is_directory
-    if not kept or fix.tx.one(TAKEN_KEY, (scope, key, sid)):
-        return "", sessions.key_of(sessions.Fields(agent, kind), session_id)
-    return (workspace if is_directory else ""), key
+    if not kept or fix.tx.one(TAKEN_KEY, (row.scope, key, row.sid)):
+        return "", sessions.key_of(sessions.Fields(row.agent, row.kind), row.id)
+    return (row.workspace if is_directory else ""), key
 
 
-# ---------------------------------------------------------------------- details, parents, agents
+# ---------------------------------------------------------------------- what lies beside it
 
 
-def _mend_details(fix: Repair, row: Row) -> None:
-    found = DETAILS.rows(fix.tx, (row[0] - 1,), 1)
-    detail = found[0] if found and found[0][0] == row[0] else None
-    if detail is not None and is_sound(detail) and is_object(detail[1]):
+def fix_beside(fix: Repair) -> None:
+    """Let every session have its details, a parent that is there, and an agent with a record."""
+    for row in fix.sound(SESSION):
+        _mend_details(fix, row)
+        asked = (row.scope, row.sid, row.scope, row.sid)
+        circle = row.parent >= row.sid and fix.tx.one(ABOVE, asked)
+        if row.parent and (circle or not has_session(fix.tx, row.scope, row.parent)):
+            fix.replace(SESSION, row, row._replace(parent=0))
+            fix.lose("session", f"session {row.id}", "which session it belongs to is lost", PARTLY)
+        if not fix.tx.one(ANY_AGENT, (row.scope, row.agent)):
+            agents.name_one(fix, row.scope, row.agent)
+    for detail, _, _ in fix.rows(DETAIL):
+        if not has_session(fix.tx, detail.scope, detail.sid):
+            fix.delete(DETAIL, detail)
+            fix.lose("detail", DETAIL.called(detail), "there is no such session")
+
+
+def _mend_details(fix: Repair, row: SessionRow) -> None:
+    found = fix.all(DETAIL, "WHERE scope = ? AND sid = ?", (row.scope, row.sid))
+    if found and found[0].sound and is_object(found[0].row.doc):
         return
-    parent = fix.tx.one(places.SESSION, (row[9],)) if row[9] else None
-    doc = codec.encode({"parent_id": parent[2]} if parent else {})
-    fix.replace(DETAILS, row[:1], places.detail_row(row[0], doc))
-    fix.lose("detail", f"session {row[2]}", "its prompt, model, task and metadata are lost", PARTLY)
+    parent = fix.find(SESSION, row.parent)
+    doc = codec.encode({"parent_id": parent.row.id} if parent else {})
+    DETAIL.upsert(fix.tx, DetailRow(row.scope, row.sid, doc))
+    fix.lose("detail", f"session {row.id}", "its prompt, model, task and metadata are lost", PARTLY)
 
 
-def _mend_parent(fix: Repair, sid: int, row: Row) -> None:
-    parent = row[9]
-    if not parent:
-        return
-    circle = parent >= sid and fix.tx.one(places.ABOVE, (sid, sid))
-    if circle or not fix.tx.one(HAS_SESSION, (parent, row[1])):
-        fix.replace(SESSIONS, (sid,), (*checked((*row[:9], 0, *row[10 : _COLD - 1])), *row[_COLD:]))
-        fix.lose("session", f"session {row[2]}", "which session it belongs to is lost", PARTLY)
-
-
-def fix_agents_named(fix: Repair) -> None:
-    """Let every agent that a session names have a record."""
-    for row in fix.rows(SESSIONS):
-        if not fix.tx.one(ANY_AGENT, (row[1], row[4])):
-            agents.name_one(fix, row[1], row[4])
+def fix_tags(fix: Repair) -> None:
+    """Let every session be found by its tags, and by no others."""
+    wanted = {tag for row in fix.sound(SESSION) for tag in sessions.tag_rows(row)}
+    for tag, sound, _ in fix.rows(TAG):
+        if sound and tag in wanted:
+            wanted.remove(tag)
+        else:
+            fix.delete(TAG, tag)
+            fix.rebuilt += 1
+    for tag in sorted(wanted):
+        TAG.put(fix.tx, tag)
+        fix.rebuilt += 1

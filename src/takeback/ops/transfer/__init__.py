@@ -6,7 +6,7 @@ it, verify finds nothing wrong with it, and calling again goes on with it. Only 
 changed on both sides is told and left alone. The loop that drives these operations is the client's.
 """
 
-from . import agents, base, choice, contents, finishing, meaning, moments, pages, records, soundness, staging
+from . import agents, base, choice, contents, finishing, moments, pages, records, soundness, staging
 
 __all__ = [
     "agents",
@@ -14,7 +14,6 @@ __all__ = [
     "choice",
     "contents",
     "finishing",
-    "meaning",
     "moments",
     "pages",
     "records",

@@ -12,21 +12,18 @@ from typing import NamedTuple
 
 from ... import codec
 from ...errors import Corrupt
-from ...storage.base import Row, Tx, row_check
+from ...storage.base import Tx
+from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from .. import agents, feed
-from ..agents import AgentRow
-from ..verify.base import is_sound
-from ..verify.places import is_object
+from ..verify.base import is_object
 from . import base, moments, records, soundness
-from .base import STAGED_FIELDS, Read, sealed
+from .base import STAGED_FIELDS, Read
 from .moments import Tally
 from .records import Subject
 
-PAGE = f"SELECT {agents.COLUMNS} FROM agent WHERE aid > ? AND aid <= ? ORDER BY aid LIMIT ?"
-SIZES = """SELECT version, coalesce(length(state), 0) FROM agent_version
+SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
-VERSIONS = """SELECT scope, agent, version, at_ms, state, chk FROM agent_version
-WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"""
+BEHIND = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
 
 _EMPTY = codec.encode(agents.EMPTY)
 
@@ -52,39 +49,32 @@ class Step(Enum):
 # ---------------------------------------------------------------------- looking
 
 
-def page(tx: Tx, after: int, upto: int) -> list[AgentRow]:
-    """Give the next agents, by their numbers."""
-    return [agents.checked(row) for row in tx.all(PAGE, (after, upto, base.ROWS))]
-
-
-def of(tx: Tx, aid: int) -> Found:
+def of(tx: Tx, scope: str, aid: int) -> Found:
     """Read what belongs to an agent's row."""
-    agent = agents.by_number(tx, aid)
+    agent = agents.by_number(tx, scope, aid)
     soundness.require_agent(tx, agent)
-    subject = Subject(agent.scope, 0, aid)
-    done = moments.tally(tx, moments.OPERATIONS, moments.OPERATION_ID, subject)
-    return Found(agent, base.ordinal(tx, agent), done, records.undone(tx, subject))
+    done = moments.tally(tx, moments.OPERATIONS, moments.OPERATION_ID, scope, 0, aid)
+    return Found(agent, base.ordinal(tx, agent), done, records.undone(tx, Subject(scope, 0, aid)))
 
 
-def versions(tx: Tx, agent: AgentRow, after: int, upto: int) -> list[Row]:
-    """Read the next versions of an agent; a damaged or missing one is ``Corrupt``."""
-    asked = agent.scope, agent.aid
-    count = base.shares(tx.all(SIZES, (*asked, after, base.ROWS)))
-    rows = tx.all(VERSIONS, (*asked, after, upto, count))
-    readable = all(is_sound(row) and (row[4] is None or is_object(row[4])) for row in rows)
-    if not readable or [row[2] for row in rows] != list(range(after + 1, after + len(rows) + 1)):
+def versions(tx: Tx, agent: AgentRow, after: int, upto: int) -> list[VersionRow]:
+    """Read the next versions of an agent; a damaged or missing one raises ``Corrupt``."""
+    count = base.shares(tx.all(SIZES, (agent.scope, agent.aid, after, base.ROWS)))
+    rows = VERSION.all(tx, BEHIND, (agent.scope, agent.aid, after, upto, count))
+    readable = all(row.state is None or is_object(row.state) for row in rows)
+    if not readable or [row.version for row in rows] != list(range(after + 1, after + len(rows) + 1)):
         raise Corrupt(f"a version of agent {agent.id!r} is damaged or missing", what=f"agent {agent.id}")
     return rows
 
 
-def _version(tx: Tx, agent: AgentRow, version: int) -> Row | None:
-    """Give time and state that a version says, without local numbers."""
-    row = tx.one(agents.VERSION, (agent.scope, agent.aid, version))
-    return None if row is None else row[3:5]
+def _version(tx: Tx, agent: AgentRow, version: int) -> tuple[int, bytes | None] | None:
+    """Return time and state that a version says, without local numbers."""
+    row = VERSION.get(tx, agent.scope, agent.aid, version)
+    return None if row is None else (row.at_ms, row.state)
 
 
 def is_bare(tx: Tx, agent: AgentRow) -> bool:
-    """Say whether nobody has described an agent yet."""
+    """Whether nobody has described an agent yet."""
     return agent.version == 1 and agent.fields == _EMPTY and agents.state_at(tx, agent) == {}
 
 
@@ -92,7 +82,7 @@ def is_bare(tx: Tx, agent: AgentRow) -> bool:
 
 
 def decide(tx: Tx, ours: Found, read: Read) -> Step:
-    """Say what is to be done with an agent in the destination; one that differs there is ``Conflict``."""
+    """Say what is to be done with an agent in the destination; one that differs there raises ``Conflict``."""
     mine = ours.agent
     twin = base.find_twin(tx, mine.scope, mine.id, mine.created_ms, ours.ordinal)
     if twin is None or base.is_staged_agent(twin):
@@ -103,7 +93,7 @@ def decide(tx: Tx, ours: Found, read: Read) -> Step:
 
 
 def _is_there(tx: Tx, mine: AgentRow, read: Read) -> bool:
-    """Say whether another visible agent of this id can stand for this one; one that says something else cannot."""
+    """Whether another visible agent of this id can stand for this one; one that says something else cannot."""
     theirs = agents.find(tx, mine.scope, mine.id)
     if theirs is None or _gives_way(tx, theirs, read):
         return False
@@ -118,7 +108,7 @@ def _is_there(tx: Tx, mine: AgentRow, read: Read) -> bool:
 
 
 def _gives_way(tx: Tx, theirs: AgentRow, read: Read) -> bool:
-    """Say whether an agent of the destination is a copy whose original is in the trash by now."""
+    """Whether an agent of the destination is a copy whose original is in the trash by now."""
     asked = (theirs.scope, theirs.id, theirs.created_ms, base.ordinal(tx, theirs))
     original = read(lambda tx: base.find_twin(tx, *asked))
     return original is not None and original.hidden > 0 and original.version > theirs.version
@@ -160,7 +150,7 @@ def begin(tx: Tx, ours: Found) -> None:
     mine = ours.agent
     if _twin(tx, ours) is None:
         made = mine._replace(aid=tx.next("agent"), hidden=base.HIDDEN, version=0, fields=STAGED_FIELDS)
-        tx.run(agents.INSERT, sealed(made))
+        AGENT.put(tx, made)
 
 
 def _twin(tx: Tx, ours: Found) -> AgentRow | None:
@@ -169,25 +159,25 @@ def _twin(tx: Tx, ours: Found) -> AgentRow | None:
 
 
 def reached(tx: Tx, ours: Found) -> int:
-    """Give the last version that the destination has."""
+    """Return the last version that the destination has."""
     twin = _twin(tx, ours)
     return 0 if twin is None else twin.version
 
 
-def put_versions(tx: Tx, ours: Found, rows: list[Row]) -> None:
+def put_versions(tx: Tx, ours: Found, rows: list[VersionRow]) -> None:
     """Write versions behind those that are there, each with its change in the feed."""
     twin = _twin(tx, ours)
-    if twin is None or (rows and twin.version != rows[0][2] - 1):
+    if twin is None or (rows and twin.version != rows[0].version - 1):
         raise base.conflict(f"somebody else writes agent {ours.agent.id!r} in the destination", ours.agent.id)
-    for _, _, version, at_ms, state, _ in rows:
-        tx.run(agents.ADD_VERSION, sealed((twin.scope, twin.aid, version, at_ms, state)))
+    for row in rows:
+        VERSION.put(tx, row._replace(agent=twin.aid))
         feed.record_agent(tx, twin.scope, twin.aid, "agent")
     if rows:
-        _update(tx, twin._replace(version=rows[-1][2], modified_ms=rows[-1][3]))
+        AGENT.update(tx, twin, twin._replace(version=rows[-1].version, modified_ms=rows[-1].at_ms))
 
 
-def finish(tx: Tx, ours: Found, rows: list[Row], read: Read) -> int:
-    """Write the last versions, the operations and the row as it is; give how many operations were new."""
+def finish(tx: Tx, ours: Found, rows: list[VersionRow], read: Read) -> int:
+    """Write the last versions, the operations and the row as it is; return how many operations were new."""
     mine = ours.agent
     put_versions(tx, ours, rows)
     twin = _twin(tx, ours)
@@ -195,13 +185,13 @@ def finish(tx: Tx, ours: Found, rows: list[Row], read: Read) -> int:
     if not mine.hidden:
         _make_way(tx, twin)
     subject = Subject(mine.scope, 0, twin.aid)
-    before = moments.tally(tx, moments.OPERATIONS, moments.OPERATION_ID, subject)
-    after = records.newest(before, read, records.NUMBER, mine.scope)
+    before = moments.tally(tx, moments.OPERATIONS, moments.OPERATION_ID, *subject)
+    after = records.newest(before, read, mine.scope)
     done = 0
     for each in records.operation_pages(read, Subject(mine.scope, 0, mine.aid), after, ours.operations.number):
-        done += sum(bool(records.put_operation(tx, row, subject)) for row in each)
+        done += sum(bool(records.put_operation(tx, row, undoes, subject)) for row, undoes in each)
     records.mark_undone(tx, subject, ours.undone)
-    _update(tx, mine._replace(aid=twin.aid))
+    AGENT.update(tx, twin, mine._replace(aid=twin.aid))
     return done
 
 
@@ -212,9 +202,4 @@ def _make_way(tx: Tx, twin: AgentRow) -> None:
         return
     if not is_bare(tx, there):
         raise _differs(twin)
-    _update(tx, there._replace(hidden=base.HIDDEN))
-
-
-def _update(tx: Tx, agent: AgentRow) -> None:
-    changed = (agent.hidden, agent.version, agent.modified_ms, agent.fields, row_check(agent), agent.aid)
-    tx.run(agents.UPDATE, changed)
+    AGENT.update(tx, there, there._replace(hidden=base.HIDDEN))

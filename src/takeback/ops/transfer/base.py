@@ -6,16 +6,20 @@ demands of it only what is there already. An agent under way is marked by its fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ...errors import Conflict
-from ...storage.base import Row, Tx, row_check
-from .. import agents, branches, entries, sessions
-from ..agents import AgentRow
-from ..branches import BranchRow
-from ..sessions import SessionRow
+from ...storage.base import Row, Tx, scalar
+from ...tables.agents import AGENT, AgentRow
+from ...tables.branches import BranchRow
+from ...tables.entries import ENTRY
+from ...tables.sessions import SessionRow
+from ...tables.table import Key, Table
+from ..log import key_of
 from ..verify.base import Read as Read
+
+R = TypeVar("R", bound="tuple[Any, ...]")
 
 ROWS = 500
 BYTES = 8 << 20
@@ -26,9 +30,7 @@ STAGED_KEY = "copying:"
 STAGED_FIELDS = b'{"copying":true}'
 AGAIN = "Whatever is not in conflict was copied, and calling again goes on"
 
-TWINS = f"SELECT {agents.COLUMNS} FROM agent WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid"
 BEFORE = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
-HASH_AT = "SELECT hash FROM entry WHERE key = ? AND scope = ?"
 
 
 class Needs(Exception):
@@ -50,60 +52,77 @@ class Taken(Exception):
 
 
 def is_staged(session: SessionRow) -> bool:
-    """Say whether a session is half copied."""
+    """Whether a session is half copied."""
     return session.hidden == HIDDEN and session.key.startswith(STAGED_KEY)
 
 
 def is_staged_agent(agent: AgentRow) -> bool:
-    """Say whether an agent is half copied."""
+    """Whether an agent is half copied."""
     return agent.hidden == HIDDEN and agent.fields == STAGED_FIELDS
 
 
-def sealed(row: Sequence[Any]) -> Row:
-    """Put the check behind a row."""
-    return (*row, row_check(row))
+# ---------------------------------------------------------------------- rows
 
 
-def find_branch(tx: Tx, scope: str, uid: str) -> BranchRow | None:
-    """Give a branch by its id, whosever it is."""
-    row = tx.one(branches.BY_UID, (scope, uid))
-    return None if row is None else branches.checked(row)
+def by_id(tx: Tx, table: Table[R], scope: str, name: str) -> R | None:
+    """Return the row of a table with that id, or None."""
+    return table.one(tx, "WHERE scope = ? AND id = ?", (scope, name))
 
 
-def find_session(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
-    """Give a session by its id, also a purged or a half-copied one."""
-    row = tx.one(sessions.GET, (scope, session_id))
-    return None if row is None else sessions.checked(row)
+def joined(table: Table[R], row: Row) -> tuple[R, Any]:
+    """Split what a join read: a row of a table, checked, and the one column behind it."""
+    *stored, more = row
+    return table.checked(tuple(stored)), more
+
+
+def newest(tx: Tx, table: Table[R]) -> int:
+    """Return the highest number of a table, 0 if it is empty."""
+    return int(scalar(tx, f"SELECT max({table.number}) FROM {table.name}") or 0)
+
+
+def pages_of(read: Read, table: Table[R], upto: int, limit: int) -> Iterator[list[R]]:
+    """Yield the rows of all scopes whose number is at most ``upto``, a page per read; damage raises ``Corrupt``."""
+    after: Key | None = None
+    while True:
+        rows, after = read(lambda tx: _page_of(tx, table, after, upto, limit))  # noqa: B023
+        if after is None:
+            return
+        yield rows
+
+
+def _page_of(tx: Tx, table: Table[R], after: Key | None, upto: int, limit: int) -> tuple[list[R], Key | None]:
+    stored, reached = table.page(tx, after, limit)
+    return [row for row in map(table.checked, stored) if getattr(row, table.number) <= upto], reached
 
 
 def ordinal(tx: Tx, agent: AgentRow) -> int:
-    """Give the how-manieth an agent is of those with its id that were made in the same millisecond."""
-    row = tx.one(BEFORE, (agent.scope, agent.id, agent.created_ms, agent.aid))
-    return int(row[0]) if row else 0
+    """Return how many older agents have the same id and were made in the same millisecond."""
+    return int(scalar(tx, BEFORE, (agent.scope, agent.id, agent.created_ms, agent.aid)))
 
 
 def find_twin(tx: Tx, scope: str, agent_id: str, created_ms: int, ordinal: int) -> AgentRow | None:
-    """Give the agent that is the same one in another store: several in the trash may have one id."""
-    rows = tx.all(TWINS, (scope, agent_id, created_ms))
-    return agents.checked(rows[ordinal]) if ordinal < len(rows) else None
+    """Return the agent that is the same one in another store, or None: several in the trash may have one id."""
+    asked = (scope, agent_id, created_ms, ordinal)
+    return AGENT.one(tx, "WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?", asked)
 
 
 def hash_at(tx: Tx, branch: BranchRow, seq: int) -> bytes | None:
-    """Give the hash of an entry that a branch owns, None if it is not there."""
-    row = tx.one(HASH_AT, (entries.key_of(branch.bid, seq), branch.scope))
-    return None if row is None else bytes(row[0])
+    """Return the hash of an entry that a branch owns, None if it is not there."""
+    found = ENTRY.get(tx, branch.scope, key_of(branch.bid, seq))
+    return None if found is None else found.chain.hash
 
 
 def conflict(message: str, found: str) -> Conflict:
-    """Make the error for something that cannot be copied as it is."""
+    """Return the error for something that cannot be copied as it is."""
     return Conflict(message, found=found)
 
 
-def shares(sizes: Sequence[Row], *, most: int = BYTES) -> int:
-    """Give how many of some rows, by their sizes, make one page: at least one."""
-    total = 0
-    for count, row in enumerate(sizes):
-        total += int(row[-1])
-        if total > most and count:
-            return count
-    return len(sizes)
+def shares(sizes: Iterable[Row]) -> int:
+    """Return how many of some rows make one page, by their sizes: at least one."""
+    total = count = 0
+    for (size,) in sizes:
+        total += size
+        if total > BYTES and count:
+            break
+        count += 1
+    return count

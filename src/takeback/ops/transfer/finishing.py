@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...storage.base import Row, Tx, row_check
-from .. import branches, entries, feed, operations, purge, sessions, sweep
-from ..branches import BranchRow
+from ...ids import MAX_SEQ
+from ...storage.base import Tx
+from ...tables.branches import BranchRow
+from ...tables.history import CheckpointRow
+from .. import branches, feed, operations, purge, sessions, sweep
+from ..log import key_of
 from . import base, moments, pages, records, staging
 from .base import Read
 from .moments import Moment, Part
@@ -23,11 +26,11 @@ class Whole(NamedTuple):
 
     moment: Moment
     undone: dict[str, str]
-    checkpoints: list[Row]
+    checkpoints: list[tuple[CheckpointRow, str]]  # with the ids of their branches
 
 
 class Done(NamedTuple):
-    """How much was written, and how many keys could not be understood."""
+    """How much was written, and how many keys were left out."""
 
     entries: int = 0
     size: int = 0
@@ -41,14 +44,12 @@ def whole(tx: Tx, scope: str, session_id: str, checkpoint: str) -> Whole | None:
     ours = moments.find(tx, scope, session_id)
     if ours is None:
         return None
-    subject = Subject(scope, ours.session.sid, 0)
-    after = tx.one(records.CHECKPOINT_NUMBER, (scope, checkpoint)) if checkpoint else None
-    points = records.new_checkpoints(tx, ours.session.sid, scope, after[0] if after else 0)
-    return Whole(ours, records.undone(tx, subject), points)
+    points = records.new_checkpoints(tx, *ours.who, checkpoint)
+    return Whole(ours, records.undone(tx, Subject(*ours.who, 0)), points)
 
 
-def finish(tx: Tx, whole: Whole, read: Read) -> Done:
-    """Bring a session that is begun to a moment, and show it; a key, name or label that is taken is ``Taken``."""
+def finish(tx: Tx, whole: Whole, read: Read, *, now_ms: int) -> Done:
+    """Bring a session that is begun to a moment, and show it; a key, name or label that is taken raises ``Taken``."""
     ours = whole.moment
     theirs = moments.find(tx, ours.session.scope, ours.session.id)
     if theirs is None:
@@ -60,8 +61,8 @@ def finish(tx: Tx, whole: Whole, read: Read) -> Done:
         )
     parent = staging.parent_number(tx, ours)
     staging.require_free(tx, ours.session, parent)
-    brought, size = _bring_entries(tx, ours, theirs, read)
-    changes = _Changes(tx, theirs)
+    brought, size = _bring_entries(tx, ours, theirs, read, now_ms)
+    changes = _Changes(tx, theirs, now_ms)
     _settle_branches(tx, ours)
     if theirs.staged:
         changes.tell_all(ours)
@@ -75,16 +76,15 @@ def finish(tx: Tx, whole: Whole, read: Read) -> Done:
 class _Changes:
     """The changes of a session that the feed is told of in this transaction."""
 
-    def __init__(self, tx: Tx, theirs: Moment) -> None:
+    def __init__(self, tx: Tx, theirs: Moment, now_ms: int) -> None:
         self.tx = tx
-        self.session = sessions.by_number(tx, theirs.session.sid)
-        self.head = branches.get(tx, self.session.branch)
+        self.session = sessions.by_number(tx, *theirs.who)
+        self._now_ms = now_ms
 
     def tell(self, kind: str, branch: int | None = None, first: int = 0, last: int = 0) -> None:
         """Tell of a change of the session, of its head's branch if no other is named."""
-        position, rank = feed.record(
-            self.tx, self.session, kind, branch=branch or self.head.bid, first=first, last=last
-        )
+        asked = {"branch": branch or self.session.branch, "first": first, "last": last, "now_ms": self._now_ms}
+        position, rank = feed.record(self.tx, self.session, kind, **asked)
         self.session = self.session._replace(updated=position, rank=rank)
 
     def tell_all(self, ours: Moment) -> None:
@@ -97,8 +97,8 @@ class _Changes:
 
 
 def _here(tx: Tx, part: Part) -> BranchRow:
-    """Give a branch as it is in the destination."""
-    found = base.find_branch(tx, part.branch.scope, part.branch.uid)
+    """Return a branch as it is in the destination."""
+    found = branches.find_by_uid(tx, part.branch.scope, part.branch.uid)
     if found is None:
         raise base.conflict(f"branch {part.branch.uid} is gone from the destination; call again", part.branch.uid)
     return found
@@ -107,7 +107,7 @@ def _here(tx: Tx, part: Part) -> BranchRow:
 # ---------------------------------------------------------------------- what is brought
 
 
-def _bring_entries(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> tuple[int, int]:
+def _bring_entries(tx: Tx, ours: Moment, theirs: Moment, read: Read, now_ms: int) -> tuple[int, int]:
     """Write what was added since the session was begun, or since it was copied; there is little of it by now."""
     tips = {part.branch.uid: part.tip for part in theirs.parts}
     count = size = 0
@@ -117,7 +117,7 @@ def _bring_entries(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> tuple[in
         at = tips.get(part.branch.uid, part.branch.fork_seq)
         while at < part.tip:
             page = read(lambda tx: pages.read(tx, part, at, ours.session.states))  # noqa: B023
-            pages.put(tx, page)
+            pages.put(tx, page, now_ms=now_ms)
             at, count, size = page.high, count + len(page.rows), size + page.size
     return count, size
 
@@ -126,44 +126,40 @@ def _settle_branches(tx: Tx, ours: Moment) -> None:
     """Let every branch know its end, for the head may leave it, and be hidden if its fork was undone."""
     for part in ours.parts:
         branch = _here(tx, part)
-        if (branch.tip_seq, branch.tip_hash) != (part.tip, part.hash):
-            branches.set_tip(tx, branch, part.tip, part.hash)
-            branch = branch._replace(tip_seq=part.tip, tip_hash=part.hash)
-        if branch.hidden != part.branch.hidden:
-            branches.set_hidden(tx, branch, part.branch.hidden)
+        branches.set_hidden(tx, branches.set_tip(tx, branch, part.tip, part.hash), part.branch.hidden)
 
 
 def _bring_operations(tx: Tx, whole: Whole, theirs: Moment, read: Read, changes: _Changes) -> int:
     ours, count = whole.moment, 0
-    scope, mine, other = ours.session.scope, ours.session.sid, theirs.session.sid
-    after = records.newest(theirs.operations, read, records.NUMBER, scope)
-    for page in records.operation_pages(read, Subject(scope, mine, 0), after, ours.operations.number):
-        for row in page:
-            if kind := records.put_operation(tx, row, Subject(scope, other, 0)):
+    here = Subject(*theirs.who, 0)
+    after = records.newest(theirs.operations, read, here.scope)
+    for page in records.operation_pages(read, Subject(*ours.who, 0), after, ours.operations.number):
+        for row, undoes in page:
+            if kind := records.put_operation(tx, row, undoes, here):
                 changes.tell(kind)
                 count += 1
-    records.mark_undone(tx, Subject(scope, other, 0), whole.undone)
+    records.mark_undone(tx, here, whole.undone)
     return count
 
 
 def _bring_checkpoints(tx: Tx, whole: Whole, theirs: Moment, changes: _Changes) -> int:
     count = 0
-    for row in whole.checkpoints:
-        if branch := records.put_checkpoint(tx, row, theirs.session.sid):
-            changes.tell("checkpoint", branch, row[9], row[9])
+    for row, uid in whole.checkpoints:
+        if branch := records.put_checkpoint(tx, row, uid, theirs.session.sid):
+            changes.tell("checkpoint", branch, row.seq, row.seq)
             count += 1
     return count
 
 
 def _bring_keys(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> int:
-    """Remember the idempotency keys of what is new here; give how many were left out."""
-    above, scope = -1, ours.session.scope
+    """Remember the idempotency keys of what is new here; return how many were left out."""
+    above = -1
     if not theirs.staged:
         tips = {part.branch.uid: part.tip for part in theirs.parts}
         grown = [tips.get(part.branch.uid, part.branch.fork_seq) for part in ours.parts]
         grown = [tip for tip, part in zip(grown, ours.parts, strict=True) if tip < part.tip]
-        above = min(grown, default=entries.MAX_SEQ)
-    put = (records.put_key(tx, scope, theirs.session.sid, key) for key in records.keys(read, ours, above))
+        above = min(grown, default=MAX_SEQ)
+    put = (records.put_key(tx, key, theirs.session.sid) for key in records.keys(read, ours, above))
     return sum(done is None for done in put)
 
 
@@ -171,26 +167,22 @@ def _bring_keys(tx: Tx, ours: Moment, theirs: Moment, read: Read) -> int:
 
 
 def _write(tx: Tx, ours: Moment, parent: int, changes: _Changes) -> None:
-    """Write the row as it was at the moment; only numbers that are local to a store are others."""
+    """Write the row as it was at the moment; only what is local to a store is other."""
     changes.tell(base.COPY)
-    mine, session = ours.session, sessions.by_number(tx, changes.session.sid)
-    head = next(part for part in ours.parts if part.branch.uid == mine.uid)
-    branch = _here(tx, head)
-    sessions.put_detail(tx, session.sid, ours.doc)
-    new = mine._replace(sid=session.sid, parent=parent)
-    cold = tuple(new)[:21]
-    tx.run(sessions.SET_COLD, (*cold[1:], row_check(cold), session.sid))
-    place = (branch.bid, branch.uid, branch.fork_seq, mine.seq, mine.attached, mine.hash, *mine.numbers)
-    counts = (session.branches, mine.revision, changes.session.updated, mine.updated_ms, mine.message_ms)
-    sessions.write_head(tx, session, (*place, *counts, changes.session.rank))
+    mine, told = ours.session, changes.session
+    session = sessions.by_number(tx, told.scope, told.sid)
+    branch = _here(tx, next(part for part in ours.parts if part.branch.uid == mine.uid))
+    sessions.put_detail(tx, session, ours.doc)
+    new = mine._replace(sid=session.sid, parent=parent, branch=branch.bid, branches=session.branches, calls=None)
+    sessions.write(tx, session, **new._replace(updated=told.updated, rank=told.rank)._asdict())
 
 
-def rise(tx: Tx, scope: str, session_id: str) -> None:
+def rise(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> None:
     """Let a session be the one that changed last."""
-    session = base.find_session(tx, scope, session_id)
+    session = sessions.find_any(tx, scope, session_id)
     if session is not None:
         kind = base.COPY if moments.is_copy(tx, session) else "session"
-        position, rank = feed.record(tx, session, kind, branch=session.branch, first=0, last=0)
+        position, rank = feed.record(tx, session, kind, branch=session.branch, first=0, last=0, now_ms=now_ms)
         operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
 
 
@@ -208,22 +200,17 @@ def erase(tx: Tx, ours: Moment, *, now_ms: int) -> None:
     kept = {part.branch.uid: part.tip for part in ours.parts}
     hashes, roots = set[str](), set[str]()
     for part in reversed(theirs.parts):
-        branch = branches.get(tx, part.branch.bid)
-        read_by = [fork.fork_seq for fork in branches.forks(tx, branch.bid)]
+        branch = branches.get(tx, part.branch.scope, part.branch.bid)
+        read_by = [fork.fork_seq for fork in branches.forks(tx, branch.scope, branch.bid)]
         need = max(branch.fork_seq, kept.get(branch.uid, 0), *read_by)
-        if branch.tip_seq > need:
-            hashes |= purge._hashes(tx, branch, need)
-            roots |= purge._roots(tx, branch, need)
+        behind = (branch.scope, key_of(branch.bid, need), key_of(branch.bid, MAX_SEQ))
+        hashes |= {content_hash for (content_hash,) in tx.all(purge.LINKS, behind)}
+        roots |= {content_hash for (content_hash,) in tx.all(purge.ROOTS, behind)}
         if branch.tip_seq > need or branch.name != branch.uid:
             purge._drop(tx, branch, need)
     purge._blank(tx, theirs.session, now_ms)
-    _keep_fields(tx, ours, theirs.session.sid)
+    # What a purge leaves a session: its parent, its revision and its times.
+    mine, purged = ours.session, sessions.by_number(tx, *theirs.who)
+    times = {"updated_ms": mine.updated_ms, "message_ms": mine.message_ms}
+    sessions.write(tx, purged, parent=staging.parent_number(tx, ours), revision=mine.revision, **times)
     sweep.drop(tx, theirs.session.scope, hashes, roots)
-
-
-def _keep_fields(tx: Tx, ours: Moment, sid: int) -> None:
-    """Let a purged session keep what a purge leaves it: its parent, its revision and its times."""
-    mine = ours.session
-    session = sessions.write_cold(tx, sessions.by_number(tx, sid), parent=staging.parent_number(tx, ours))
-    head = (*session.head[:19], mine.revision, session.updated, mine.updated_ms, mine.message_ms, session.rank)
-    sessions.write_head(tx, session, head)

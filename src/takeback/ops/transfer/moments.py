@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...storage.base import Tx
-from .. import branches, chain, sessions
-from ..branches import BranchRow
-from ..sessions import SessionRow
+from ...storage.base import Tx, scalar
+from ...tables.branches import BranchRow
+from ...tables.sessions import SessionRow
+from .. import branches, chain, feed, sessions
 from . import base
 from .base import Read
 
-PAGE = f"SELECT {sessions.COLUMNS} FROM session WHERE sid > ? AND sid <= ? ORDER BY sid LIMIT ?"
 OPERATIONS = "SELECT count(*), max(oid) FROM operation WHERE scope = ? AND session = ? AND agent = ?"
 CHECKPOINTS = "SELECT count(*), max(cid) FROM checkpoint WHERE scope = ? AND session = ?"
-OPERATION_ID = "SELECT id FROM operation WHERE oid = ?"
-CHECKPOINT_ID = "SELECT id FROM checkpoint WHERE cid = ?"
+OPERATION_ID = "SELECT id FROM operation WHERE scope = ? AND oid = ?"
+CHECKPOINT_ID = "SELECT id FROM checkpoint WHERE scope = ? AND cid = ?"
 OPERATIONS_UPTO = """SELECT count(*) FROM operation WHERE scope = ? AND session = ? AND agent = 0
 AND oid <= (SELECT o.oid FROM operation o WHERE o.scope = ? AND o.id = ?)"""
 CHECKPOINTS_UPTO = """SELECT count(*) FROM checkpoint WHERE scope = ? AND session = ?
 AND cid <= (SELECT c.cid FROM checkpoint c WHERE c.scope = ? AND c.id = ?)"""
 
-KIND_AT = "SELECT kind FROM feed WHERE pos = ?"
+# What a session's row says of this store alone.
+_LOCAL: dict[str, Any] = {"sid": 0, "parent": 0, "updated": 0, "rank": 0, "branch": 0, "calls": None}
 
-_PARENT, _FIRST_COLD, _LAST_COLD = 9, 2, 21
+
+class Who(NamedTuple):
+    """A session of one store by its local number."""
+
+    scope: str
+    sid: int
 
 
 class Tally(NamedTuple):
@@ -59,6 +64,11 @@ class Moment(NamedTuple):
     checkpoints: Tally
 
     @property
+    def who(self) -> Who:
+        """Which session it is."""
+        return Who(self.session.scope, self.session.sid)
+
+    @property
     def staged(self) -> bool:
         """Whether it is half copied."""
         return base.is_staged(self.session)
@@ -74,31 +84,31 @@ class Moment(NamedTuple):
         return sum(part.tip - part.branch.fork_seq for part in self.parts)
 
 
-def page(tx: Tx, after: int, upto: int, limit: int) -> list[Moment]:
-    """Give the next sessions, by their numbers."""
-    return [of(tx, sessions.checked(row)) for row in tx.all(PAGE, (after, upto, limit))]
-
-
 def find(tx: Tx, scope: str, session_id: str) -> Moment | None:
-    """Give a session by its id, whatever state it is in."""
-    row = base.find_session(tx, scope, session_id)
+    """Return a session by its id, whatever state it is in."""
+    row = sessions.find_any(tx, scope, session_id)
     return None if row is None else of(tx, row)
+
+
+def get(tx: Tx, who: Who) -> Moment:
+    """Return a session that must exist."""
+    return of(tx, sessions.by_number(tx, *who))
 
 
 def of(tx: Tx, session: SessionRow) -> Moment:
     """Read what belongs to a session's row."""
-    asked = session.scope, session.sid
-    parent = sessions.by_number(tx, session.parent).id if session.parent else None
-    done = tally(tx, OPERATIONS, OPERATION_ID, (*asked, 0))
-    points = tally(tx, CHECKPOINTS, CHECKPOINT_ID, asked)
+    scope, sid = session.scope, session.sid
+    parent = sessions.by_number(tx, scope, session.parent).id if session.parent else None
+    done = tally(tx, OPERATIONS, OPERATION_ID, scope, sid, 0)
+    points = tally(tx, CHECKPOINTS, CHECKPOINT_ID, scope, sid)
     return Moment(session, sessions.lasting(sessions.detail(tx, session)), parent, _parts(tx, session), done, points)
 
 
-def tally(tx: Tx, count: str, name: str, asked: tuple[Any, ...]) -> Tally:
+def tally(tx: Tx, count: str, name: str, scope: str, *subject: int) -> Tally:
     """Count records and name the newest."""
-    number, newest = tx.one(count, asked) or (0, None)
-    row = None if newest is None else tx.one(name, (newest,))
-    return Tally(int(number), int(newest or 0), row[0] if row else "")
+    total, newest = tx.one(count, (scope, *subject)) or (0, None)
+    called = None if newest is None else scalar(tx, name, (scope, newest))
+    return Tally(total, newest or 0, called or "")
 
 
 def _parts(tx: Tx, session: SessionRow) -> tuple[Part, ...]:
@@ -107,7 +117,7 @@ def _parts(tx: Tx, session: SessionRow) -> tuple[Part, ...]:
     parts = []
     for branch in found:
         if branch.parent not in uids:
-            uids[branch.parent] = branches.get(tx, branch.parent or 0).uid
+            uids[branch.parent] = branches.get(tx, session.scope, branch.parent or 0).uid
         attached = session.attached and session.branch == branch.bid
         end = (session.seq, session.hash) if attached else (branch.tip_seq, branch.tip_hash)
         parts.append(Part(branch, uids[branch.parent], *end))
@@ -115,10 +125,10 @@ def _parts(tx: Tx, session: SessionRow) -> tuple[Part, ...]:
 
 
 def fork_hash(tx: Tx, part: Part) -> bytes:
-    """Give the hash of the entry that a branch starts at."""
+    """Return the hash of the entry that a branch starts at."""
     if part.branch.parent is None:
         return chain.GENESIS
-    parent = branches.get(tx, part.branch.parent)
+    parent = branches.get(tx, part.branch.scope, part.branch.parent)
     return base.hash_at(tx, parent, part.branch.fork_seq) or b""
 
 
@@ -133,7 +143,7 @@ class Sides(NamedTuple):
 
 
 def compare(ours: Moment, theirs: Moment, read: Read, look: Read) -> Sides:
-    """Say which side has more of a session; what was changed in both is ``Conflict``.
+    """Say which side has more of a session; what was changed in both raises ``Conflict``.
 
     ``read`` looks into the store that is copied, ``look`` into the other one.
     """
@@ -183,45 +193,30 @@ def _compare_tallies(ours: Moment, theirs: Moment, one: Tally, two: Tally, upto:
     """Compare records that are only added: the newest of the side that has fewer must be as far on in the other."""
     less, where, holder = (two, read, ours) if one.total >= two.total else (one, look, theirs)
     asked = (holder.session.scope, holder.session.sid, holder.session.scope, less.id)
-    if (one.total, one.id) != (two.total, two.id) and less.total:
-        found = where(lambda tx: tx.one(upto, asked))
-        if found is None or found[0] != less.total:
-            raise _diverged(ours)
+    same = (one.total, one.id) == (two.total, two.id) or not less.total
+    if not same and where(lambda tx: tx.one(upto, asked)) != (less.total,):
+        raise _diverged(ours)
     return Sides(one.total > two.total, two.total > one.total)
 
 
 def is_settled(ours: Moment, theirs: Moment) -> bool:
-    """Say whether two rows that stand for the same entries say the same about them."""
+    """Whether two rows that stand for the same entries say the same about them."""
     return _said(ours) == _said(theirs)
 
 
 def is_newer(ours: Moment, theirs: Moment, read: Read, look: Read) -> bool:
-    """Say which of two rows that differ is to stand: one that was copied and not touched since gives way."""
+    """Whether our row is to stand where two differ: one that was copied and not touched since gives way."""
     copied, untouched = read(lambda tx: is_copy(tx, ours.session)), look(lambda tx: is_copy(tx, theirs.session))
     return untouched if copied != untouched else ours.session.updated_ms >= theirs.session.updated_ms
 
 
 def is_copy(tx: Tx, session: SessionRow) -> bool:
-    """Say whether nothing has happened to a session since it was copied here."""
-    return tx.one(KIND_AT, (session.updated,)) == (base.COPY,)
+    """Whether nothing has happened to a session since it was copied here."""
+    change = feed.last_of(tx, session)
+    return change is not None and change.kind == base.COPY
 
 
 def _said(moment: Moment) -> tuple[Any, ...]:
-    """Give what a session's row and details say, without numbers that are local to a store."""
-    row = moment.session
-    cold = [value for at, value in enumerate(row[_FIRST_COLD:_LAST_COLD], _FIRST_COLD) if at != _PARENT]
-    counts = (row.branches, row.revision, row.updated_ms, row.message_ms)
+    """Return what a session's row and details say, without what is local to a store."""
     hidden = sorted((part.branch.uid, part.branch.hidden) for part in moment.parts)
-    return (
-        cold,
-        moment.parent,
-        row.uid,
-        row.fork,
-        row.seq,
-        row.attached,
-        row.hash,
-        row.numbers,
-        counts,
-        hidden,
-        moment.doc,
-    )
+    return moment.session._replace(**_LOCAL), moment.parent, hidden, moment.doc

@@ -9,38 +9,35 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...errors import Conflict, Corrupt
-from ...ids import entry_id
-from ...storage.base import Row, Tx, row_check
-from .. import blobs, branches, calls, entries, feed, operations, sessions, snapshots
-from ..branches import BranchRow
-from ..sessions import SessionRow
+from ...ids import MAX_SEQ, entry_id
+from ...storage.base import Tx
+from ...tables.branches import BranchRow
+from ...tables.entries import ENTRY, LINK, LOST, EntryRow, LinkRow, LostRow
+from ...tables.sessions import SessionRow
+from .. import blobs, branches, feed, operations, sessions, snapshots
+from ..log import key_of
 from ..verify import derived, log
-from ..verify.base import is_sound
-from ..verify.tables import ATTACHMENT, ENTRY
+from ..verify import tables as lost
 from . import base, moments
-from .base import sealed
 from .moments import Part
 
-SIZES = f"""SELECT key, coalesce(length(body), 0) + coalesce(length(raw), 0) +
+SIZES = f"""SELECT coalesce(length(body), 0) + coalesce(length(raw), 0) +
 CASE WHEN spill IS NULL THEN 0 ELSE {base.SPILLED} END
-FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"""
-HASHES = "SELECT hash FROM entry WHERE key > ? AND key <= ? AND scope = ? ORDER BY key LIMIT ?"
-LINKS = "SELECT scope, hash, key, chk FROM link WHERE scope = ? AND key > ? AND key <= ?"
-ADD_LOST = "INSERT INTO lost (key, scope, what, at_ms, chk) VALUES (?, ?, ?, ?, ?)"
+FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
+BETWEEN = "WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 
 
 class Page(NamedTuple):
-    """Entries of a branch that follow one another, with what lies beside them; places are seqs, not keys."""
+    """Entries of a branch that follow one another, with what lies beside them; the keys are those of the source."""
 
     scope: str
     uid: str
     low: int
     previous: bytes  # the hash of the entry before them
     states: int
-    rows: list[Row]
-    calls: list[tuple[int, str, str]]
-    links: list[tuple[int, str]]
-    lost: list[tuple[int, str, int]]
+    rows: list[EntryRow]
+    links: list[LinkRow]
+    lost: list[LostRow]
 
     @property
     def high(self) -> int:
@@ -50,54 +47,57 @@ class Page(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of content that lie in the rows."""
-        return sum(len(row[5] or b"") + len(row[6] or b"") for row in self.rows)
+        return sum(len(row.body or b"") + len(row.raw or b"") for row in self.rows)
 
 
 # ---------------------------------------------------------------------- reading
 
 
 def read(tx: Tx, part: Part, low: int, states: int) -> Page:
-    """Read the next entries of a branch; whatever is damaged or missing is ``Corrupt``."""
-    branch = branches.get(tx, part.branch.bid)
-    first = entries.key_of(branch.bid, 0)
-    count = base.shares(tx.all(SIZES, (first + low, first + part.tip, base.ROWS)))
+    """Read the next entries of a branch; whatever is damaged or missing raises ``Corrupt``."""
+    branch = branches.get(tx, part.branch.scope, part.branch.bid)
+    first = key_of(branch.bid, 0)
+    count = base.shares(tx.all(SIZES, (branch.scope, first + low, first + part.tip, base.ROWS)))
     line = log.line_of(tx, branch)
     rows = log.read_rows(tx, line, low, count)
-    if not rows or [row[0] for row in rows] != list(range(first + low + 1, first + low + count + 1)):
+    if not rows or [row.key for row in rows] != list(range(first + low + 1, first + low + count + 1)):
         raise _damage(branch, low + 1, "it is missing, or one behind it is")
     _require_sound(tx, line, low, rows)
-    marks, lost = _calls(tx, branch, low, low + count), _lost(tx, branch, low, low + count)
     previous = moments.fork_hash(tx, part) if low == branch.fork_seq else base.hash_at(tx, branch, low)
-    links = sorted(_links(tx, branch, low, rows))
-    return Page(branch.scope, branch.uid, low, previous or b"", states, rows, marks, links, lost)
+    links, gone = _links(tx, branch, low, rows), _lost(tx, branch, low, low + count)
+    return Page(branch.scope, branch.uid, low, previous or b"", states, rows, links, gone)
 
 
-def _require_sound(tx: Tx, line: log.Line, low: int, rows: list[Row]) -> None:
+def _require_sound(tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
     """Check entries as verify does: their checks, the chain, and what follows from them."""
-    before, marks = log.before_of(tx, line, low), log.marks_of(tx, line, rows)
+    before = log.before_of(tx, line, low)
     for row in rows:
-        if fault := log.entry_fault(tx, line, row, before, marks.get(row[0], set())):
-            raise _damage(line.branch, row[0] & entries.MAX_SEQ, fault.what)
-        before = log.after_of(line, row)
+        if fault := log.entry_fault(tx, line, row, before):
+            raise _damage(line.branch, row.seq, fault.what)
+        before = log.after_of(line, row, before)
 
 
-def _links(tx: Tx, branch: BranchRow, low: int, rows: list[Row]) -> set[tuple[int, str]]:
-    """Give the blobs that entries need; where their content is gone nobody can tell from it, so the links are read."""
-    found = set[tuple[int, str]]()
+def _links(tx: Tx, branch: BranchRow, low: int, rows: list[EntryRow]) -> list[LinkRow]:
+    """Return the links of entries; where content is gone nobody can tell from it, so the stored ones are added."""
+    found = set[LinkRow]()
     for row in rows:
-        if row[5] is None and row[7] is None:
-            return found | _stored_links(tx, branch, low, low + len(rows))
-        if row[7] or row[1] in snapshots.NEEDS or b'"attachments"' in row[5]:
-            found |= {(row[0] & entries.MAX_SEQ, each) for each in _needed(tx, branch, row)}
-    return found
+        if row.body is None and row.spill is None:
+            first = key_of(branch.bid, 0)
+            found.update(
+                LINK.all(tx, f"INDEXED BY link_key {BETWEEN}", (branch.scope, first + low, first + low + len(rows)))
+            )
+            break
+        if row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):
+            found.update(LinkRow(branch.scope, each, row.key) for each in _needed(tx, branch, row))
+    return sorted(found)
 
 
-def _needed(tx: Tx, branch: BranchRow, row: Row) -> set[str]:
+def _needed(tx: Tx, branch: BranchRow, row: EntryRow) -> set[str]:
     try:
         content, _ = log.content_of(tx, branch.scope, row)
         return derived.links(row, derived.needs(row, *content))
     except derived.UNREADABLE as error:
-        raise _damage(branch, row[0] & entries.MAX_SEQ, f"its content cannot be read: {error}") from error
+        raise _damage(branch, row.seq, f"its content cannot be read: {error}") from error
 
 
 def _damage(branch: BranchRow, seq: int, what: str) -> Corrupt:
@@ -105,54 +105,35 @@ def _damage(branch: BranchRow, seq: int, what: str) -> Corrupt:
     return Corrupt(f"entry {name} is damaged: {what}", what=f"entry {name}")
 
 
-def _stored_links(tx: Tx, branch: BranchRow, low: int, high: int) -> set[tuple[int, str]]:
-    first = entries.key_of(branch.bid, 0)
-    rows = tx.all(LINKS, (branch.scope, first + low, first + high))
-    if not all(map(is_sound, rows)):
-        raise Corrupt(f"a link of branch {branch.uid} is damaged", what=f"branch {branch.uid}")
-    return {(row[2] & entries.MAX_SEQ, row[1]) for row in rows}
-
-
-def _calls(tx: Tx, branch: BranchRow, low: int, high: int) -> list[tuple[int, str, str]]:
-    first = entries.key_of(branch.bid, 0)
-    rows = tx.all(calls.BETWEEN, (branch.scope, first + low, first + high))
-    if not all(map(is_sound, rows)):
-        raise Corrupt(f"a record of tool calls of branch {branch.uid} is damaged", what=f"branch {branch.uid}")
-    return [(row[1] & entries.MAX_SEQ, row[2], row[3]) for row in rows]
-
-
-def _lost(tx: Tx, branch: BranchRow, low: int, high: int) -> list[tuple[int, str, int]]:
-    """Give what a repair recorded about these entries; what it recorded about the branch goes with the first ones."""
-    first = entries.key_of(branch.bid, 0)
-    rows = tx.all(log.LOST_BETWEEN, (first + low + 1, first + high))
-    if low == branch.fork_seq:
-        rows += tx.all(log.LOST_BETWEEN, (first, first))
-    if not all(map(is_sound, rows)):
-        raise Corrupt(f"a record of what was lost on branch {branch.uid} is damaged", what=f"branch {branch.uid}")
-    return [(row[0] & entries.MAX_SEQ, row[2], row[3]) for row in rows]
+def _lost(tx: Tx, branch: BranchRow, low: int, high: int) -> list[LostRow]:
+    """Return what a repair recorded about these entries; what it recorded about the branch goes with the first ones."""
+    first = key_of(branch.bid, 0)
+    begin = first - 1 if low == branch.fork_seq else first + low
+    rows = LOST.all(tx, BETWEEN, (branch.scope, begin, first + high))
+    return [row for row in rows if row.key == first or row.key > first + low]
 
 
 # ---------------------------------------------------------------------- writing
 
 
-def put(tx: Tx, page: Page) -> None:
-    """Write a page behind the end of its branch; an end that is not where the page begins is ``Conflict``."""
-    branch = base.find_branch(tx, page.scope, page.uid)
+def put(tx: Tx, page: Page, *, now_ms: int) -> None:
+    """Write a page behind the end of its branch; an end that is not where the page begins raises ``Conflict``."""
+    branch = branches.find_by_uid(tx, page.scope, page.uid)
     if branch is None:
         raise _moved(page)
-    session = sessions.by_number(tx, branch.session)
+    session = sessions.by_number(tx, branch.scope, branch.session)
     attached = bool(session.attached) and session.branch == branch.bid
     end = (session.seq, session.hash) if attached else (branch.tip_seq, branch.tip_hash)
     if end != (page.low, page.previous):
         raise _moved(page)
     _require_blobs(tx, page)
-    _insert(tx, page, entries.key_of(branch.bid, 0))
+    _insert(tx, page, key_of(branch.bid, 0))
     if session.states < page.states:
-        session = sessions.write_cold(tx, session, states=page.states)
+        session = sessions.write(tx, session, states=page.states)
     if not attached:
-        branches.set_tip(tx, branch, page.high, page.rows[-1][23])
+        branches.set_tip(tx, branch, page.high, page.rows[-1].chain.hash)
     if session.hidden < base.HIDDEN:
-        _show(tx, session, branch, page, attached)
+        _show(tx, session, branch, page, attached, now_ms)
 
 
 def _moved(page: Page) -> Conflict:
@@ -164,60 +145,53 @@ def _moved(page: Page) -> Conflict:
 
 
 def _require_blobs(tx: Tx, page: Page) -> None:
-    gone = {seq for seq, what, _ in page.lost if what == ATTACHMENT}
-    needed = sorted({each for seq, each in page.links if seq not in gone})
+    gone = {row.key for row in page.lost if row.what == lost.ATTACHMENT}
+    needed = sorted({row.hash for row in page.links if row.key not in gone})
     missing = [each for each in needed if not blobs.exists(tx, page.scope, each)]
     if missing:
         raise base.Needs(page.scope, missing)
 
 
 def _insert(tx: Tx, page: Page, first: int) -> None:
-    for row in page.rows:
-        key = first + (row[0] & entries.MAX_SEQ)
-        chained = row[9:24]
-        tx.run(entries.INSERT, (*sealed((key, *row[1:8])), *chained, row_check((key, row[3], *chained))))
-    for seq, what, call_id in page.calls:
-        tx.run(entries.ADD_CALL, sealed((page.scope, first + seq, what, call_id)))
-    for seq, content_hash in page.links:
-        tx.run(entries.ADD_LINK, sealed((page.scope, content_hash, first + seq)))
-    for seq, what, at_ms in page.lost:
-        tx.run(ADD_LOST, sealed((first + seq, page.scope, what, at_ms)))
+    ENTRY.put_many(tx, [row._replace(key=first + row.seq) for row in page.rows])
+    LINK.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.links])
+    LOST.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.lost])
 
 
-def _show(tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool) -> None:
+def _show(tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool, now_ms: int) -> None:
     """Let a session that people see show the new entries, as after an append."""
-    position, rank = feed.record(tx, session, "entries", branch=branch.bid, first=page.low + 1, last=page.high)
+    position, rank = feed.record(
+        tx, session, "entries", branch=branch.bid, first=page.low + 1, last=page.high, now_ms=now_ms
+    )
     if not attached:
         operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
         return
-    last = page.rows[-1]
-    place = (branch.bid, branch.uid, branch.fork_seq, page.high, 1, last[23])
-    counts = (session.branches, session.revision, position, session.updated_ms, session.message_ms, rank)
-    operations.counted(tx, sessions.write_head(tx, session, (*place, *log.numbers_of(last), *counts)))
+    last = page.rows[-1].chain
+    place = {"seq": page.high, "hash": last.hash, **last.numbers._asdict(), "calls": None}
+    operations.counted(tx, sessions.write(tx, session, updated=position, rank=rank, **place))
 
 
 # ---------------------------------------------------------------------- comparing
 
 
 def hashes(tx: Tx, part: Part, low: int, count: int) -> list[bytes]:
-    """Give the hashes of the next entries of a branch, as they are stored."""
-    first = entries.key_of(part.branch.bid, 0)
-    return [row[0] for row in tx.all(HASHES, (first + low, first + low + count, part.branch.scope, count))]
+    """Return the hashes of the next entries of a branch, as they are stored."""
+    first = key_of(part.branch.bid, low)
+    return [row.chain.hash for row in ENTRY.all(tx, BETWEEN, (part.branch.scope, first, first + count))]
 
 
 def computed(tx: Tx, scope: str, uid: str, low: int) -> list[bytes]:
-    """Give the hashes of the next entries of a branch, each computed again from what is stored."""
-    branch = base.find_branch(tx, scope, uid)
+    """Return the hashes of the next entries of a branch, each computed again from what is stored."""
+    branch = branches.find_by_uid(tx, scope, uid)
     if branch is None:
         return []
-    line, first = log.line_of(tx, branch), entries.key_of(branch.bid, 0)
-    count = base.shares(tx.all(SIZES, (first + low, first + max(line.tip, low), base.ROWS)))
+    line, first = log.line_of(tx, branch), key_of(branch.bid, 0)
+    count = base.shares(tx.all(SIZES, (scope, first + low, first + max(line.tip, low), base.ROWS)))
     rows = log.read_rows(tx, line, low, count) if count else []
     before = log.before_of(tx, line, low)
     for row in rows:
-        seq = row[0] & entries.MAX_SEQ
         fault, _ = log.judge(tx, line, row, before)
         if fault is not None:
-            raise _damage(branch, seq, fault.what)
-        before = log.Before(None if line.lost.get(seq) == ENTRY else row[23], None)
-    return [row[23] for row in rows]
+            raise _damage(branch, row.seq, fault.what)
+        before = log.Before(None if line.lost.get(row.seq) == lost.ENTRY else row.chain.hash, None)
+    return [row.chain.hash for row in rows]

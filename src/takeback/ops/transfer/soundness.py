@@ -7,54 +7,54 @@ over as if it were so. It is refused here, by name, before anything of the recor
 from __future__ import annotations
 
 from ...errors import Corrupt
-from ...storage.base import Row, Tx
+from ...storage.base import Tx
+from ...tables.agents import AgentRow
+from ...tables.history import CheckpointRow, OperationRow
 from .. import branches, sessions
-from ..agents import AgentRow
 from ..verify import places, tables
-from ..verify.base import Found
+from ..verify.base import PURGED, is_object
 
 GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
 (SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
-ORPHAN = "SELECT b.uid FROM branch b LEFT JOIN session s ON s.sid = b.session WHERE s.sid IS NULL LIMIT 1"
+ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
+WHERE s.sid IS NULL LIMIT 1"""
 
 
 def require_rows(tx: Tx) -> None:
     """Refuse a store in which whole sessions, branches or agents are missing."""
-    row = tx.one(GAPS) if tx.dialect.gapless else None
-    if row is not None and row[0] != 0:
+    if tx.dialect.gapless and tx.one(GAPS) != (0,):
         raise Corrupt("records of sessions, branches or agents are missing", what="session")
-    if (orphan := tx.one(ORPHAN)) is not None:
-        raise Corrupt(f"branch {orphan[0]} belongs to a session whose record is lost", what=f"branch {orphan[0]}")
+    for (uid,) in tx.all(ORPHAN):
+        raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
 
 
-def require_session(tx: Tx, sid: int) -> None:
+def require_session(tx: Tx, scope: str, sid: int) -> None:
     """Refuse a session whose row, details or branches do not agree with its entries."""
-    session, found = sessions.by_number(tx, sid), Found()
-    places.check_session(tx, found, session)
-    if not places.is_object(sessions.detail(tx, session)):
-        found.add("detail", f"session {session.id}", "its details are damaged")
-    for branch in branches.of_session(tx, session.scope, sid, session.branches):
-        for fault, _ in places.branch_faults(tx, branch):
-            found.add("branch", f"branch {branch.uid}", fault)
-    for problem in found.problems:
-        raise Corrupt(f"{problem.where}: {problem.what}", what=problem.where)
+    session = sessions.by_number(tx, scope, sid)
+    where = f"session {session.id}"
+    for fault in places.session_faults(tx, session):
+        raise Corrupt(f"{where}: {fault.what}", what=where)
+    if not is_object(sessions.detail(tx, session)):
+        raise Corrupt(f"{where}: its details are damaged", what=where)
+    for branch in branches.of_session(tx, scope, sid, session.branches):
+        for fault in places.branch_faults(tx, branch):
+            raise Corrupt(f"branch {branch.uid}: {fault.what}", what=f"branch {branch.uid}")
 
 
 def require_agent(tx: Tx, agent: AgentRow) -> None:
-    """Refuse an agent that has not all its versions."""
-    count, lowest, highest = tx.one(tables.VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
-    complete = (count, lowest, highest) == (agent.version, 1, agent.version)
-    if not (complete and places.is_object(agent.fields)) and agent.hidden < places.PURGED:
+    """Refuse an agent that does not have all its versions."""
+    complete = tx.one(tables.VERSIONS_OF, (agent.scope, agent.aid)) == (agent.version, 1, agent.version)
+    if not (complete and is_object(agent.fields)) and agent.hidden < PURGED:
         raise Corrupt(f"a version of agent {agent.id!r} is missing", what=f"agent {agent.id}")
 
 
-def require_operation(tx: Tx, row: Row) -> None:
+def require_operation(tx: Tx, row: OperationRow) -> None:
     """Refuse an operation that names what is not there."""
     if fault := tables.operation_fault(tx, row):
-        raise Corrupt(f"operation {row[2]} is damaged: {fault}", what=f"operation {row[2]}")
+        raise Corrupt(f"operation {row.id} is damaged: {fault}", what=f"operation {row.id}")
 
 
-def require_checkpoint(tx: Tx, row: Row) -> None:
+def require_checkpoint(tx: Tx, row: CheckpointRow) -> None:
     """Refuse a checkpoint that names another entry than it says."""
     if fault := tables.checkpoint_fault(tx, row):
-        raise Corrupt(f"checkpoint {row[2]} is damaged: {fault}", what=f"checkpoint {row[2]}")
+        raise Corrupt(f"checkpoint {row.id} is damaged: {fault}", what=f"checkpoint {row.id}")

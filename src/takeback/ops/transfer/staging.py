@@ -6,16 +6,19 @@ of a session is written, whatever would be in its way later is looked for.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...storage.base import Tx, row_check
-from .. import branches, chain, feed, sessions
-from ..branches import BranchRow
-from ..sessions import NO_NUMBERS, SessionRow
+from ...storage.base import Tx
+from ...tables.branches import BRANCH, BranchRow
+from ...tables.sessions import SessionRow
+from .. import branches, feed, sessions
 from ..verify import places
 from . import base
-from .base import STAGED_KEY, Read, Taken, sealed
+from .base import STAGED_KEY, Read, Taken
 from .moments import Moment, Part
+
+# What a half-copied session does not say yet.
+_UNSAID = sessions.EMPTY | dict.fromkeys(("name", "label", "title", "calls"))
+_UNSAID |= {"workspace": "", "tags": "", "hidden": base.HIDDEN}
+_UNSAID |= dict.fromkeys(("parent", "archived", "pinned", "attached", "branches", "updated", "rank"), 0)
 
 # ---------------------------------------------------------------------- what is in the way
 
@@ -24,7 +27,7 @@ def require_room(tx: Tx, ours: Moment, read: Read) -> None:
     """Refuse with ``Conflict`` a new session that could never be finished in this destination."""
     session = ours.session
     for part in ours.parts:
-        if base.find_branch(tx, session.scope, part.branch.uid) is not None:
+        if branches.find_by_uid(tx, session.scope, part.branch.uid) is not None:
             raise base.conflict(
                 f"branch {part.branch.uid} of session {session.id} belongs to another one in the destination."
                 f" {base.AGAIN}",
@@ -39,10 +42,10 @@ def require_room(tx: Tx, ours: Moment, read: Read) -> None:
 
 
 def parent_number(tx: Tx, ours: Moment) -> int:
-    """Give the number of a session's parent in the destination; 0 for none."""
+    """Return the number of a session's parent in the destination; 0 for none."""
     if ours.parent is None:
         return 0
-    parent = base.find_session(tx, ours.session.scope, ours.parent)
+    parent = sessions.find_any(tx, ours.session.scope, ours.parent)
     if parent is None:
         raise base.conflict(
             f"session {ours.session.id} belongs to session {ours.parent}, which is not in the destination."
@@ -69,13 +72,13 @@ def require_free(tx: Tx, session: SessionRow, parent: int) -> None:
 
 
 def gives_way(holder: SessionRow, read: Read) -> bool:
-    """Say whether the holder of a name is a copy whose original has given it up since."""
-    row = read(lambda tx: base.find_session(tx, holder.scope, holder.id))
+    """Whether the holder of a name is a copy whose original has given it up since."""
+    row = read(lambda tx: sessions.find_any(tx, holder.scope, holder.id))
     return row is not None and row.hidden < base.HIDDEN
 
 
 def refused(ours: Moment, taken: Taken) -> Exception:
-    """Make the error for a key, name or label that is taken."""
+    """Return the error for a key, name or label that is taken."""
     return base.conflict(
         f"session {ours.session.id} has the {taken.what}, which session {taken.holder.id} has in the destination."
         f" Delete one of the two, or restore it under another name. {base.AGAIN}",
@@ -86,39 +89,35 @@ def refused(ours: Moment, taken: Taken) -> Exception:
 # ---------------------------------------------------------------------- the row and its branches
 
 
-def begin(tx: Tx, ours: Moment, fork: bytes) -> None:
+def begin(tx: Tx, ours: Moment, fork: bytes, *, now_ms: int) -> None:
     """Write the row of a session with its first branch, hidden; one that is begun already stays as it is."""
     theirs = ours.session
-    if base.find_session(tx, theirs.scope, theirs.id) is not None:
+    if sessions.find_any(tx, theirs.scope, theirs.id) is not None:
         return
-    sid = tx.next("session")
-    cold: tuple[Any, ...] = (sid, theirs.scope, theirs.id, f"{STAGED_KEY}{theirs.id}", theirs.agent, theirs.kind)
-    cold += (None, None, "", 0, theirs.status, 0, 0, base.HIDDEN, None, "", theirs.created_ms, 0, 0, 0, theirs.states)
-    head = (0, "", 0, 0, 0, chain.GENESIS, *NO_NUMBERS, 0, 0, 0, theirs.updated_ms, None, 0)
-    session = SessionRow._make((*cold, row_check(cold), *head, 0))
-    tx.run(sessions.INSERT, session)
-    sessions.put_detail(tx, sid, b"{}")
+    staged = theirs._replace(**{**_UNSAID, "states": theirs.states}, key=f"{STAGED_KEY}{theirs.id}")
+    session = sessions.insert(tx, staged._replace(sid=tx.next("session")))
+    sessions.put_detail(tx, session, b"{}")
     first = _insert(tx, session, ours.parts[0], fork, purged=ours.purged)
-    position, rank = feed.record(tx, session, "session", branch=first.bid, first=0, last=0)
-    place = (first.bid, first.uid, first.fork_seq, 0, 0, chain.GENESIS, *NO_NUMBERS)
-    sessions.write_head(tx, session, (*place, 1, 0, position, theirs.updated_ms, None, rank))
+    position, rank = feed.record(tx, session, "session", branch=first.bid, first=0, last=0, now_ms=now_ms)
+    head = {"branch": first.bid, "uid": first.uid, "fork": first.fork_seq}
+    sessions.write(tx, session, **head, branches=1, updated=position, rank=rank)
 
 
 def add_branch(tx: Tx, ours: Moment, part: Part, fork: bytes) -> None:
     """Open a branch of a session that is begun, unless it is there."""
     scope = ours.session.scope
-    if base.find_branch(tx, scope, part.branch.uid) is not None:
+    if branches.find_by_uid(tx, scope, part.branch.uid) is not None:
         return
-    session = base.find_session(tx, scope, ours.session.id)
+    session = sessions.find_any(tx, scope, ours.session.id)
     if session is None:
         raise base.conflict(f"session {ours.session.id} is gone from the destination; call again", ours.session.id)
     _insert(tx, session, part, fork, purged=ours.purged)
-    sessions.write_head(tx, session, (*session.head[:18], session.branches + 1, *session.head[19:]))
+    sessions.write(tx, session, branches=session.branches + 1)
 
 
 def _insert(tx: Tx, session: SessionRow, part: Part, fork: bytes, *, purged: bool) -> BranchRow:
     theirs, bid = part.branch, tx.next("branch")
-    parent = None if part.parent is None else base.find_branch(tx, session.scope, part.parent)
+    parent = None if part.parent is None else branches.find_by_uid(tx, session.scope, part.parent)
     if part.parent is not None and (parent is None or base.hash_at(tx, parent, theirs.fork_seq) != fork):
         raise base.conflict(
             f"session {session.id} goes on from entry {theirs.fork_seq} of branch {part.parent}, which is not in the"
@@ -137,5 +136,4 @@ def _insert(tx: Tx, session: SessionRow, part: Part, fork: bytes, *, purged: boo
         tip_seq=theirs.fork_seq,
         tip_hash=fork,
     )
-    tx.run(branches.INSERT, sealed(made))
-    return made
+    return BRANCH.put(tx, made)

@@ -11,43 +11,25 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, files, index, live, log, places, tables, whole
-from .base import BACKUP, LOWEST, Check, Found, Key, Read, walk
-from .derived import UNREADABLE
-
-_NONE: Key = (LOWEST,)
-CHECKS: tuple[tuple[Check, Key], ...] = (
-    (places.sessions_page, _NONE),
-    (places.details_page, _NONE),
-    (places.branches_page, _NONE),
-    (log.entries_page, (LOWEST, 0)),
-    (index.orphans_page, _NONE),
-    (index.calls_page, index.CALLS.start),
-    (index.links_page, index.LINKS.start),
-    (tables.lost_page, _NONE),
-    (tables.agents_page, _NONE),
-    (tables.versions_page, tables.VERSIONS.start),
-    (tables.checkpoints_page, _NONE),
-    (tables.operations_page, _NONE),
-    (tables.keys_page, tables.KEYS.start),
-    *live.PAGES,
-    *whole.PAGES,
-    (tables.migrations_page, _NONE),
-    (tables.meta_page, _NONE),
-    (changes.feed_page, _NONE),
-    (changes.tallies_page, _NONE),
-    (content.chunks_page, ("", LOWEST, LOWEST)),
-)
+from . import changes, content, index, live, places, tables, whole
+from .base import BACKUP, UNREADABLE, Check, Found, Read, walk
+from .log import EntriesCheck
 
 
 def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable[[int], None] | None = None) -> Report:
     """Check every record of a store, in all scopes; ``progress`` is told how many were looked at."""
     found = Found(progress)
     _attempt(found, lambda: _check_engine(found, engine_check))
-    for check, start in (*CHECKS, *files.pages()):
-        _attempt(found, lambda: walk(read, found, check, start))  # noqa: B023
+    for check in _checks():
+        _attempt(found, lambda: walk(read, found, check))  # noqa: B023
     _attempt(found, lambda: content.check_blobs(read, found))
     return Report(tuple(found.problems), found.checked)
+
+
+def _checks() -> tuple[Check, ...]:
+    """Return the checks of one run; the entries come first of all that name entries."""
+    others = (*index.RULES, *tables.RULES, *live.RULES, *whole.RULES, *changes.RULES)
+    return (*places.RULES, EntriesCheck(), *others, content.chunks_page)
 
 
 def _attempt(found: Found, step: Callable[[], None]) -> None:

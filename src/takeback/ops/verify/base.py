@@ -1,30 +1,56 @@
-"""How verify looks: a page of rows per read, everything that is compared within one read.
+"""How verify reads: a page of rows per read, everything that is compared within one read.
 
-A check is a function of a transaction, what it has found so far and the key behind which it goes on; it gives the
-next such key, or None at the end. All records that one finding compares are read in the same transaction, so
-writers that go on meanwhile never make a healthy store look damaged.
+A check is a function of a transaction, what it has found so far and the key behind which it goes on, None at the
+beginning; it returns the next such key, or None at the end. All records that one finding compares are read in the same
+transaction, so writers that go on meanwhile never make a healthy store look damaged.
+
+What verify demands of a table is a ``Rule``: whether a row is sound is the same question everywhere, and what a sound
+row must fit to is a function of the transaction and the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ...errors import Corrupt
+import msgspec
+
+from ... import codec
+from ...errors import Corrupt, Error
 from ...model.report import Problem
-from ...storage.base import Op, Row, Tx, row_check
+from ...storage.base import Op, Tx, Value
+from ...tables.table import Key as Key
+from ...tables.table import Table, matches
+from ..blobs import zstd  # type: ignore[attr-defined]
 
+R = TypeVar("R", bound="tuple[Any, ...]")
 Read: TypeAlias = "Callable[[Op[Any]], Any]"
-Key: TypeAlias = "tuple[Any, ...]"
-Check: TypeAlias = "Callable[[Tx, Found, Key], Key | None]"
+Check: TypeAlias = "Callable[[Tx, Found, Key | None], Key | None]"
+Said: TypeAlias = "str | Fault | Iterable[Fault] | None"
 
 PAGE = 300
-LOWEST = -(1 << 62)
+PURGED = 2  # the value of ``hidden``
 LOST = "Its content is lost unless a backup has it; repair makes a copy without it, with everything else"
 REBUILD = "It follows from other records: repair makes a copy in which it is rebuilt"
 RETRY = "A retry with this key may be stored twice; repair makes a copy without it"
 FOLLOW = "Followers of the feed may have missed it; repair makes a copy with the feed rebuilt"
 BACKUP = "Restore a backup, or let repair copy what can still be read"
+DAMAGED = "the record does not match its check"
+# What reading damaged content, or values of any type in pages that changed places, may raise.
+UNREADABLE = (
+    *(Error, LookupError, TypeError, ValueError, AttributeError, OverflowError),
+    *(msgspec.MsgspecError, struct.error, zstd.ZstdError),
+)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a record."""
+
+    kind: str
+    what: str
+    fix: str = LOST
 
 
 class Found:
@@ -47,25 +73,20 @@ class Found:
             self._tell(self.checked)
 
 
-def walk(read: Read, found: Found, check: Check, start: Key) -> None:
+def walk(read: Read, found: Found, check: Check) -> None:
     """Run a check over all its pages, each a read of its own."""
-    after: Key | None = start
-    while after is not None:
+    after: Key | None = None
+    while True:
         page, reached = read(_page(check, after))
         found.take(page)
-        if reached is not None and not _is_beyond(reached, after):
-            raise Corrupt("the keys of a table are out of order", what="file")  # a walk in circles would never end
+        if reached is None:
+            return
+        if after is not None and not reached > after:  # a walk in circles would never end
+            raise Corrupt("the keys of a table are out of order", what="file")
         after = reached
 
 
-def _is_beyond(reached: Key, after: Key) -> bool:
-    try:
-        return reached > after
-    except TypeError:
-        return False
-
-
-def _page(check: Check, after: Key) -> Op[tuple[Found, Key | None]]:
+def _page(check: Check, after: Key | None) -> Op[tuple[Found, Key | None]]:
     def op(tx: Tx) -> tuple[Found, Key | None]:
         page = Found()
         return page, check(tx, page, after)
@@ -73,63 +94,75 @@ def _page(check: Check, after: Key) -> Op[tuple[Found, Key | None]]:
     return op
 
 
-class Table:
-    """A table that is read in the order of its primary key; the columns end with the check."""
+@dataclass(frozen=True)
+class Rule(Generic[R]):
+    """What is demanded of every row of a table; called, it checks the next page.
 
-    def __init__(self, name: str, columns: str, key: str, start: Key = (LOWEST,)) -> None:
-        self.name = name
-        self.columns = columns
-        self.key = key
-        self.start = start
-        self.width = len(columns.split(","))
-        self.key_width = len(key.split(","))
-        slots, order = ", ".join("?" * self.key_width), f"ORDER BY {key} LIMIT ?"
-        self.page = f"SELECT {columns} FROM {name} WHERE ({key}) > ({slots}) {order}"
-        self.keys = f"SELECT {key} FROM {name} WHERE ({key}) > ({slots}) {order}"
-        self.one = f"SELECT {columns} FROM {name} WHERE ({key}) = ({slots})"
+    ``faults`` is asked about sound rows only; a text that it returns is a problem of this ``kind`` with this ``fix``.
+    ``gaps`` is said of numbers that are left out, where the engine gives them out in a row.
+    """
 
-    def rows(self, tx: Tx, after: Key, limit: int = PAGE) -> list[Row]:
-        """Give the next rows; one that cannot be read at all is its key and nothing else."""
+    table: Table[R]
+    faults: Callable[[Tx, R], Said]
+    kind: str
+    fix: str = LOST
+    where: Callable[[R], str] | None = None
+    gaps: Fault | None = None
+
+    def __call__(self, tx: Tx, found: Found, after: Key | None) -> Key | None:
+        """Check the next rows."""
+        stored, reached = self.table.page(tx, after, PAGE)
+        rows = [self.table.unchecked(each) for each in stored]
+        if self.gaps is not None and tx.dialect.gapless:
+            order = self.table.order(tx)
+            for first, last in _left_out([tuple(getattr(row, name) for name in order) for row in rows], after):
+                kind, what, fix = self.gaps
+                found.add(kind, f"{self.table.name} {_numbered(first, last)}", what, fix)
+        for each, row in zip(stored, rows, strict=True):
+            found.checked += 1
+            for kind, what, fix in self._told(tx, row, sound=self.table.is_sound(each)):
+                found.add(kind, (self.where or self.table.called)(row), what, fix)
+        return reached
+
+    def _told(self, tx: Tx, row: R, *, sound: bool) -> Sequence[Fault]:
         try:
-            return tx.all(self.page, (*after, limit))
-        except Corrupt:
-            keys = tx.all(self.keys, (*after, limit))
-            return [self._single(tx, key) for key in keys]
-
-    def _single(self, tx: Tx, key: Row) -> Row:
-        try:
-            row = tx.one(self.one, key)
-        except Corrupt:
-            row = None
-        return row or (*key, *[None] * (self.width - self.key_width))
+            said = self.faults(tx, row) if sound else DAMAGED
+            if isinstance(said, str):
+                said = Fault(self.kind, said, self.fix) if said else None
+            return [said] if isinstance(said, Fault) else list(said or ())
+        except UNREADABLE as error:
+            return [Fault(self.kind, f"what it names cannot be read: {error}", self.fix)]
 
 
-def is_sound(row: Row) -> bool:
-    """Say whether a row matches its check, which is its last column."""
-    return bool(row_check(row[:-1]) == row[-1])
+def _left_out(keys: Sequence[Key], after: Key | None) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of numbers that keys leave out; they begin with 1, in every scope if the scope is in the key."""
+    for key in keys:
+        expected = max(after[-1] + 1, 1) if after is not None and after[:-1] == key[:-1] else 1
+        if key[-1] > expected:
+            yield expected, key[-1] - 1
+        after = key
 
 
-def advance(rows: list[Row], after: Key, width: int = 1) -> Key | None:
-    """Give the key of the last row, None if there is none; keys that do not grow are damage of the file."""
-    if not rows:
-        return None
-    last = rows[-1][:width]
-    if any(type(one) is not type(two) for one, two in zip(last, after, strict=True)) or last <= after:
-        raise Corrupt("the keys of a table are out of order", what="file")
-    return last
-
-
-def gaps(tx: Tx, rows: list[Row], after: Key) -> Iterator[tuple[int, int]]:
-    """Give the ranges of numbers that are left out, where an engine leaves none; numbers begin with 1."""
-    if not tx.dialect.gapless:
-        return
-    expected = max(after[0], 0) + 1
-    for row in rows:
-        if row[0] > expected:
-            yield expected, row[0] - 1
-        expected = max(expected, row[0] + 1)
-
-
-def numbered(first: int, last: int) -> str:
-    """Write a range of numbers for people."""
+def _numbered(first: int, last: int) -> str:
     return f"number {first}" if first == last else f"numbers {first} to {last}"
+
+
+def has(tx: Tx, table: Table[Any], *key: Value) -> bool:
+    """Whether a table has a row of a key, sound or not."""
+    return tx.one(f"SELECT 1 FROM {table.name} WHERE {matches(table.key)}", key) is not None
+
+
+def intact(tx: Tx, table: Table[R], *key: Value) -> R | None:
+    """Return the row of a key; None if it is missing or damaged."""
+    try:
+        return table.get(tx, *key)
+    except UNREADABLE:
+        return None
+
+
+def is_object(data: object) -> bool:
+    """Whether stored bytes are a JSON object."""
+    try:
+        return isinstance(data, bytes) and isinstance(codec.decode(data), dict)
+    except Error:
+        return False

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections import Counter
 
 from ...errors import Corrupt
-from ...storage.base import Row, Tx
-from .. import branches, entries
+from ...storage.base import Tx
+from ...tables.agents import AGENT
+from ...tables.branches import BRANCH
+from ...tables.entries import ENTRY
+from ...tables.history import FEED, FeedRow
+from .. import entries
 from ..agent_checkpoints import FEED_KIND
-from .base import FOLLOW, LOST, Found, Key, Table, advance, gaps, is_sound
+from .base import FOLLOW, LOST, PURGED, Check, Fault, Found, Key, Rule, has
 from .places import tip_of
-from .tables import HAS_ENTRY, LOST_KIND
+from .tables import LOST_KIND
 
-FEED = Table("feed", "pos, scope, kind, session, branch, first_seq, last_seq, chk", "pos")
-OWNER = "SELECT scope, hidden, updated FROM session WHERE sid = ?"
-HOLDER = "SELECT session FROM branch WHERE bid = ?"
-AGENT = "SELECT scope FROM agent WHERE aid = ?"
+OWNER = "SELECT hidden, updated FROM session WHERE scope = ? AND sid = ?"
+HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"
 # Kinds of operations on one session that leave exactly one change of that kind and are not made by anything else.
 KINDS = (
     *("rename", "tag", "untag", "archive", "unarchive", "pin", "unpin", "metadata"),
@@ -30,6 +32,7 @@ _KINDS = ", ".join(f"'{kind}'" for kind in KINDS)
 ROWS = "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM branch) + (SELECT count(*) FROM agent)"
 NEWEST = """SELECT coalesce(max(n), 0) FROM (SELECT max(sid) AS n FROM session UNION ALL
 SELECT max(bid) FROM branch UNION ALL SELECT max(aid) FROM agent) AS numbers"""
+# Numbers are unique in a store, so both sides can be counted by them, whatever the scope.
 CHANGES = f"""SELECT session, kind, count(*) FROM feed WHERE session > ? AND session <= ? AND kind IN ({_KINDS})
 GROUP BY session, kind"""
 OPERATIONS = f"""SELECT session, kind, count(*) FROM operation WHERE session > ? AND session <= ?
@@ -38,129 +41,114 @@ COVERED = """SELECT branch, CAST(sum(last_seq - first_seq + 1) AS BIGINT) FROM f
 WHERE branch > ? AND branch <= ? AND kind = 'entries' AND session > 0 GROUP BY branch"""
 OF_AGENTS = f"""SELECT branch, count(*) FROM feed WHERE session = 0 AND branch > ? AND branch <= ?
 AND kind <> '{FEED_KIND}' GROUP BY branch"""
-AGENTS = "SELECT aid, version, hidden FROM agent WHERE aid > ? AND aid <= ?"
-SESSIONS = "SELECT sid, hidden FROM session WHERE sid > ? AND sid <= ?"
-BRANCHES = f"SELECT {branches.COLUMNS} FROM branch WHERE bid > ? AND bid <= ?"
+AGENTS = "SELECT aid, version FROM agent WHERE aid > ? AND aid <= ? AND hidden < 2"
+SESSIONS = "SELECT sid FROM session WHERE sid > ? AND sid <= ? AND hidden < 2"
+BRANCHES = f"{BRANCH.select} WHERE bid > ? AND bid <= ?"
 LOST_OPERATIONS = f"SELECT session, count(*) FROM operation WHERE kind = '{LOST_KIND}' GROUP BY session"
 OPERATION_GAPS = "SELECT max(oid) - count(*) FROM operation"
-PURGED = f"""SELECT count(*) FROM feed WHERE session IN (SELECT sid FROM session WHERE hidden = 2)
+PURGED_CHANGES = f"""SELECT count(*) FROM feed WHERE session IN (SELECT sid FROM session WHERE hidden = 2)
 AND kind NOT IN ('entries', 'session', 'checkpoint', 'purge', 'move', 'below', 'copy', '{LOST_KIND}')"""
 
 WINDOW = 20_000
 
 
-def feed_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next changes."""
-    rows = FEED.rows(tx, after)
-    for first, last in gaps(tx, rows, after):
-        found.add("feed", f"change {first}", f"changes {first} to {last} are missing from the feed", FOLLOW)
-    for row in rows:
-        found.checked += 1
-        if not is_sound(row):
-            found.add("feed", f"change {row[0]}", "the record does not match its check", FOLLOW)
-        elif fault := change_fault(tx, row):
-            found.add("missing", f"change {row[0]}", fault, FOLLOW)
-    return advance(rows, after)
-
-
-def change_fault(tx: Tx, row: Row) -> str:
+def change_fault(tx: Tx, row: FeedRow) -> str:
     """Say what a change names that is not there; a purged session need not have its entries."""
-    position, scope, kind, sid, bid, first, last = row[:7]
-    if sid == 0:
-        there = tx.one(AGENT, (bid,)) == (scope,) and kind not in ("entries", "session", "checkpoint", *KINDS)
-        return "" if there else "its agent is missing"
-    owner = tx.one(OWNER, (sid,))
-    if owner is None or owner[0] != scope:
+    if row.session == 0:
+        of_agent = row.kind not in ("entries", "session", "checkpoint", *KINDS)
+        return "" if of_agent and has(tx, AGENT, row.scope, row.branch) else "its agent is missing"
+    owner = tx.one(OWNER, (row.scope, row.session))
+    if owner is None:
         return "its session is missing"
-    if tx.one(HOLDER, (bid,)) != (sid,):
+    if tx.one(HOLDER, (row.scope, row.branch)) != (row.session,):
         return "its branch is missing"
-    if owner[2] < position:
-        return f"its session says that its last change was {owner[2]}"
-    if kind != "entries" or owner[1] == 2:
+    hidden, updated = owner
+    if updated < row.pos:
+        return f"its session says that its last change was {updated}"
+    if row.kind != "entries" or hidden == PURGED:
         return ""
-    if not all(tx.one(HAS_ENTRY, (entries.key_of(bid, seq), scope)) for seq in {first, last}):
-        return f"entry {first} or {last} of branch number {bid} is missing"
-    return "" if first <= last else "it names no entries"
+    ends = {entries.key_of(row.branch, seq) for seq in (row.first_seq, row.last_seq)}
+    if not all(has(tx, ENTRY, row.scope, key) for key in ends):
+        return f"entry {row.first_seq} or {row.last_seq} of branch number {row.branch} is missing"
+    return "" if row.first_seq <= row.last_seq else "it names no entries"
+
+
+def _change_fault(tx: Tx, row: FeedRow) -> Fault | None:
+    what = change_fault(tx, row)
+    return Fault("missing", what, FOLLOW) if what else None
 
 
 # ---------------------------------------------------------------------- counting both sides
 
 
-def tallies_page(tx: Tx, found: Found, after: Key) -> Key | None:
+def tallies_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
     """Compare the feed with what it tells of, for the next numbers of sessions, branches and agents."""
-    newest, low = tx.one(NEWEST) or (0,), max(after[0], 0)
+    (newest,) = tx.one(NEWEST) or (0,)
+    (low,) = after or (0,)
     high = low + WINDOW
-    if low == 0 and newest[0] > WINDOW:
-        (rows,) = tx.one(ROWS) or (0,)
-        if (
-            tx.dialect.gapless and newest[0] > 2 * rows + WINDOW
-        ):  # numbers are given out in a row: these would take for ever to go through
-            raise Corrupt("the numbers of sessions, branches or agents are not those of their rows", what="file")
-    _operations(tx, found, low, high)
-    _coverage(tx, found, low, high)
-    _versions(tx, found, low, high)
     if low == 0:
-        _operation_gaps(tx, found)
-    return (high,) if high < newest[0] else None
-
-
-def _operations(tx: Tx, found: Found, low: int, high: int) -> None:
+        _require_numbers(tx, newest)
+        if missing := operation_gaps(tx):
+            found.add("missing", "operations", f"{missing} operations are missing from the log", LOST)
     for sid, missing in operation_deficits(tx, low, high).items():
         found.add("missing", f"session number {sid}", f"{missing} of its operations are missing from the log", LOST)
+    for bid in uncovered(tx, low, high):
+        found.add("feed", f"branch number {bid}", "the feed does not tell of all its entries, or of some twice", FOLLOW)
+    for aid in untold(tx, low, high):
+        found.add("feed", f"agent number {aid}", "the feed does not tell of all its versions", FOLLOW)
+    return (high,) if high < newest else None
+
+
+def _require_numbers(tx: Tx, newest: int) -> None:
+    """Numbers are given out in a row: far more of them than rows would take for ever to go through."""
+    if newest > WINDOW and tx.dialect.gapless:
+        (rows,) = tx.one(ROWS) or (0,)
+        if newest > 2 * rows + WINDOW:
+            raise Corrupt("the numbers of sessions, branches or agents are not those of their rows", what="file")
 
 
 def operation_deficits(tx: Tx, low: int, high: int) -> dict[int, int]:
-    """Give how many operations of each session are in the feed and not in the log."""
-    alive = {sid for sid, hidden in tx.all(SESSIONS, (low, high)) if hidden < 2}
-    told = Counter({row[:2]: row[2] for row in tx.all(CHANGES, (low, high)) if row[0] in alive})
-    told.subtract({row[:2]: row[2] for row in tx.all(OPERATIONS, (low, high))})
+    """Return how many operations of each session are in the feed and not in the log."""
+    alive = {sid for (sid,) in tx.all(SESSIONS, (low, high))}
+    told = Counter({(sid, kind): count for sid, kind, count in tx.all(CHANGES, (low, high)) if sid in alive})
+    told.subtract({(sid, kind): count for sid, kind, count in tx.all(OPERATIONS, (low, high))})
     lost = Counter[int](dict(tx.all(LOST_OPERATIONS)))
-    deficits: dict[int, int] = {}
+    deficits = Counter[int]()
     for (sid, _), number in told.items():
-        if number > 0:
-            deficits[sid] = deficits.get(sid, 0) + number
+        deficits[sid] += max(0, number)
     return {sid: number - lost[sid] for sid, number in deficits.items() if number > lost[sid] + lost[0]}
 
 
-def _coverage(tx: Tx, found: Found, low: int, high: int) -> None:
-    for bid in uncovered(tx, low, high):
-        found.add("feed", f"branch number {bid}", "the feed does not tell of all its entries, or of some twice", FOLLOW)
-
-
 def uncovered(tx: Tx, low: int, high: int) -> list[int]:
-    """Give the branches whose entries are not in the feed exactly once; those of purged sessions are left out."""
+    """Return the branches whose entries are not in the feed exactly once; those of purged sessions are left out."""
     covered: dict[int, int] = dict(tx.all(COVERED, (low, high)))
     found = []
-    for row in tx.all(BRANCHES, (low, high)):
-        if is_sound(row):
-            branch = branches.checked(row)
-            session, tip, _ = tip_of(tx, branch)
-            if session is not None and session.hidden < 2 and covered.get(branch.bid, 0) != tip - branch.fork_seq:
-                found.append(branch.bid)
+    for branch in map(BRANCH.unchecked, filter(BRANCH.is_sound, tx.all(BRANCHES, (low, high)))):
+        session, tip, _ = tip_of(tx, branch)
+        if session is not None and session.hidden < PURGED and covered.get(branch.bid, 0) != tip - branch.fork_seq:
+            found.append(branch.bid)
     return found
 
 
-def _versions(tx: Tx, found: Found, low: int, high: int) -> None:
-    for aid in untold(tx, low, high):
-        found.add("feed", f"agent number {aid}", "the feed does not tell of all its versions", FOLLOW)
-
-
 def untold(tx: Tx, low: int, high: int) -> dict[int, int]:
-    """Give the agents whose changes in the feed are not as many as their versions, and how many are missing."""
+    """Return the agents whose changes in the feed are not as many as their versions, and how many are missing."""
     told: dict[int, int] = dict(tx.all(OF_AGENTS, (low, high)))
-    there = {aid: version for aid, version, hidden in tx.all(AGENTS, (low, high)) if hidden < 2}
-    return {aid: version - told.get(aid, 0) for aid, version in there.items() if version != told.get(aid, 0)}
-
-
-def _operation_gaps(tx: Tx, found: Found) -> None:
-    """Numbers of operations are given out in a row; only purges leave some out, as many as the feed remembers."""
-    if missing := operation_gaps(tx):
-        found.add("missing", "operations", f"{missing} operations are missing from the log", LOST)
+    there = tx.all(AGENTS, (low, high))
+    return {aid: version - told.get(aid, 0) for aid, version in there if version != told.get(aid, 0)}
 
 
 def operation_gaps(tx: Tx) -> int:
-    """Give how many numbers of operations are left out beyond those that purges can have erased."""
+    """Return how many numbers of operations are left out beyond those that purges can have erased.
+
+    They are given out in a row; only purges leave some out, as many as the feed remembers.
+    """
     if not tx.dialect.gapless:
         return 0
-    left_out, purged = tx.one(OPERATION_GAPS), tx.one(PURGED)
+    left_out, purged = tx.one(OPERATION_GAPS), tx.one(PURGED_CHANGES)
     return max(0, int(left_out[0] or 0) - int(purged[0])) if left_out and purged else 0
+
+
+RULES: tuple[Check, ...] = (
+    Rule(FEED, _change_fault, "feed", FOLLOW, gaps=Fault("feed", "it is missing", FOLLOW)),
+    tallies_page,
+)

@@ -9,51 +9,55 @@ from __future__ import annotations
 from hashlib import sha256
 
 from ...errors import Corrupt
-from ...storage.base import Op, Row, Tx
-from .. import blobs
-from .base import Found, Key, Read, Table, advance, is_sound
-from .derived import UNREADABLE
+from ...storage.base import Tx
+from ...tables.content import BLOB, CHUNK, BlobRow
+from ...tables.table import slots
+from ..blobs import read_chunk as read_chunk
+from .base import DAMAGED, PAGE, Found, Key, Read, has, intact
 
-BLOBS = Table("blob", "blob_id, scope, hash, size, chunks, created_ms, chk", "blob_id")
 CHUNKS_OF = "SELECT count(*), max(n) FROM chunk WHERE scope = ? AND blob_id = ?"
-SAME = "SELECT 1 FROM blob WHERE blob_id = ? AND chk = ?"
-CHUNKS = "SELECT scope, blob_id, n FROM chunk WHERE (scope, blob_id, n) > (?, ?, ?) ORDER BY scope, blob_id, n LIMIT ?"
-OWNER = "SELECT scope FROM blob WHERE blob_id = ?"
+_KEY = ", ".join(CHUNK.key)
+CHUNKS = f"SELECT {_KEY} FROM chunk ORDER BY {_KEY} LIMIT ?"
+CHUNKS_AFTER = f"SELECT {_KEY} FROM chunk WHERE ({_KEY}) > ({slots(len(CHUNK.key))}) ORDER BY {_KEY} LIMIT ?"
+_MANY = 10_000  # keys of chunks
 
 
 def check_blobs(read: Read, found: Found) -> None:
     """Check all blobs."""
-    after: Key | None = BLOBS.start
-    while after is not None:
-        here: Key = after
-        rows: list[Row] = read(lambda tx: BLOBS.rows(tx, here))  # noqa: B023
-        for row in rows:
+    after: Key | None = None
+    while True:
+        stored, after = read(lambda tx: BLOB.page(tx, after, PAGE))  # noqa: B023
+        for each in stored:
             found.checked += 1
-            if not is_sound(row):
-                found.add("blob", f"blob number {row[0]}", "the record does not match its check")
-            elif row[2] is not None and (fault := blob_fault(read, row)) and read(_still_there(row)):
-                found.add("blob", f"blob {row[2]}", fault)
-        after = advance(rows, here)
+            row = BLOB.unchecked(each)
+            if not BLOB.is_sound(each):
+                found.add("blob", f"blob number {row.blob_id}", DAMAGED)
+            elif row.hash is not None and (fault := blob_fault(read, row)) and _is_there(read, row):
+                found.add("blob", f"blob {row.hash}", fault)
+        if after is None:
+            return
 
 
-def _still_there(row: Row) -> Op[Row | None]:
-    return lambda tx: tx.one(SAME, (row[0], row[-1]))
+def _is_there(read: Read, row: BlobRow) -> bool:
+    return bool(read(lambda tx: intact(tx, BLOB, row.scope, row.blob_id)) == row)
 
 
-def blob_fault(read: Read, row: Row) -> str:
+def blob_fault(read: Read, row: BlobRow) -> str:
     """Say what does not fit about the content of a blob whose row is sound."""
-    blob_id, scope, content_hash, size, chunks = row[:5]
-    if read(lambda tx: tx.one(CHUNKS_OF, (scope, blob_id))) != (chunks, chunks - 1 if chunks else None):
+    if row.place:
+        return f"its content lies in {row.place!r}, which is no place that is known"
+    there = read(lambda tx: tx.one(CHUNKS_OF, (row.scope, row.blob_id)))
+    if there != (row.chunks, row.chunks - 1 if row.chunks else None):
         return "a chunk of it is missing, or there is one too many"
     try:
-        digest, total = digest_of(read, scope, blob_id, chunks)
+        digest, size = digest_of(read, row.scope, row.blob_id, row.chunks)
     except Corrupt as error:
         return str(error)
-    return "" if (digest, total) == (content_hash, size) else "the content does not match its hash or size"
+    return "" if (digest, size) == (row.hash, row.size) else "the content does not match its hash or size"
 
 
 def digest_of(read: Read, scope: str, blob_id: int, chunks: int) -> tuple[str, int]:
-    """Hash and measure the chunks of a blob; a damaged or missing one is ``Corrupt``."""
+    """Hash and measure the chunks of a blob; a damaged or missing one raises ``Corrupt``."""
     digest, total = sha256(), 0
     for number in range(chunks):
         data = read(lambda tx: read_chunk(tx, scope, blob_id, number))  # noqa: B023
@@ -62,18 +66,10 @@ def digest_of(read: Read, scope: str, blob_id: int, chunks: int) -> tuple[str, i
     return digest.hexdigest(), total
 
 
-def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
-    """Read a chunk; one that cannot be unpacked is ``Corrupt`` as well."""
-    try:
-        return blobs.read_chunk(tx, scope, blob_id, number)
-    except UNREADABLE as error:
-        raise Corrupt(f"chunk {number} of blob {blob_id} cannot be unpacked", what=f"blob {blob_id}") from error
-
-
-def chunks_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Look for chunks that belong to no blob."""
-    rows = tx.all(CHUNKS, (*after, 10_000))
-    lonely = {row[1]: row[0] for row in rows if tx.one(OWNER, (row[1],)) != (row[0],)}
-    for blob_id in lonely:
-        found.add("blob", f"blob number {blob_id}", "its chunks are there, but its record is missing")
-    return advance(rows, after, 3)
+def chunks_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
+    """Look for chunks that belong to no blob; the content of the others is checked with their blobs."""
+    keys = tx.all(CHUNKS, (_MANY,)) if after is None else tx.all(CHUNKS_AFTER, (*after, _MANY))
+    for scope, blob_id in dict.fromkeys((scope, blob_id) for scope, blob_id, _ in keys):
+        if not has(tx, BLOB, scope, blob_id):
+            found.add("blob", f"blob number {blob_id}", "its chunks are there, but its record is missing")
+    return keys[-1] if keys else None

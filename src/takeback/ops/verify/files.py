@@ -2,59 +2,45 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from ... import codec
 from ...model import tree
 from ...storage.base import Tx
-from .. import blobs, entries, snapshots
-from .base import BACKUP, LOWEST, Check, Found, Key
-from .derived import UNREADABLE
-
-NEXT = "SELECT key, scope, body FROM entry WHERE key > ? AND kind = 'snapshot' ORDER BY key LIMIT 100"
+from ...tables.entries import EntryRow
+from .. import blobs, snapshots
+from .base import BACKUP, UNREADABLE, Fault
 
 
-def pages() -> tuple[tuple[Check, Key], ...]:
-    """Give the check of snapshots for one run over a store."""
-    sound = set[tuple[str, bytes]]()
+class Trees:
+    """The trees of snapshots, with those that were found whole in this run over a store."""
 
-    def page(tx: Tx, found: Found, after: Key) -> Key | None:
-        rows = tx.all(NEXT, after)
-        for key, scope, body in rows:
-            found.checked += 1
-            root = _root_of(body)
-            if root is not None and (what := _fault(tx, scope, root, sound)):
-                found.add("snapshot", f"snapshot {root[:12]} of entry {key & entries.MAX_SEQ}", what, BACKUP)
-        return (rows[-1][0],) if rows else None
+    def __init__(self) -> None:
+        self._whole = set[tuple[str, bytes]]()
 
-    return ((page, (LOWEST,)),)
+    def fault(self, tx: Tx, row: EntryRow) -> Fault | None:
+        """Say what is missing of the files that an intact entry names, if it is a snapshot."""
+        if row.kind != snapshots.KIND or row.body is None:
+            return None
+        root = codec.decode(row.body)["root"]
+        what = self._missing(tx, row.scope, root)
+        return Fault("snapshot", f"of snapshot {root[:12]} {what}", BACKUP) if what else None
 
-
-def _root_of(body: bytes | None) -> str | None:
-    try:
-        return None if body is None else str(codec.decode(body)["root"])
-    except UNREADABLE:
-        return None  # reported with the entry
-
-
-def _fault(tx: Tx, scope: str, root: str, sound: set[tuple[str, bytes]]) -> str:
-    """Say what of a snapshot is missing or cannot be read."""
-    try:
-        waiting = [(b"", snapshots.read_root(tx, scope, root).tree)]
-    except UNREADABLE as error:
-        return f"its root cannot be read: {error}"
-    while waiting:
-        path, digest = waiting.pop()
-        if (scope, digest) in sound:
-            continue
+    def _missing(self, tx: Tx, scope: str, root: str) -> str:
         try:
-            directory = tree.decode(blobs.read_whole(tx, scope, digest.hex()))
-        except (*UNREADABLE, msgspec.MsgspecError):
-            return f"the record of directory {path.decode('utf-8', 'replace') or '.'} is missing or damaged"
-        for name, node in directory.items():
-            if node.kind == tree.FILE and not blobs.exists(tx, scope, node.content.hex()):
-                return f"the content of {(path + name).decode('utf-8', 'replace')} is missing"
-            if node.kind == tree.DIR:
-                waiting.append((path + name + b"/", node.content))
-        sound.add((scope, digest))
-    return ""
+            waiting = [(b"", snapshots.read_root(tx, scope, root).tree)]
+        except UNREADABLE as error:
+            return f"the root cannot be read: {error}"
+        while waiting:
+            path, digest = waiting.pop()
+            if (scope, digest) in self._whole:
+                continue
+            try:
+                directory = tree.decode(blobs.read_whole(tx, scope, digest.hex()))
+            except UNREADABLE:
+                return f"the record of directory {path.decode('utf-8', 'replace') or '.'} is missing or damaged"
+            for name, node in directory.items():
+                if node.kind == tree.FILE and not blobs.exists(tx, scope, node.content.hex()):
+                    return f"the content of {(path + name).decode('utf-8', 'replace')} is missing"
+                if node.kind == tree.DIR:
+                    waiting.append((path + name + b"/", node.content))
+            self._whole.add((scope, digest))
+        return ""

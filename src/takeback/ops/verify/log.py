@@ -1,48 +1,58 @@
-"""Checks of entries: each matches its checks, follows from the one before it, and what was derived from it is there.
+"""Checks of entries: each matches its check, follows from the one before it, and what was derived from it is there.
 
-A damaged entry is reported once, where it is: the entry behind it is judged by the hash that is stored, so damage
-never spreads along the chain. An entry that a repair recorded as lost is not damage, and neither is a redacted one.
+A damaged entry is reported once, where it is: of the entry behind it only the link to it cannot be checked. An entry
+that a repair recorded as lost is not damage, and neither is a redacted one.
+
+Open tool calls are carried along a branch, and from a page or a point where a branch starts to what follows. That
+is another read, but a path does not change: with the same hash at its end it has the same open calls.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import Corrupt
-from ...model.entry import STATE_KINDS
+from ...ids import MAX_SEQ
+from ...model.entry import STATE_KINDS, Numbers
 from ...model.message import MESSAGE_KINDS
-from ...storage.base import Row, Tx, row_check
-from .. import blobs, branches, chain, entries
-from ..branches import BranchRow
-from ..sessions import SessionRow
+from ...storage.base import Row, Tx, scalar
+from ...tables.branches import BRANCH as BRANCHES
+from ...tables.branches import BranchRow
+from ...tables.entries import ENTRY as ENTRIES
+from ...tables.entries import LINK, LOST, Chain, EntryRow
+from ...tables.sessions import SessionRow
+from .. import blobs, chain, open_calls
+from ..entries import key_of
+from ..open_calls import OpenCall
 from . import derived
-from .base import LOST, PAGE, REBUILD, Found, Key, is_sound
-from .derived import Mark, Needs
+from .base import PAGE, REBUILD, UNREADABLE, Found, Key, has
+from .base import Fault as Fault
+from .files import Trees
 from .places import tip_of
 from .tables import BRANCH, CONTENT, ENTRY
 
-COLUMNS = """key, kind, at_ms, turns, mid, body, raw, spill, chk,
-scope, messages, tool_calls, tool_failures, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-reasoning_tokens, cost_nano, active_ms, work_seq, salt, body_hash, hash, chain_chk"""
-ENTRIES = f"SELECT {COLUMNS} FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
-ENTRY_KEYS = "SELECT key FROM entry WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
-ONE_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key = ?"
-LAST_KEY = "SELECT max(key) FROM entry WHERE key > ? AND key <= ?"
-NEXT_BRANCH = f"SELECT {branches.COLUMNS} FROM branch WHERE bid >= ? ORDER BY bid LIMIT 1"
-LOST_BETWEEN = "SELECT key, scope, what, at_ms, chk FROM lost WHERE key >= ? AND key <= ?"
-LOST_AT = "SELECT what FROM lost WHERE key = ?"
-CALLS_BETWEEN = "SELECT key, what, call_id FROM call WHERE scope = ? AND key > ? AND key <= ?"
-HAS_LINK = "SELECT 1 FROM link WHERE scope = ? AND hash = ? AND key = ?"
+LAST_KEY = "SELECT max(key) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
+LOST_BETWEEN = f"{LOST.select} WHERE scope = ? AND key >= ? AND key <= ?"
+LOST_AT = "SELECT what FROM lost WHERE scope = ? AND key = ?"
+FORKS = "SELECT fork_seq FROM branch WHERE scope = ? AND parent = ?"
 
 _SPILLED = 20  # an entry whose content lies in a blob takes as much of a page as this many others
 Content = tuple[bytes | None, bytes | None]
+Calls = tuple[OpenCall, ...]
+
+
+class Stored(EntryRow):
+    """An entry as it was read: ``sound`` says whether it matched its check. One that is made anew does."""
+
+    sound: bool = True
 
 
 class Before(NamedTuple):
-    """What is known of the entry before: its hash and numbers, None where they cannot be trusted."""
+    """What is known of the entry before: its hash, its numbers, the open calls; None where they cannot be trusted."""
 
     hash: bytes | None
-    numbers: tuple[int, ...] | None
+    numbers: Numbers | None
+    calls: Calls | None = None
 
 
 class Line(NamedTuple):
@@ -59,83 +69,104 @@ class Line(NamedTuple):
         return f"entry {self.branch.uid}-{seq}"
 
 
-class Fault(NamedTuple):
-    """What is wrong with a record."""
-
-    kind: str
-    what: str
-    fix: str = LOST
-
-
 # ---------------------------------------------------------------------- branch after branch
 
 
-def entries_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next entries, branch after branch; ``after`` is a branch and a seq of it."""
-    bid, seq = after
-    room = PAGE
-    while room > 0:
-        row = tx.one(NEXT_BRANCH, (bid,))
-        if row is None:
-            return None
-        bid, seq = row[0], seq if row[0] == bid else 0
-        if not is_sound(row):  # reported with the branches; without its id nothing on it can be checked
-            bid, seq, room = bid + 1, 0, room - 1
-            continue
-        line = line_of(tx, branches.checked(row))
-        seq = max(seq, line.branch.fork_seq)
-        rows = read_rows(tx, line, seq, room)
-        seq = _check_rows(tx, found, line, seq, rows)
-        if len(rows) < room:
-            _check_end(tx, found, line, seq)
-            bid, seq, room = bid + 1, 0, room - 1
-        room -= sum(_SPILLED if row[7] else 1 for row in rows)
-    return bid, seq
+class EntriesCheck:
+    """The check of entries, for one run over a store."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[bytes | None, Calls]] = {}  # by key of entry: its hash, what is open behind it
+        self._trees = Trees()
+
+    def __call__(self, tx: Tx, found: Found, after: Key | None) -> Key | None:
+        """Check the next entries, branch after branch; the key is that of the branch before, and a seq."""
+        behind, seq = after or ((), 0)
+        room = PAGE
+        while room > 0:
+            stored, reached = BRANCHES.page(tx, behind or None, 1)
+            if reached is None:
+                return None
+            rows = list[EntryRow]()
+            if BRANCHES.is_sound(stored[0]):  # else reported with the branches: without its id nothing can be checked
+                line = line_of(tx, BRANCHES.checked(stored[0]))
+                seq = max(seq, line.branch.fork_seq)
+                rows = read_rows(tx, line, seq, room)
+                seq = self._check_rows(tx, found, line, seq, rows)
+                if len(rows) < room:
+                    _check_end(tx, found, line, seq)
+            if len(rows) < room:
+                behind, seq, room = reached, 0, room - 1
+            room -= sum(_SPILLED if row.spill else 1 for row in rows)
+        return behind, seq
+
+    def _check_rows(self, tx: Tx, found: Found, line: Line, seq: int, rows: list[EntryRow]) -> int:
+        """Check entries that follow a seq; return the last one."""
+        before = self._before(tx, line, seq)
+        forks = {fork for (fork,) in tx.all(FORKS, (line.branch.scope, line.branch.bid))}
+        for row in rows:
+            found.checked += 1
+            if row.seq <= seq:
+                raise Corrupt(f"the entries of branch {line.branch.uid} are out of order", what="file")
+            if row.seq != seq + 1:
+                _missing(found, line, seq + 1, row.seq - 1)
+                before = Before(None, None)
+            seq = row.seq
+            if fault := entry_fault(tx, line, row, before) or self._trees.fault(tx, row):
+                found.add(fault.kind, line.where(seq), fault.what, fault.fix)
+            before = after_of(line, row, before)
+            if before.calls and (seq in forks or row is rows[-1]):
+                self._calls[row.key] = before.hash, before.calls
+        return seq
+
+    def _before(self, tx: Tx, line: Line, seq: int) -> Before:
+        before = before_of(tx, line, seq)
+        known = self._calls.get(_owner_key(line, seq))
+        if before.calls is None and known is not None and known[0] == before.hash:
+            return before._replace(calls=known[1])
+        return before
 
 
 def line_of(tx: Tx, branch: BranchRow) -> Line:
     """Gather what the entries of a branch are judged by."""
-    base = entries.key_of(branch.bid, 0)
-    rows = tx.all(LOST_BETWEEN, (base, base + entries.MAX_SEQ))
-    lost = {row[0] & entries.MAX_SEQ: row[2] for row in rows if is_sound(row)}
-    return Line(branch, *tip_of(tx, branch), lost)
+    stored = tx.all(LOST_BETWEEN, (branch.scope, key_of(branch.bid, 0), key_of(branch.bid, MAX_SEQ)))
+    lost = [LOST.unchecked(each) for each in stored if LOST.is_sound(each)]
+    return Line(branch, *tip_of(tx, branch), {row.key & MAX_SEQ: row.what for row in lost})
 
 
-def read_rows(tx: Tx, line: Line, seq: int, limit: int) -> list[Row]:
+def read_rows(tx: Tx, line: Line, seq: int, limit: int) -> list[EntryRow]:
     """Read entries behind a seq up to the end of their branch; one that cannot be read is only its key."""
-    base = entries.key_of(line.branch.bid, 0)
-    asked = (base + seq, base + max(line.tip, seq), limit)
+    scope, bid = line.branch.scope, line.branch.bid
+    where, args = _between(tx, scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)))
+    where = f"{where} ORDER BY key LIMIT ?"
     try:
-        return tx.all(ENTRIES, asked)
+        return [_as_row(stored) for stored in tx.all(f"{ENTRIES.select} {where}", (*args, limit))]
     except Corrupt:
-        return [read_row(tx, key) for (key,) in tx.all(ENTRY_KEYS, asked)]
+        keys = tx.all(f"SELECT key FROM entry {where}", (*args, limit))
+        return [read_row(tx, scope, key) for (key,) in keys]
 
 
-def read_row(tx: Tx, key: int) -> Row:
+def read_row(tx: Tx, scope: str, key: int) -> EntryRow:
     """Read an entry; one that is missing or cannot be read is only its key."""
+    where, args = _between(tx, scope, key - 1, key)
     try:
-        row = tx.one(ONE_ENTRY, (key,))
+        stored = tx.one(f"{ENTRIES.select} {where}", args)
     except Corrupt:
-        row = None
-    return row or (key, *[None] * 24)
+        stored = None
+    return _as_row(stored or tuple({"key": key}.get(name) for name in ENTRIES.stored))
 
 
-def _check_rows(tx: Tx, found: Found, line: Line, seq: int, rows: list[Row]) -> int:
-    """Check entries that follow a seq; give the last one."""
-    before, marks = before_of(tx, line, seq), marks_of(tx, line, rows)
-    for row in rows:
-        found.checked += 1
-        here = row[0] & entries.MAX_SEQ
-        if here <= seq:
-            raise Corrupt(f"the entries of branch {line.branch.uid} are out of order", what="file")
-        if here != seq + 1:
-            _missing(found, line, seq + 1, here - 1)
-            before = Before(None, None)
-        seq = here
-        if fault := entry_fault(tx, line, row, before, marks.get(row[0], set())):
-            found.add(fault.kind, line.where(seq), fault.what, fault.fix)
-        before = after_of(line, row)
-    return seq
+def _between(tx: Tx, scope: str, low: int, high: int) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition for entries by their keys: where those are unique, a damaged scope hides none."""
+    if ENTRIES.order(tx) == ("key",):
+        return "WHERE key > ? AND key <= ?", (low, high)
+    return "WHERE scope = ? AND key > ? AND key <= ?", (scope, low, high)
+
+
+def _as_row(stored: Row) -> Stored:
+    row = Stored(*ENTRIES.unchecked(stored))
+    row.sound = ENTRIES.is_sound(stored)
+    return row
 
 
 def _missing(found: Found, line: Line, first: int, last: int) -> None:
@@ -144,155 +175,174 @@ def _missing(found: Found, line: Line, first: int, last: int) -> None:
 
 def _check_end(tx: Tx, found: Found, line: Line, seq: int) -> None:
     """The branch ends where its row or its head says, with that entry, and nothing lies behind."""
-    base, where = entries.key_of(line.branch.bid, 0), f"branch {line.branch.uid}"
+    branch, where = line.branch, f"branch {line.branch.uid}"
     if seq < line.tip:
         _missing(found, line, seq + 1, line.tip)
     else:
         last = before_of(tx, line, seq).hash
         if last is not None and last != line.tip_hash:
             found.add("chain", where, "the last entry is not the one that was recorded")
-    row = tx.one(LAST_KEY, (base + line.tip, base + entries.MAX_SEQ))
+    last = scalar(tx, LAST_KEY, (branch.scope, key_of(branch.bid, line.tip), key_of(branch.bid, MAX_SEQ)))
     # A session whose row is damaged may have gone on: only that row knew the end.
-    if row and row[0] is not None and line.session is not None:
-        end = row[0] & entries.MAX_SEQ
-        found.add("entry", where, f"entries {line.tip + 1} to {end} lie behind the end of the branch")
+    if last is not None and line.session is not None:
+        found.add("entry", where, f"entries {line.tip + 1} to {last & MAX_SEQ} lie behind the end of the branch")
 
 
 # ---------------------------------------------------------------------- what comes before
 
 
+def _owner_key(line: Line, seq: int) -> int:
+    return key_of(line.branch.bid if seq > line.branch.fork_seq else line.branch.parent or 0, seq)
+
+
 def before_of(tx: Tx, line: Line, seq: int) -> Before:
-    """Give what is known of the entry that the next one of a branch follows."""
+    """Return what is known of the entry that the next one of a branch follows; open calls only if there are none."""
     if seq == 0:
-        return Before(chain.GENESIS, (0,) * 12)
-    own = seq > line.branch.fork_seq
-    key = entries.key_of(line.branch.bid if own else line.branch.parent or 0, seq)
-    row = read_row(tx, key)
-    if own:
+        return Before(chain.GENESIS, Numbers(), ())
+    key = _owner_key(line, seq)
+    row = read_row(tx, line.branch.scope, key)
+    if seq > line.branch.fork_seq:
         return after_of(line, row)
-    lost = tx.one(LOST_AT, (key,))
+    lost = tx.one(LOST_AT, (line.branch.scope, key))
     return _known(row, lost[0] if lost else None)
 
 
-def after_of(line: Line, row: Row) -> Before:
-    """Give what an entry tells the next one."""
-    return _known(row, line.lost.get(row[0] & entries.MAX_SEQ))
+def after_of(line: Line, row: EntryRow, before: Before | None = None) -> Before:
+    """Return what an entry tells the next one; of open calls only what ``before`` knew."""
+    return _known(row, line.lost.get(row.seq), before)
 
 
-def _known(row: Row, lost: str | None) -> Before:
-    if not is_chained(row) or lost == ENTRY:
+def _known(row: EntryRow, lost: str | None, before: Before | None = None) -> Before:
+    found = chain_of(row)
+    if found is None or lost == ENTRY:
         return Before(None, None)
-    return Before(bytes(row[23]), None if lost == CONTENT else numbers_of(row))
+    if lost == CONTENT:
+        return Before(found.hash, None)
+    return Before(found.hash, found.numbers, _calls_after(row.seq, found, before))
 
 
-def is_chained(row: Row) -> bool:
-    """Say whether the columns of an entry that the chain needs match their check."""
-    return bool(row_check((row[0], row[3], *row[9:24])) == row[24])
+def _calls_after(seq: int, found: Chain, before: Before | None) -> Calls | None:
+    if found.open_seq == 0:
+        return ()
+    if before is None or before.calls is None or before.numbers is None:
+        return None
+    calls, open_seq = open_calls.after(before.calls, before.numbers.open_seq, seq, found.calls)
+    return calls if open_seq == found.open_seq and not open_calls.is_partial(calls, open_seq) else None
 
 
-def is_whole(row: Row) -> bool:
-    """Say whether the content of an entry matches its check."""
-    return bool(row_check(row[:8]) == row[8])
+def is_sound(row: EntryRow) -> bool:
+    """Whether an entry that was read here matched its check."""
+    return row.sound if isinstance(row, Stored) else True
 
 
-def numbers_of(row: Row) -> tuple[int, ...]:
-    """Give the running numbers of an entry."""
-    return (row[10], row[3], *row[11:21])
+def chain_of(row: EntryRow) -> Chain | None:
+    """Return an entry's part of the chain, None if the row is damaged."""
+    try:
+        return row.chain if is_sound(row) else None
+    except UNREADABLE:
+        return None
 
 
 # ---------------------------------------------------------------------- one entry
 
 
-def entry_fault(tx: Tx, line: Line, row: Row, before: Before, marks: set[Mark]) -> Fault | None:
+def entry_fault(tx: Tx, line: Line, row: EntryRow, before: Before) -> Fault | None:
     """Say what is wrong with an entry, if anything is."""
     fault, content = judge(tx, line, row, before)
-    if fault is None and line.lost.get(row[0] & entries.MAX_SEQ) not in (CONTENT, ENTRY):
-        return _inner_fault(tx, line, row, before, content, marks)
+    if fault is None and line.lost.get(row.seq) not in (CONTENT, ENTRY):
+        return _inner_fault(tx, line, row, before, content)
     return fault
 
 
-def judge(tx: Tx, line: Line, row: Row, before: Before) -> tuple[Fault | None, Content]:
-    """Check an entry against its checks and the chain; give what is wrong, and its content."""
+def judge(tx: Tx, line: Line, row: EntryRow, before: Before) -> tuple[Fault | None, Content]:
+    """Check an entry against its check and the chain; return what is wrong, and its content."""
     nothing: Content = (None, None)
-    if not is_chained(row):
-        return Fault("entry", "its place in the chain is damaged"), nothing
-    if not is_whole(row):
-        return Fault("entry", "its content is damaged"), nothing
-    if row[9] != line.branch.scope:
+    found = chain_of(row)
+    if found is None:
+        return Fault("entry", "its record is damaged"), nothing
+    if row.scope != line.branch.scope:
         return Fault("entry", "it is of another scope than its branch"), nothing
-    if line.lost.get(row[0] & entries.MAX_SEQ) in (CONTENT, ENTRY):
+    if line.lost.get(row.seq) in (CONTENT, ENTRY):
         return None, nothing
+    if row.turns != found.turns:
+        return Fault("entry", "its turn is not that of its running totals", REBUILD), nothing
     try:
         content, hashed = content_of(tx, line.branch.scope, row)
-    except derived.UNREADABLE as error:
+    except UNREADABLE as error:
         return Fault("blob", str(error)), nothing
     chained = before.hash is not None and line.lost.get(0) != BRANCH
-    if chained and row[23] != hash_of(line, row, before.hash or b"", hashed):
+    if chained and not _has_hash(line, row, before.hash or b"", hashed):
         return Fault("chain", "its hash does not follow from the entry before it"), content
     return None, content
 
 
-def hash_of(line: Line, row: Row, previous: bytes, hashed: bytes) -> bytes:
+def _has_hash(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bool:
+    try:
+        return row.chain.hash == hash_of(line, row, previous, hashed)
+    except UNREADABLE:
+        return False  # numbers that no header can hold
+
+
+def hash_of(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bytes:
     """Compute the hash that an entry must have."""
-    head = chain.header(line.branch.uid, row[0] & entries.MAX_SEQ, row[1], row[2], numbers_of(row))
+    found = row.chain
+    stored_ms = row.at_ms + found.late_ms
+    head = chain.header(line.branch.uid, row.seq, row.kind, row.at_ms, stored_ms, found.numbers)
     return chain.entry_hash(previous, head, hashed)
 
 
-def content_of(tx: Tx, scope: str, row: Row) -> tuple[Content, bytes]:
-    """Load an entry's content, also from blobs, and hash it; a redacted one has its hash only."""
-    body, raw, spill, salt, redacted = row[5], row[6], row[7], row[21], row[22]
-    if redacted is not None:
-        return (None, None), bytes(redacted)
-    if spill is not None:
-        body_blob, _, raw_blob = spill.partition(",")
-        body = blobs.read_whole(tx, scope, body_blob) if body_blob else body
-        raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else raw
-    if body is None or salt is None:
+def content_of(tx: Tx, scope: str, row: EntryRow) -> tuple[Content, bytes]:
+    """Load an entry's content, even from blobs, and hash it; a redacted one has its hash only."""
+    found = row.chain
+    if found.body_hash is not None:
+        return (None, None), found.body_hash
+    body_blob, raw_blob = row.spilled
+    body = blobs.read_whole(tx, scope, body_blob) if body_blob else row.body
+    raw = blobs.read_whole(tx, scope, raw_blob) if raw_blob else row.raw
+    if body is None or found.salt is None:
         raise Corrupt("its content is missing")
-    return (body, raw), chain.body_hash(salt, body, raw)
+    return (body, raw), chain.body_hash(found.salt, body, raw)
 
 
-def _inner_fault(tx: Tx, line: Line, row: Row, before: Before, content: Content, marks: set[Mark]) -> Fault | None:
-    """Check what an intact entry says: its numbers, what was derived from it, the state it continues."""
+def _inner_fault(tx: Tx, line: Line, row: EntryRow, before: Before, content: Content) -> Fault | None:
+    """Check what an intact entry says: its tool calls, its numbers, the state it continues, the blobs it needs."""
     body, raw = content
-    if before.numbers is not None and not numbers_follow(row, before.numbers):
+    try:
+        needed = derived.needs(row, body, raw)
+        newest = 1 if body is None else derived.version_of(row.kind, body)
+    except UNREADABLE as error:
+        return Fault("entry", f"its content cannot be read: {error}")
+    if body is not None and tuple(dict.fromkeys(needed.marks)) != row.chain.calls:
+        return Fault("call", "the record of its tool calls is not what it says", REBUILD)
+    if before.numbers is not None and not _numbers_follow(row, before, before.numbers):
         return Fault("entry", "its running totals do not follow from those before it")
     if body is None:
         return None
-    try:
-        needed = derived.needs(row, body, raw)
-        state = derived.state_fault(tx, line.branch, row, body, before.numbers) if derived.is_state(row) else ""
-        newest = derived.version_of(row, body)
-    except derived.UNREADABLE as error:
-        return Fault("entry", f"its content cannot be read: {error}")
     if line.session is not None and newest > line.session.states + 1:
-        state = "its version of the state is newer than the newest that its session counted"
-    return Fault("state", state) if state else _derived_fault(tx, line, row, needed, marks)
-
-
-def numbers_follow(row: Row, before: tuple[int, ...]) -> bool:
-    """Say whether the running numbers of an entry can come after others."""
-    numbers, seq = numbers_of(row), row[0] & entries.MAX_SEQ
-    return (
-        numbers[0] == before[0] + (row[1] in MESSAGE_KINDS)
-        and numbers[-1] == (seq if row[1] in STATE_KINDS else before[-1])
-        and all(now >= then for now, then in zip(numbers, before, strict=True))
-    )
-
-
-def _derived_fault(tx: Tx, line: Line, row: Row, needed: Needs, marks: set[Mark]) -> Fault | None:
-    key, scope = row[0], line.branch.scope
-    if not derived.marks_fit(tx, line.branch, key & entries.MAX_SEQ, needed.marks, marks):
-        return Fault("call", "the record of its tool calls is not what it says", REBUILD)
-    if not all(tx.one(HAS_LINK, (scope, each, key)) for each in derived.links(row, needed)):
+        return Fault("state", "its version of the state is newer than the newest that its session counted")
+    if row.kind in STATE_KINDS and (what := derived.state_fault(tx, line.branch, row, body, before.numbers)):
+        return Fault("state", what)
+    if not all(has(tx, LINK, row.scope, each, row.key) for each in derived.links(row, needed)):
         return Fault("link", "a link to a blob that it needs is missing", REBUILD)
     return None
 
 
-def marks_of(tx: Tx, line: Line, rows: list[Row]) -> dict[int, set[Mark]]:
-    """Read the recorded tool calls of some entries of a branch."""
-    marks: dict[int, set[Mark]] = {}
-    if rows:
-        for key, what, call_id in tx.all(CALLS_BETWEEN, (line.branch.scope, rows[0][0] - 1, rows[-1][0])):
-            marks.setdefault(key, set()).add((what, call_id))
-    return marks
+def _numbers_follow(row: EntryRow, before: Before, was: Numbers) -> bool:
+    """Whether the running numbers of an entry can come after others; ``open_seq`` alone may go down."""
+    found = row.chain
+    numbers = found.numbers
+    return (
+        numbers.messages == was.messages + (row.kind in MESSAGE_KINDS)
+        and numbers.work_seq == (row.seq if row.kind in STATE_KINDS else was.work_seq)
+        and numbers.call_seq == (row.seq if found.calls else was.call_seq)
+        and all(map(int.__ge__, numbers._replace(open_seq=0), was._replace(open_seq=0)))
+        and (before.calls is None or _open_follows(row.seq, found, before.calls, was.open_seq))
+    )
+
+
+def _open_follows(seq: int, found: Chain, calls: Calls, was: int) -> bool:
+    """Whether the oldest open call is where an entry says it is."""
+    if found.open_seq == open_calls.after(calls, was, seq, found.calls)[1]:
+        return True
+    # Of very many open calls only the newest are known to whoever goes on from them: then it stays where it was.
+    return 0 < found.open_seq == was and found.tool_calls > open_calls.MOST

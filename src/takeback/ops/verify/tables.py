@@ -1,39 +1,36 @@
-"""Checks of the tables beside the log: agents, checkpoints, operations, idempotency keys, meta, migrations, lost.
+"""What is demanded of the tables beside the log: agents, checkpoints, operations, keys, meta, migrations, lost.
 
-Each row must match its check, hold what its columns promise, and name only what is there.
+Each row must hold what its columns promise and name only what is there.
 """
 
 from __future__ import annotations
 
-from ...errors import Error
-from ...storage.base import Row, Tx
-from .. import agents, branches, checkpoints, entries, operations
-from ..operations import OperationRow
-from .base import BACKUP, LOST, LOWEST, REBUILD, RETRY, Found, Key, Table, advance, gaps, is_sound, numbered
-from .places import HAS_SESSION, is_object
+from collections.abc import Iterator
 
-AGENTS = Table("agent", agents.COLUMNS, "aid")
-VERSIONS = Table(
-    "agent_version", "scope, agent, version, at_ms, state, chk", "scope, agent, version", ("", LOWEST, LOWEST)
-)
-CHECKPOINTS = Table("checkpoint", checkpoints.COLUMNS, "cid")
-OPERATIONS = Table("operation", operations.COLUMNS, "oid")
-KEYS = Table(
-    "idempotency",
-    "scope, session, ikey, branch, seq, last_seq, digest, chk",
-    "scope, session, ikey, branch, seq",
-    ("", LOWEST, "", LOWEST, LOWEST),
-)
-MIGRATIONS = Table("migration", "version, name, applied_ms, chk", "version")
-META = "SELECT name, value, chk FROM meta"
-LOST_ROWS = Table("lost", "key, scope, what, at_ms, chk", "key")
+from ...errors import Error
+from ...ids import MAX_SEQ
+from ...storage.base import Tx
+from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ...tables.branches import BRANCH as BRANCHES
+from ...tables.entries import ENTRY as ENTRIES
+from ...tables.entries import LOST as LOSSES
+from ...tables.entries import LostRow
+from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OnceRow, OperationRow
+from ...tables.store import META, MIGRATION, MetaRow
+from .. import branches, checkpoints, once
+from ..entries import key_of
+from .base import BACKUP, PURGED, REBUILD, RETRY, Check, Fault, Found, Key, Rule, has, intact, is_object
+from .places import has_session
+
 VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
 FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
-OWNER = "SELECT hidden FROM agent WHERE aid = ? AND scope = ?"
-OPERATION = f"SELECT {operations.COLUMNS} FROM operation WHERE oid = ?"
-HIDDEN = "SELECT hidden FROM session WHERE sid = ? AND scope = ?"
-HAS_ENTRY = "SELECT 1 FROM entry WHERE key = ? AND scope = ?"
-EMPTY_ENTRY = "SELECT body IS NULL AND raw IS NULL AND salt IS NULL FROM entry WHERE key = ? AND scope = ?"
+HIDDEN = "SELECT hidden FROM session WHERE scope = ? AND sid = ?"
+# What a key may name by its id. A checkpoint of an agent may have been deleted since.
+HAS_ID = {kind: f"SELECT 1 FROM {kind} WHERE scope = ? AND id = ?" for kind in ("session", "agent", "operation")}
+IN_SESSION = {
+    kind: f"SELECT 1 FROM {table} WHERE scope = ? AND id = ? AND session = ?"
+    for kind, table in (("checkpoint", "checkpoint"), ("message", "inbox"))
+}
 
 # How much of an entry a repair found destroyed. CONTENT: place and hash are kept. ENTRY: the hash is not known, so the
 # entry behind it cannot be checked. ATTACHMENT: the entry is whole, a blob that it names is gone. BRANCH (at seq 0):
@@ -45,96 +42,56 @@ LOST_KIND = "lost"  # of operations and changes that a repair put in the place o
 # ---------------------------------------------------------------------- agents
 
 
-def agents_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next agents against their versions."""
-    rows = AGENTS.rows(tx, after)
-    for first, last in gaps(tx, rows, after):
-        found.add("missing", f"agent {numbered(first, last)}", "the record is missing")
-    for row in rows:
-        found.checked += 1
-        where = f"agent {row[2]}"
-        if not is_sound(row) or not is_object(row[7]):
-            found.add("agent", where, "the record is damaged")
-        elif row[3] < 2:
-            _versions(tx, found, agents.checked(row), where)
-    return advance(rows, after)
-
-
-def _versions(tx: Tx, found: Found, agent: agents.AgentRow, where: str) -> None:
-    asked = agent.scope, agent.aid
-    count, lowest, highest = tx.one(VERSIONS_OF, asked) or (0, None, None)
+def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
+    """Compare an agent with its versions."""
+    if not is_object(agent.fields):
+        yield Fault("agent", "its fields cannot be read")
+    if agent.hidden == PURGED:
+        return
+    count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
     if highest is not None and (lowest, highest - lowest + 1) != (1, count):
-        found.add("missing", where, f"of its versions up to {highest} some are missing")
+        yield Fault("missing", f"of its versions up to {highest} some are missing")
     elif highest != agent.version:
-        found.add("agent", where, f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
-    if tx.one(FIRST_STATE, asked) == (None,):
-        found.add("agent", where, "its first version holds no state")
+        yield Fault("agent", f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
+    if tx.one(FIRST_STATE, (agent.scope, agent.aid)) == (None,):
+        yield Fault("agent", "its first version holds no state")
 
 
-def versions_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next versions of agents."""
-    rows = VERSIONS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        where = f"version {row[2]} of agent number {row[1]}"
-        if not is_sound(row) or not (row[4] is None or is_object(row[4])):
-            found.add("agent", where, "its state is damaged")
-        elif not tx.one(OWNER, (row[1], row[0])):
-            found.add("missing", where, "there is no such agent")
-    return advance(rows, after, 3)
+def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
+    """Say what does not fit about a version of an agent."""
+    if not (row.state is None or is_object(row.state)):
+        return "its state cannot be read"
+    return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
 
 
-# ---------------------------------------------------------------------- checkpoints
+# ---------------------------------------------------------------------- checkpoints and operations
 
 
-def checkpoints_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next checkpoints against the entries that they name."""
-    rows = CHECKPOINTS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        fault = "the record is damaged" if not is_sound(row) else checkpoint_fault(tx, row)
-        if fault:
-            found.add("checkpoint", f"checkpoint {row[2]}", fault)
-    return advance(rows, after)
-
-
-def checkpoint_fault(tx: Tx, row: Row) -> str:
-    """Say what does not fit about a checkpoint whose row is sound."""
-    checkpoint = checkpoints.checked(row)
+def checkpoint_fault(tx: Tx, checkpoint: CheckpointRow) -> str:
+    """Say what does not fit about a checkpoint: it must name the entry that it named when it was made."""
     try:
-        branch = branches.get(tx, checkpoint.branch)
+        branch = branches.get(tx, checkpoint.scope, checkpoint.branch)
         checkpoints.point(tx, checkpoint)
     except Error as error:
         return f"it names an entry that is not there or another one: {error}"
-    if tx.one(HIDDEN, (checkpoint.session, checkpoint.scope)) in (None, (2,)):
+    if _is_gone(tx, checkpoint.scope, checkpoint.session):
         return "its session is missing"
     if branch.session != checkpoint.session:
         return "it names an entry of another session"
     return "" if checkpoint.type in checkpoints.TYPES else f"its type is {checkpoint.type!r}"
 
 
-# ---------------------------------------------------------------------- operations
+def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
+    return tx.one(HIDDEN, (scope, sid)) in (None, (PURGED,))
 
 
-def operations_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next operations; their number is checked with the feed's."""
-    rows = OPERATIONS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        fault = "the record does not match its check" if not is_sound(row) else operation_fault(tx, row)
-        if fault:
-            found.add("operation", f"operation {row[2]}", fault)
-    return advance(rows, after)
-
-
-def operation_fault(tx: Tx, row: Row) -> str:
-    """Say what does not fit about an operation whose row is sound."""
-    operation = operations.checked(row)
+def operation_fault(tx: Tx, operation: OperationRow) -> str:
+    """Say what does not fit about an operation; how many there are is checked with the feed."""
     if operation.kind == LOST_KIND:
         return ""
     if not is_object(operation.before) or not is_object(operation.after):
         return "what it changed cannot be read"
-    if bool(operation.session) == bool(operation.agent) or not _subject(tx, operation):
+    if bool(operation.session) == bool(operation.agent) or not _has_subject(tx, operation):
         return "its session or agent is missing"
     if operation.undoes is not None and not _same_subject(tx, operation, operation.undoes):
         return f"operation number {operation.undoes}, which it takes back, is missing"
@@ -143,95 +100,82 @@ def operation_fault(tx: Tx, row: Row) -> str:
     return ""
 
 
-def _subject(tx: Tx, operation: OperationRow) -> Row | None:
+def _has_subject(tx: Tx, operation: OperationRow) -> bool:
     if operation.session:
-        return tx.one(HAS_SESSION, (operation.session, operation.scope))
-    return tx.one(OWNER, (operation.agent, operation.scope))
+        return has_session(tx, operation.scope, operation.session)
+    return has(tx, AGENT, operation.scope, operation.agent)
 
 
-def _same_subject(tx: Tx, operation: OperationRow, oid: int) -> Row | None:
-    """Give another operation if it is there and on the same thing; one that was destroyed may be."""
-    row = tx.one(OPERATION, (oid,))
-    if row is None or (row[3] != LOST_KIND and row[4:6] != (operation.session, operation.agent)):
-        return None
-    return row
+def _same_subject(tx: Tx, operation: OperationRow, oid: int) -> OperationRow | None:
+    """Return another operation if it is there and on the same thing; one that was destroyed may be."""
+    stored = tx.one(f"{OPERATION.select} WHERE scope = ? AND oid = ?", (operation.scope, oid))
+    other = None if stored is None else OPERATION.unchecked(stored)  # a damaged one is reported as such
+    if other is None or other.kind == LOST_KIND:
+        return other
+    return other if (other.session, other.agent) == (operation.session, operation.agent) else None
 
 
 def _takes_back(tx: Tx, operation: OperationRow) -> bool:
-    row = _same_subject(tx, operation, operation.undone_by or 0)
-    return row is not None and (row[3] == LOST_KIND or row[9] == operation.oid)
+    other = _same_subject(tx, operation, operation.undone_by or 0)
+    return other is not None and (other.kind == LOST_KIND or other.undoes == operation.oid)
 
 
-# ---------------------------------------------------------------------- keys, meta, migrations, lost
+# ---------------------------------------------------------------------- keys, meta, lost
 
 
-def keys_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the next idempotency keys."""
-    rows = KEYS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        fault = "the record does not match its check" if not is_sound(row) else key_fault(tx, row)
-        if fault:
-            found.add("idempotency", f"key {row[2]!r}", fault, RETRY)
-    return advance(rows, after, 5)
-
-
-def key_fault(tx: Tx, row: Row) -> str:
-    """Say what does not fit about an idempotency key whose row is sound."""
-    scope, sid, _, branch, first, last = row[:6]
-    if sid and tx.one(HIDDEN, (sid, scope)) in (None, (2,)):
+def key_fault(tx: Tx, row: OnceRow) -> str:
+    """Say what does not fit about an idempotency key: what the call made must be there."""
+    if row.session and _is_gone(tx, row.scope, row.session):
         return "its session is missing"
-    if not branch:
-        return "" if first == last > 0 else "it names nothing"
-    there = first <= last and all(tx.one(HAS_ENTRY, (entries.key_of(branch, seq), scope)) for seq in {first, last})
-    return "" if there else "the entries that it names are missing"
+    if row.branch:
+        keys = {key_of(row.branch, row.seq), key_of(row.branch, row.last_seq)}
+        there = row.seq <= row.last_seq and all(has(tx, ENTRIES, row.scope, key) for key in keys)
+        return "" if there and row.kind == once.ENTRIES else "the entries that it names are missing"
+    if not row.id or row.kind == once.ENTRIES or (row.seq, row.last_seq) != (0, 0):
+        return "it names nothing"
+    if row.kind in IN_SESSION:
+        there = tx.one(IN_SESSION[row.kind], (row.scope, row.id, row.session)) is not None
+    else:
+        there = row.kind not in HAS_ID or tx.one(HAS_ID[row.kind], (row.scope, row.id)) is not None
+    return "" if there else f"the {row.kind} that it names is missing"
 
 
-def migrations_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the record of schema versions."""
-    rows = MIGRATIONS.rows(tx, after)
-    for first, last in gaps(tx, rows, after):
-        found.add("migration", f"schema {numbered(first, last)}", "the record is missing", BACKUP)
-    for row in rows:
-        found.checked += 1
-        if not is_sound(row):
-            found.add("migration", f"schema number {row[0]}", "the record does not match its check", REBUILD)
-    return advance(rows, after)
+def _meta_fault(tx: Tx, row: MetaRow) -> str:
+    return "the store has lost its identity" if row.name == "store" and len(row.value) != 16 else ""
 
 
-def meta_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the store's own records; there are few."""
-    rows = tx.all(META)
-    for row in rows:
-        found.checked += 1
-        if not is_sound(row):
-            found.add("meta", f"meta {row[0]!r}", "the record does not match its check", BACKUP)
-    if not any(row[0] == "store" and len(row[1]) == 16 for row in rows):
+def _check_identity(tx: Tx, found: Found, after: Key | None) -> Key | None:
+    if not has(tx, META, "store"):
         found.add("meta", "meta 'store'", "the store has lost its identity", BACKUP)
     return None
 
 
-def lost_page(tx: Tx, found: Found, after: Key) -> Key | None:
-    """Check the records of what a repair could not keep."""
-    rows = LOST_ROWS.rows(tx, after)
-    for row in rows:
-        found.checked += 1
-        fault = "the record does not match its check" if not is_sound(row) else _lost_fault(tx, row)
-        if fault:
-            found.add("lost", f"record of the lost entry {place(row[0])}", fault, LOST)
-    return advance(rows, after)
-
-
-def _lost_fault(tx: Tx, row: Row) -> str:
-    key, scope, what = row[:3]
-    if what == BRANCH:
-        return "" if tx.one(branches.GET, (key >> 32,)) else "there is no such branch"
-    empty = tx.one(EMPTY_ENTRY, (key, scope))
-    if empty is None:
+def lost_fault(tx: Tx, row: LostRow) -> str:
+    """Say what does not fit about the record of what a repair could not keep."""
+    if row.what == BRANCH:
+        return "" if has(tx, BRANCHES, row.scope, row.key >> 32) else "there is no such branch"
+    if not has(tx, ENTRIES, row.scope, row.key):
         return "there is no such entry"
-    return "" if what == ATTACHMENT or empty == (1,) else "the entry is not empty"
+    entry = intact(tx, ENTRIES, row.scope, row.key)
+    if row.what == ATTACHMENT or entry is None:
+        return ""
+    empty = entry.body is None and entry.raw is None and entry.chain.salt is None
+    return "" if empty else "the entry is not empty"
 
 
 def place(key: int) -> str:
     """Write the place of an entry whose branch may be unknown."""
-    return f"{key & entries.MAX_SEQ} of branch number {key >> 32}"
+    return f"{key & MAX_SEQ} of branch number {key >> 32}"
+
+
+RULES: tuple[Check, ...] = (
+    Rule(LOSSES, lost_fault, "lost", where=lambda row: f"record of the lost entry {place(row.key)}"),
+    Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
+    Rule(VERSION, version_fault, "agent"),
+    Rule(CHECKPOINT, checkpoint_fault, "checkpoint"),
+    Rule(OPERATION, operation_fault, "operation"),
+    Rule(ONCE, key_fault, "idempotency", RETRY),
+    Rule(MIGRATION, lambda tx, row: "", "migration", REBUILD, gaps=Fault("migration", "the record is missing", BACKUP)),
+    Rule(META, _meta_fault, "meta", BACKUP),
+    _check_identity,
+)

@@ -43,8 +43,7 @@ class Line(psycopg.Connection[Any]):
         Behind a pooler the next transaction may run in another session of the server: a statement that was prepared
         is unknown there, or worse, another one of the same name.
         """
-        row = self.execute("SELECT pg_backend_pid()").fetchone()
-        return row is not None and row[0] == self.info.backend_pid
+        return self.execute("SELECT pg_backend_pid()").fetchone() == (self.info.backend_pid,)
 
 
 class Address(NamedTuple):

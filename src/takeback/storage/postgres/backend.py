@@ -23,11 +23,11 @@ import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..appends import Append, KnownAppend, KnownAppended
+from ..appends import KnownAppend
 from ..base import Capabilities, Dialect, Op, Row, Value
 from . import schema as schemas
 from .address import Address, Line
-from .calls import FUNCTIONS, Calls
+from .calls import FUNCTION, Calls
 from .dialect import Words
 from .doubt import Again, InDoubt, in_doubt
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
@@ -119,9 +119,10 @@ class PostgresTx:
     def _learn_number(self) -> None:
         """Remember number and life of this transaction, whose fate can be asked for by them."""
         if self._begin is not None and self._first is not None:
-            row = self._first.fetchone()
-            assert row is not None
-            self.number = row[0], row[1]
+            said = self._first.fetchone()
+            assert said is not None
+            number, life, *_ = said
+            self.number = number, life
 
     def lock(self, what: str) -> None:
         """Take a lock by name; it is sent ahead like any statement that nobody waits for."""
@@ -135,10 +136,10 @@ class PostgresTx:
         """Give the next local number of a table from its sequence."""
         return int(self.all(f"SELECT nextval('{self._store.words.schema}.{table}_number')")[0][0])
 
-    def reached(self, position: int, session: int) -> None:
+    def reached(self, position: int) -> None:
         """Positions are the server's."""
 
-    def newest(self) -> tuple[int, int] | None:
+    def newest(self) -> int | None:
         """Another transaction may have written a newer one."""
         return None
 
@@ -177,13 +178,7 @@ class PostgresTx:
         """The engine's own append, while nothing else was sent in this transaction."""
         return self if self._begin is not None and not self.began and self._store.quick else None
 
-    def append(self, wanted: Append) -> Row | None:
-        """Append behind whatever is the head by then, as one statement that is a transaction of its own."""
-        sql, given = self._store.calls.append(wanted)
-        keyed = wanted.idempotency_key is not None
-        return self._at_once(lambda: self._connection.execute(sql, given, binary=True).fetchone(), keyed)
-
-    def append_known(self, wanted: KnownAppend) -> KnownAppended | None:
+    def append_known(self, wanted: KnownAppend) -> int | None:
         """Append if the session is as it was seen, as one statement that is a transaction of its own.
 
         If the answer to an earlier try was never heard, that very append is made again: it is stored at most once,
@@ -256,8 +251,8 @@ class PostgresBackend:
     def _look_around(self, connection: Line) -> None:
         """Make the tables if they are missing, and find out what this server and this role can do."""
         name = self._address.schema
-        known = migrate.load()
-        if migrate.pending(schemas.version(connection, name), known):
+        found, known = schemas.version(connection, name), migrate.load()
+        if found == 0 or migrate.pending(found, known):
             if self._read_only:
                 raise NotFound(
                     f"there is no store in schema {name!r} of this database, or an older one; open it to write"
@@ -266,13 +261,12 @@ class PostgresBackend:
             self._begin_epoch(connection)
         if self._read_only:
             self.words.epochs_over = schemas.epochs_over(connection, name)
-        functions = tuple(f"{self.words.schema}.{function}" for function in FUNCTIONS)
-        found = connection.execute(schemas.APPENDS, functions).fetchone()
-        self.quick = bool(found and found[0])
+        there = connection.execute(schemas.APPENDS, (f"{self.words.schema}.{FUNCTION}",)).fetchone()
+        self.quick = bool(there and there[0])
         milliseconds = int((self._timeout + _END_AFTER) * 1000)
         self._end = _END.format(milliseconds) if connection.info.server_version >= _END_SINCE else "NULL"
-        row = connection.execute(_MAY_SEE_ALL, (name,)).fetchone()
-        bypasses, self._owns = (bool(row[0]), bool(row[1])) if row else (False, False)
+        rights = connection.execute(_MAY_SEE_ALL, (name,)).fetchone() or (False, False)
+        bypasses, self._owns = map(bool, rights)
         setting = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
         asleep = setting is not None and setting[0] in ("off", "local")
         self._sync = "off" if self._relaxed else "on" if asleep else None

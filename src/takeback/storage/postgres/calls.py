@@ -1,120 +1,90 @@
-"""Calls of the functions that append in one statement (``schema/append.sql``), their values written by hand.
+"""Calls of the function that appends in one statement (``schema/append.sql``), its values written by hand.
 
 An append to a session that was seen is the hottest call of all: it goes to the server as one prepared statement
-through the driver's lowest layer, which takes a third of the time of a cursor. Lists for the other one are
-written as text: the driver would write them element by element, and the server reads them faster than that.
+through the driver's lowest layer, which takes a third of the time of a cursor.
 """
 
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
 import psycopg
 from psycopg.errors import error_from_result
 
-from ..appends import Append, KnownAppend, KnownAppended
+from ...tables.entries import ENTRY
+from ..appends import KnownAppend
 from .address import Line
 
-# As this version calls them: another version's of the same names may be there beside them.
-FUNCTIONS = (
-    "append(text,text,bigint,bigint,text,boolean,text,text,text[],bytea[],bytea[],bytea[],bytea[],bigint[],text[])",
-    "append_known(text,text,text,text,text,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bigint[],text[])",
-)
+# As this version calls it: another version's of the same name may be there beside it.
+FUNCTION = "append_known(text,text,text,text,text,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bigint[])"
 _NUMBER = Struct(">q")
 _NAME = b"takeback_append_known"
 _UNKNOWN = "26000"
-_GIVEN = 13
-_BINARY = [1] * (_GIVEN - 1) + [0]
-_COUNT = 26
+_GIVEN = 12
+_BINARY = [1] * _GIVEN
+_COUNT = 12
 _BIGINT = 20  # the type's number
 _HEADER = Struct(">iiIii")  # of an array: dimensions, whether nulls are in it, type, length, number of the first one
 _NUMBERS = Struct(_HEADER.format + "iq" * _COUNT)  # each behind its own length
 _FIELDS = [1, 0, _BIGINT, _COUNT, 1, *[8] * (2 * _COUNT)]
-_LENGTH, _NULL = b"\0\0\0\x08", b"\xff" * 4
 
 
 class Calls:
     """The calls for one schema, with the settings of one store in their text."""
 
     def __init__(self, schema: str, sync: str | None, milliseconds: str) -> None:
-        settings = ["NULL" if sync is None else f"'{sync}'", f"'{milliseconds}'"]
-        known, plain = ([f"${number}" for number in range(1, count + 1)] for count in (_GIVEN, 13))
-        plain[6:6] = settings
-        self._known = f"SELECT {schema}.append_known({settings[0]}, {{}}, {', '.join(known)})"
-        self._lock_ms = settings[1]
-        self._stored = f"""SELECT s.updated, s.rank FROM {schema}.entry e LEFT JOIN {schema}.session s
-            ON s.sid = $3 AND s.head_hash = e.hash WHERE e.key = $1 AND e.hash = $2"""
-        self._append = f"SELECT * FROM {schema}.append({', '.join(plain)})"
+        given = ", ".join(f"${number}" for number in range(1, _GIVEN + 1))
+        self._known = f"SELECT {schema}.append_known({'NULL' if sync is None else repr(sync)}, {{}}, {given})"
+        self._lock_ms = f"'{milliseconds}'"
+        self._stored = f"""SELECT s.updated FROM {schema}.entry e LEFT JOIN {schema}.session s
+            ON s.scope = e.scope AND s.sid = $4 AND s.rest = $5 WHERE e.scope = $1 AND e.key = $2 AND e.rest = $3"""
 
-    def append_known(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
-        """Append an entry that was computed from a row that was seen; give its position and the session's rank."""
+    def append_known(self, connection: Line, wanted: KnownAppend) -> int | None:
+        """Append an entry that was computed from a row that was seen; return its position."""
+        values = written(wanted)
         if connection.epoch is None:
-            found = _one(connection, self._known.format(self._lock_ms), written(known_values(wanted, None)))
-        else:  # a connection of our own, which waits for no lock longer than it was told in the beginning
-            found = _prepared(connection, self._known.format("NULL"), written(known_values(wanted, connection.epoch)))
-        if found is None:
-            return None
-        return KnownAppended(wanted, -found, wanted.rank) if found < 0 else KnownAppended(wanted, found, found)
+            return _one(connection, self._known.format(self._lock_ms), values)
+        # A connection of our own, which waits for no lock longer than it was told in the beginning.
+        return _prepared(connection, self._known.format("NULL"), values)
 
-    def find(self, connection: Line, wanted: KnownAppend) -> KnownAppended | None:
+    def find(self, connection: Line, wanted: KnownAppend) -> int | None:
         """Look whether an append whose answer was not heard was stored; behind it the session may have gone on."""
+        entry = ENTRY.unchecked(wanted.entry)
         with connection.transaction():
             connection.execute("SELECT set_config('takeback.scope', $1, true)", (f"s{wanted.scope}",))
-            found = connection.execute(self._stored, (wanted.row[0], wanted.row[23], wanted.sid)).fetchone()
+            asked = (wanted.scope, entry.key, entry.rest, wanted.sid, wanted.rest)
+            found = connection.execute(self._stored, asked).fetchone()
         if found is None:
             return None
-        position, rank = found
-        return KnownAppended(wanted, *((wanted.updated, wanted.rank) if position is None else (position, rank)))
-
-    def append(self, wanted: Append) -> tuple[str, Sequence[Any]]:
-        """Write the call for entries that the server is to compute."""
-        entries = wanted.entries
-        adds = [number for entry in entries for number in entry.adds]
-        calls = [part for index, entry in enumerate(entries) for call in entry.calls for part in (str(index), *call)]
-        kinds = _texts(entry.kind for entry in entries)
-        columns = zip(*((entry.body, entry.raw, entry.salt, entry.content_hash) for entry in entries), strict=True)
-        return self._append, (*wanted[:6], kinds, *map(_bytes, columns), _listed(map(str, adds)), _texts(calls))
+        return wanted.updated if found[0] is None else int(found[0])
 
 
-def known_values(wanted: KnownAppend, epoch: int | None) -> list[Any]:
-    """Give what append_known wants behind the settings."""
-    row = wanted.row
-    key, begun = row[0], (wanted.sid, wanted.updated, wanted.head_check, epoch, wanted.key_check, wanted.rank)
-    place = (wanted.revision, wanted.message_ms, key >> 32, key & 0xFFFFFFFF, key, row[2], row[8])
-    numbers = [*begun, *place, *wanted.numbers, row[24]]
-    marks = _texts(str(part) for mark in wanted.marks for part in mark) if wanted.marks else None
+def written(wanted: KnownAppend) -> list[bytes | None]:
+    """Write what append_known wants behind the settings, in PostgreSQL's binary form."""
+    entry, check = ENTRY.unchecked(wanted.entry), wanted.entry[-1]
+    key, once = (None, 0) if wanted.once is None else wanted.once
+    numbers = (wanted.sid, wanted.check, wanted.updated_ms, entry.key, entry.at_ms, entry.turns)
     return [
-        wanted.scope,
-        wanted.idempotency_key,
-        row[1],
-        row[5],
-        row[6],
-        row[21],
-        row[23],
-        *wanted[11:15],
-        numbers,
-        marks,
+        wanted.scope.encode(),
+        entry.kind.encode(),
+        None if key is None else key.encode(),
+        entry.body,
+        entry.raw,
+        entry.rest,
+        wanted.rest,
+        *wanted.around_session,
+        *wanted.around_change,
+        array((*numbers, check, wanted.branch, wanted.seq, once, wanted.rank, wanted.messages)),
     ]
 
 
-def written(values: list[Any]) -> list[bytes | None]:
-    """Write what append_known wants in PostgreSQL's binary form."""
-    scope, ikey, kind, *_, numbers, marks = values
-    values[:3] = scope.encode(), None if ikey is None else ikey.encode(), kind.encode()
-    values[-2:] = array(numbers), None if marks is None else marks.encode()
-    return values
-
-
-def array(numbers: Sequence[int | None]) -> bytes:
+def array(numbers: Sequence[Any]) -> bytes:
     """Write numbers as PostgreSQL does an array of them in its binary form."""
-    if None in numbers:
-        parts = (_NULL if number is None else _LENGTH + _NUMBER.pack(number) for number in numbers)
-        return _HEADER.pack(1, 1, _BIGINT, _COUNT, 1) + b"".join(parts)
     fields = _FIELDS[:]
-    fields[6::2] = numbers  # type: ignore[assignment]
+    fields[6::2] = numbers
     return _NUMBERS.pack(*fields)
 
 
@@ -173,18 +143,3 @@ def _next_result(connection: Line) -> psycopg.pq.abc.PGresult | None:
         connection.wait_for(select.POLLIN)
         pgconn.consume_input()
     return pgconn.get_result()
-
-
-def _listed(values: Iterable[str]) -> str:
-    return f"{{{','.join(values)}}}"
-
-
-def _bytes(values: Iterable[bytes | None]) -> str:
-    """Write a list of bytes as PostgreSQL reads it."""
-    return _listed("NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values)
-
-
-def _texts(values: Iterable[str]) -> str:
-    """Write a list of texts as PostgreSQL reads it."""
-    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return _listed(f'"{value}"' for value in escaped)

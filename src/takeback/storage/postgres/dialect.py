@@ -10,19 +10,17 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from ...tables import schema
+from ...tables.history import FEED
 from ..base import Dialect
 
-TABLES = (
-    *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
-    *("seen", "journal", "agent_checkpoint", "pin"),
-)
-NUMBERED = ("agent", "session", "branch", "checkpoint", "operation", "blob", "feed", "agent_checkpoint")
+TABLES = tuple(table.name for table in schema.TABLES)
 
 # What a transaction that is still under way could come before is left for later; an older epoch is over and done with.
-FEED = """SELECT epoch, xid, pos, scope, kind, session, branch, first_seq, last_seq, chk FROM feed
+_FEED = f"""SELECT epoch, xid, pos, {FEED.columns} FROM feed
 WHERE scope = ? AND (epoch, xid, pos) > (?, ?, ?)
-AND (epoch <= {over} OR epoch < {schema}.current_epoch() OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
+AND (epoch <= {{over}} OR epoch < {{schema}}.current_epoch()
+OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 ORDER BY epoch, xid, pos LIMIT ?"""
 
 # Whoever was given a number of the feed holds this lock until its transaction is over, and shown after that.
@@ -32,28 +30,18 @@ AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_data
 
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 _LOCKED = re.compile(r"SELECT (?!1 |max|count|EXISTS)[^()]* FROM (session|agent) WHERE ")
-_CHANGE = re.compile(
-    r"(INSERT INTO feed \([^)]*)\)\s+VALUES \(([^)]*)\)"
-)  # its order follows from the change before it
+# The order of a change follows from the one before it of the same session or agent, and the session's row remembers it
+# beside the position, so that the change can be found by its key.
+_CHANGE = re.compile(r"(INSERT INTO feed \([^)]*)\)\s+VALUES \(([^)]*)\)")
+_CHANGED = re.compile(r"^UPDATE session SET (?=.*\bupdated = \?)")
+_LAST_CHANGE = ("f.pos = s.updated", "(f.epoch, f.xid, f.pos) = (s.epoch, s.xid, s.updated)")
+_INDEXED = re.compile(r" (NOT INDEXED|INDEXED BY \w+)\b")
 _LOCKS = {"session": " FOR NO KEY UPDATE", "agent": " FOR NO KEY UPDATE"}
-_TYPES = (
-    (re.compile(r"\bINTEGER\b"), "BIGINT"),
-    (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
-    (re.compile(r"\bBLOB\b"), "BYTEA"),
-    (re.compile(r"\) STRICT(, WITHOUT ROWID)?;"), ");"),
-)
 
 
 def quoted(name: str) -> str:
     """Write a name of the database's so that it is never read as anything else."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def ddl(sql: str) -> str:
-    """Write a shared schema file with PostgreSQL's types."""
-    for pattern, word in _TYPES:
-        sql = pattern.sub(word, sql)
-    return sql
 
 
 class Words:
@@ -72,7 +60,7 @@ class Words:
             "postgresql",
             gapless=False,
             feed_parts=3,
-            feed=FEED.format(schema=self.schema, over=self.epochs_over),
+            feed=_FEED.format(schema=self.schema, over=self.epochs_over),
             under_way=UNDER_WAY.format(schema=self.schema.replace("'", "''")),
         )
 
@@ -87,14 +75,16 @@ class Words:
         """Give a statement as a write runs it: what it reads of sessions and agents stays as it is until the end."""
         found = self._writing.get(sql)
         if found is None:
-            match = _LOCKED.match(sql)
+            match = _LOCKED.match(_INDEXED.sub("", sql))
             lock = _LOCKS[match[1]] if match else ""
             found = self._writing[sql] = self._translated(sql) + lock
         return found
 
     def _translated(self, sql: str) -> str:
-        sql = _CHANGE.sub(rf"\1, xid) VALUES (\2, {self.schema}.not_before({self.schema}.last_change($4, $5)))", sql)
-        sql = sql.replace(" NOT INDEXED", "").replace("instr(", "strpos(").replace(" +s.", " s.")
+        sql = _CHANGE.sub(rf"\1, epoch, xid) SELECT \2, n.* FROM {self.schema}.change_order($1, $4, $5) n", sql)
+        order = f"(epoch, xid) = (SELECT n.* FROM {self.schema}.own_order(epoch, xid) n)"
+        sql = _CHANGED.sub(f"UPDATE session SET {order}, ", sql)
+        sql = _INDEXED.sub("", sql).replace("instr(", "strpos(").replace(" +s.", " s.").replace(*_LAST_CHANGE)
         sql = _TABLE.sub(rf"\1 {self.schema}.\2", sql)
         head, *parts = sql.split("?")
         return head + "".join(f"${number}{part}" for number, part in enumerate(parts, 1))

@@ -1,7 +1,7 @@
 """Making and updating the tables: one transaction, one at a time, by a role that may; run-time roles only use them.
 
-The shared schema files are rewritten with PostgreSQL's types, then a file of the same number in ``schema/`` adds what
-only PostgreSQL needs. Whoever starts first takes an advisory lock; the others find the work done.
+A new store is made from the descriptors of ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. Whoever
+starts first takes an advisory lock; the others find the work done.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import psycopg
 
 from ...errors import Corrupt, Invalid, Unsupported
+from ...tables import schema as tables
+from ...tables.store import META, MIGRATION, MetaRow, MigrationRow
 from .. import migrate
-from ..base import row_check
 from . import dialect
 
 _VERSION = "SELECT max(version) FROM {}.migration"
@@ -32,7 +33,7 @@ _NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {sche
 HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
 _EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
 ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
-APPENDS = "SELECT to_regprocedure($1) IS NOT NULL AND to_regprocedure($2) IS NOT NULL"
+APPENDS = "SELECT to_regprocedure($1) IS NOT NULL"
 QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
@@ -116,22 +117,38 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
         connection.execute(f"CREATE SCHEMA {where}")
     connection.execute(f"SET LOCAL search_path = {where}")
     steps = migrate.load()
-    pending = migrate.pending(version(connection, schema), steps)
+    found, now_ms = version(connection, schema), int(time.time() * 1000)
+    made = found == 0
+    if made:
+        _run(connection, tables.postgres(), where)
+        _run(connection, _own_file("store.sql").replace(":tables", ", ".join(f"'{name}'" for name in _scoped())), where)
+        for row in migrate.rows(steps, now_ms):
+            connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
+        connection.execute(_placed(META.insert), META.seal(MetaRow("store", uuid.uuid4().bytes)))
+    pending = [] if made else migrate.pending(found, steps)
     for step in pending:
-        _run(connection, dialect.ddl(step.sql), where)
         _run(connection, _own_file(f"{step.version:04}_{step.name}.sql"), where)
-        row = (step.version, step.name, int(time.time() * 1000))
-        connection.execute("INSERT INTO migration VALUES ($1, $2, $3, $4)", (*row, row_check(row)))
-        if step.version == 1:
-            identity = ("store", uuid.uuid4().bytes)
-            connection.execute("INSERT INTO meta VALUES ($1, $2, $3)", (*identity, row_check(identity)))
+        row = MigrationRow(step.version, step.name, now_ms)
+        connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
     (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
-    if connection.info.server_version >= QUICK and (pending or may):  # they belong to this version, not to the tables
+    if connection.info.server_version >= QUICK and (
+        made or pending or may
+    ):  # they belong to this version, not to the tables
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
             connection.execute(sql.format(schema=where, role=dialect.quoted(grant_to)))
-    return steps[-1].version
+    return migrate.latest(steps)
+
+
+def _scoped() -> list[str]:
+    """Return the tables whose rows belong to a scope."""
+    return [table.name for table in tables.TABLES if not table.local]
+
+
+def _placed(sql: str) -> str:
+    head, *parts = sql.split("?")
+    return head + "".join(f"${number}{part}" for number, part in enumerate(parts, 1))
 
 
 def _own_file(name: str) -> str:

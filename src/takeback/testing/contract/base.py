@@ -11,7 +11,8 @@ import pytest
 
 from takeback import Session, Store, presence
 from takeback.ops import leases, sessions, streams
-from takeback.storage.base import Tx, row_check
+from takeback.storage.base import Tx
+from takeback.tables.live import STREAM
 
 _NOBODY = 99_999_999  # a number that no process has
 
@@ -44,9 +45,7 @@ def die(session: Session) -> None:
         if held is not None and lease is not None:
             leases.put(tx, lease._replace(holder=dead))
         for each in streams.of_session(tx, row):
-            left = each._replace(holder=dead)
-            tx.run(streams.DROP, (left.scope, left.session, left.id))
-            tx.run(streams.PUT, (*left, row_check(left)))
+            STREAM.update(tx, each, each._replace(holder=dead))
 
     store._write(op)
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from takeback import Conflict, Corrupt, Session, Stats, Store, Usage
-from takeback.ops import agent_checkpoints, log
+from takeback.ops import agent_checkpoints, agent_totals
 from takeback.storage.base import Tx
+from takeback.tables.agents import AGENT_CHECKPOINT
+from takeback.tables.entries import ENTRY
 
 from .base import Contract, blocking
 
@@ -45,7 +47,7 @@ def without_totals(store: Store, checkpoint_id: str) -> None:
     def cut(tx: Tx) -> None:
         row = agent_checkpoints.find(tx, "", checkpoint_id)
         assert row is not None
-        agent_checkpoints.write(tx, row._replace(checksum=row.checksum[:72]))
+        AGENT_CHECKPOINT.update(tx, row, row._replace(checksum=row.checksum[:72]))
 
     inner_of(store)._write(cut)
 
@@ -160,19 +162,19 @@ class CheckpointStats(Contract):
         sessions[3].user("more")
         store.delete_session(sessions[5])
         points, looked = list[Any](), list[int]()
-        point_on, changed_since = log.point_on, agent_checkpoints.changed_since
+        at_each, changed = agent_totals.at_each, agent_checkpoints.changed
 
-        def point(*given: Any) -> Any:
-            points.append(given)
-            return point_on(*given)
+        def point(tx: Tx, pins: Any) -> Any:
+            points.extend(pins)
+            return at_each(tx, pins)
 
         def look(*given: Any) -> Any:
-            rows = changed_since(*given)
+            rows = changed(*given)
             looked.append(len(rows))
             return rows
 
-        monkeypatch.setattr(log, "point_on", point)
-        monkeypatch.setattr(agent_checkpoints, "changed_since", look)
+        monkeypatch.setattr(agent_totals, "at_each", point)
+        monkeypatch.setattr(agent_checkpoints, "changed", look)
         made = store.checkpoint_agent(_AGENT)
         assert (len(points), looked, made.stats.messages) == (2, [2], 12), "the old places of the two that changed"
         assert store.get_checkpoint(made.id).stats == made.stats
@@ -208,11 +210,8 @@ class CheckpointStats(Contract):
         first = store.checkpoint_agent(_AGENT)
         one.user("z")
 
-        def damaged(*given: Any) -> Any:
-            raise Corrupt("an entry is damaged")
-
         with monkeypatch.context() as patched:
-            patched.setattr(log, "point_on", damaged)
+            patched.setattr(ENTRY, "is_sound", lambda stored: False)  # every entry is damaged
             second = store.checkpoint_agent(_AGENT)
             assert second.stats.messages == 3
             assert store.get_checkpoint(first.id) == first, "what was written down needs no entry"

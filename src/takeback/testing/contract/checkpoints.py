@@ -11,7 +11,8 @@ import pytest
 
 from takeback import Agent, Busy, Conflict, Corrupt, Invalid, LeaseLost, NotFound, Session, StorageFull, Store
 from takeback.ops import agent_checkpoints, blobs
-from takeback.storage.base import Tx, row_check
+from takeback.storage.base import Tx
+from takeback.tables.agents import PIN, PinRow
 
 from .base import Contract, blocking, die, said
 
@@ -23,7 +24,7 @@ def pins(store: Store, checkpoint_id: str) -> int:
     def look(tx: Tx) -> int:
         row = agent_checkpoints.find(tx, inner.scope, checkpoint_id)
         assert row is not None
-        return len(tx.all(agent_checkpoints.PINS, (row.acid,)))
+        return len(PIN.all(tx, "WHERE scope = ? AND checkpoint = ?", (row.scope, row.acid)))
 
     return int(inner._read(look))
 
@@ -238,15 +239,15 @@ class AgentCheckpoints(Contract):
         one.user("third")
         inner = blocking(getattr(store, "_inner", store))
         row = inner._read(lambda tx: agent_checkpoints.find(tx, "", first.id))
-        (pin,) = [pin for pin in inner._read(lambda tx: tx.all(agent_checkpoints.PINS, (row.acid,))) if pin[4] == 1][:1]
-        whole = agent_checkpoints.Pin._make(pin[:-1])
+        where = "WHERE scope = '' AND checkpoint = ? AND seq = 1 ORDER BY session"
+        whole = inner._read(lambda tx: PIN.one(tx, where, (row.acid,)))
         forged = whole._replace(seq=0, hash=bytes(32))
         for bad in (forged, None):
 
-            def plant(tx: Tx, bad: agent_checkpoints.Pin | None = bad) -> None:
-                tx.run(agent_checkpoints.DROP_PIN, whole[:3])
+            def plant(tx: Tx, bad: PinRow | None = bad) -> None:
+                PIN.delete(tx, whole.scope, whole.session, whole.checkpoint)
                 if bad is not None:
-                    tx.run(agent_checkpoints.PUT_PIN, (*bad, row_check(bad)))
+                    PIN.put(tx, bad)
 
             inner._write(plant)
             for checkpoint in (first, *([] if whole.session == one_number(inner, one) else [later])):
@@ -255,7 +256,7 @@ class AgentCheckpoints(Contract):
             assert said(one.refresh()) == ["first of one", "second", "third"]
             assert {each.kind for each in store.verify().problems} == {"checkpoint"}
             assert len(store.list_checkpoints(coder)) == 2, "no recovery checkpoint for what was not done"
-        inner._write(lambda tx: agent_checkpoints.put_pin(tx, whole))
+        inner._write(lambda tx: PIN.put(tx, whole))
 
     @pytest.mark.feature("E8")
     def test_a_deleted_checkpoint_leaves_later_ones_whole(self, store: Store, coder: Agent) -> None:

@@ -1,0 +1,162 @@
+"""Entries of the log, the blobs that they need, and what damage destroyed of them.
+
+What no read of a conversation looks at - the running numbers, the hashes, the salt - lies in ``rest``, packed, and is
+unpacked by whoever asks for it (``EntryRow.chain``). One check seals all of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ..ids import MAX_SEQ
+from ..model.entry import Numbers
+from .table import Index, Table
+
+
+class Chain(NamedTuple):
+    """What lies in ``rest``: the chain and the running numbers of the path after this entry."""
+
+    late_ms: int  # how long after it happened it was stored
+    messages: int
+    turns: int
+    tool_calls: int
+    tool_failures: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_nano: int
+    active_ms: int
+    work_seq: int
+    call_seq: int
+    open_seq: int
+    calls: tuple[tuple[str, str], ...]
+    salt: bytes | None
+    body_hash: bytes | None
+    hash: bytes
+
+    @property
+    def numbers(self) -> Numbers:
+        """The running numbers."""
+        return Numbers(
+            self.messages,
+            self.turns,
+            self.tool_calls,
+            self.tool_failures,
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.reasoning_tokens,
+            self.cost_nano,
+            self.active_ms,
+            self.work_seq,
+            self.call_seq,
+            self.open_seq,
+        )
+
+
+_read = msgspec.msgpack.Decoder(Chain).decode
+_write = msgspec.msgpack.Encoder().encode
+
+
+class EntryRow(NamedTuple):
+    """A row of ``entry``."""
+
+    scope: str
+    key: int
+    kind: str
+    at_ms: int
+    turns: int
+    mid: str | None
+    body: bytes | None
+    raw: bytes | None
+    spill: str | None
+    rest: bytes
+
+    @property
+    def seq(self) -> int:
+        """Its place on its path."""
+        return self.key & MAX_SEQ
+
+    @property
+    def branch(self) -> int:
+        """The number of the branch that owns it."""
+        return self.key >> 32
+
+    @property
+    def chain(self) -> Chain:
+        """What is packed in ``rest``; ``msgspec.ValidationError`` or ``DecodeError`` where it is not that."""
+        return _read(self.rest)
+
+    @property
+    def spilled(self) -> tuple[str, str]:
+        """The hashes of the blobs that hold body and raw, each empty if it lies in the row."""
+        body, _, raw = (self.spill or "").partition(",")
+        return body, raw
+
+    def with_chain(self, chain: Chain) -> EntryRow:
+        """Return the row with another chain."""
+        return self._replace(rest=_write(chain))
+
+
+def packed_chain(
+    late_ms: int, numbers: Numbers, calls: tuple[tuple[str, str], ...], salt: bytes, entry_hash: bytes
+) -> bytes:
+    """Pack the chain of a new entry."""
+    return _write((late_ms, *numbers, calls, salt, None, entry_hash))
+
+
+class LinkRow(NamedTuple):
+    """A row of ``link``: an entry needs a blob."""
+
+    scope: str
+    hash: str
+    key: int
+
+
+class LostRow(NamedTuple):
+    """A row of ``lost``: damage destroyed an entry, or a part of it."""
+
+    scope: str
+    key: int
+    what: str
+    at_ms: int
+
+
+ENTRY = Table(
+    "entry",
+    EntryRow,
+    key="scope, key",
+    number="key",
+    called=lambda row: f"entry number {row.key:x}",
+    indexes=[Index("entry_mid", "scope, mid, key", where="mid IS NOT NULL")],
+    notes={
+        "key": "branch << 32 | seq: rows of a branch lie together, in order",
+        "at_ms": "when it happened",
+        "turns": "the turn that it belongs to",
+        "mid": "the caller's id, if one was given",
+        "body": "NULL: spilled or redacted",
+        "raw": "the provider's bytes, verbatim",
+        "spill": "hashes of the blobs that hold body and raw, 'body,raw'",
+        "rest": f"MessagePack array: {', '.join(Chain._fields)}",
+    },
+)
+LINK = Table(
+    "link",
+    LinkRow,
+    key="scope, hash, key",
+    called=lambda row: f"link to content {row.hash}",
+    indexes=[Index("link_key", "scope, key")],
+    notes={"key": "of the entry"},
+)
+LOST = Table(
+    "lost",
+    LostRow,
+    key="scope, key",
+    number="key",
+    called=lambda row: f"what was lost at entry number {row.key:x}",
+)

@@ -1,0 +1,133 @@
+"""What names points and changes of sessions: checkpoints, operations, idempotency keys, the feed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .table import Index, Table
+
+
+class CheckpointRow(NamedTuple):
+    """A row of ``checkpoint``."""
+
+    scope: str
+    cid: int
+    id: str
+    session: int
+    name: str
+    description: str | None
+    type: str
+    at_ms: int
+    branch: int
+    seq: int
+    hash: bytes
+
+
+class OperationRow(NamedTuple):
+    """A row of ``operation``."""
+
+    scope: str
+    oid: int
+    id: str
+    kind: str
+    session: int
+    agent: int
+    at_ms: int
+    before: bytes
+    after: bytes
+    undoes: int | None
+    undone_by: int | None
+
+
+class OnceRow(NamedTuple):
+    """A row of ``idempotency``: what a call with a key made.
+
+    Entries are named by their branch and their first and last seq; anything else by its kind and id.
+    """
+
+    scope: str
+    session: int
+    ikey: str
+    branch: int
+    seq: int
+    last_seq: int
+    kind: str
+    id: str
+    digest: int
+    at_ms: int
+
+
+class FeedRow(NamedTuple):
+    """A row of ``feed``: one committed change."""
+
+    scope: str
+    pos: int
+    kind: str
+    session: int
+    branch: int
+    first_seq: int
+    last_seq: int
+
+
+CHECKPOINT = Table(
+    "checkpoint",
+    CheckpointRow,
+    key="scope, cid",
+    number="cid",
+    called=lambda row: f"checkpoint {row.id}",
+    refs={"session": "session", "branch": "branch"},
+    indexes=[
+        Index("checkpoint_id", "scope, id", unique=True),
+        Index("checkpoint_name", "scope, session, name, cid"),
+        Index("checkpoint_session", "scope, session, cid"),
+    ],
+    notes={"type": "'manual', 'automatic', 'pre-operation' or 'recovery'", "hash": "of the entry there"},
+)
+OPERATION = Table(
+    "operation",
+    OperationRow,
+    key="scope, oid",
+    number="oid",
+    called=lambda row: f"operation {row.id}",
+    indexes=[
+        Index("operation_id", "scope, id", unique=True),
+        Index("operation_session", "scope, session, agent, oid"),
+        Index("operation_scope", "scope, oid", engine="sqlite"),
+    ],
+    notes={
+        "session": "0: an operation on an agent",
+        "agent": "0: an operation on a session",
+        "before": "what it changed, as it was and as it became: JSON objects with the same keys",
+        "undoes": "what an undo took back, what a redo brought back",
+    },
+)
+ONCE = Table(
+    "idempotency",
+    OnceRow,
+    key="scope, session, ikey, branch, seq",
+    called=lambda row: f"idempotency key {row.ikey!r}",
+    notes={
+        "session": "0: of the store",
+        "branch": "0: the call stored no entry",
+        "seq": "the first entry that the call stored",
+        "kind": "what else the call made: 'session', 'operation', ...",
+        "id": "its id",
+        "digest": "CRC-32 of the request where there is no entry to compare with, else 0",
+        "at_ms": "when",
+    },
+)
+FEED = Table(
+    "feed",
+    FeedRow,
+    key="scope, pos",
+    number="pos",
+    order={"postgresql": "scope, epoch, xid, pos"},
+    # Most stores on SQLite have the default scope alone and pay nothing for this; on PostgreSQL the key begins with it.
+    indexes=[Index("feed_scope", "scope, pos", where="scope <> ''", engine="sqlite")],
+    called=lambda row: f"change {row.pos} of the feed",
+    notes={
+        "pos": "the order of commits; the last row is never deleted",
+        "session": "0: a change of an agent",
+        "branch": "then the agent's number",
+    },
+)

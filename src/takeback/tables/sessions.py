@@ -1,0 +1,186 @@
+"""Sessions: what filters use as columns, everything else packed, one check; tags, details and leases beside them.
+
+``rank`` is the minute in which a session was last changed, never below that of a session changed earlier. It is
+written at most once a minute, and it is the only column of an index that an append changes: so on PostgreSQL nearly
+every append updates the row in place. Within one rank, ``updated`` orders.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..model.entry import Numbers
+from .table import Index, Table
+
+
+class SessionRow(NamedTuple):
+    """A row of ``session``."""
+
+    scope: str
+    sid: int
+    id: str
+    key: str
+    agent: str
+    kind: str
+    name: str | None
+    label: str | None
+    workspace: str
+    parent: int
+    status: str
+    archived: int
+    pinned: int
+    hidden: int
+    title: str | None
+    created_ms: int
+    updated_ms: int
+    updated: int
+    rank: int
+    branches: int
+    attached: int
+    fork: int
+    seq: int
+    messages: int
+    # packed from here on
+    tags: str
+    tasks: int
+    completed: int
+    builds: int
+    states: int
+    branch: int
+    uid: str
+    hash: bytes
+    turns: int
+    tool_calls: int
+    tool_failures: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_nano: int
+    active_ms: int
+    work_seq: int
+    call_seq: int
+    open_seq: int
+    calls: Any  # open tool calls at the head (ops/calls.py)
+    revision: int
+    message_ms: int | None
+
+    @property
+    def numbers(self) -> Numbers:
+        """The running numbers at the head."""
+        return Numbers(
+            self.messages,
+            self.turns,
+            self.tool_calls,
+            self.tool_failures,
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.reasoning_tokens,
+            self.cost_nano,
+            self.active_ms,
+            self.work_seq,
+            self.call_seq,
+            self.open_seq,
+        )
+
+
+class TagRow(NamedTuple):
+    """A row of ``session_tag``: a visible or archived session has a tag; rank is the session's."""
+
+    scope: str
+    tag: str
+    hidden: int
+    rank: int
+    sid: int
+
+
+class DetailRow(NamedTuple):
+    """A row of ``detail``: what no append reads or writes."""
+
+    scope: str
+    sid: int
+    doc: bytes
+
+
+class LeaseRow(NamedTuple):
+    """A row of ``lease``: who runs a session."""
+
+    scope: str
+    session: int
+    token: int
+    holder: bytes | None
+    taken_ms: int
+    beats: int
+    beat_ms: int
+
+
+_SHOWN = "hidden = 0"
+SESSION = Table(
+    "session",
+    SessionRow,
+    key="scope, sid",
+    number="sid",
+    called=lambda row: f"session {row.id}",
+    packed=SessionRow._fields[SessionRow._fields.index("tags") : SessionRow._fields.index("message_ms") + 1],
+    indexes=[
+        Index("session_id", "scope, id", unique=True),
+        Index("session_key", "scope, key", unique=True, where=_SHOWN),
+        Index("session_name", "scope, name, agent, workspace", unique=True, where=f"name IS NOT NULL AND {_SHOWN}"),
+        Index("session_label", "scope, label, parent", unique=True, where=f"label IS NOT NULL AND {_SHOWN}"),
+        Index("session_labels", "scope, label, hidden, archived, rank", where="label IS NOT NULL"),
+        Index("session_branched", "scope, sid", where="branches > 1 OR fork > 0 OR attached = 0"),
+        Index("session_top", "scope, rank"),
+        Index("session_created", "scope, hidden, archived, sid"),
+        Index("session_rank", "scope, hidden, archived, rank"),
+        Index("session_agent", "scope, agent, hidden, archived, rank"),
+        Index("session_workspace", "scope, workspace, hidden, archived, rank", where="workspace <> ''"),
+        Index("session_parent", "scope, parent, hidden, archived, rank", where="parent > 0"),
+        Index("session_status", "scope, status, hidden, archived, rank"),
+        Index("session_kind", "scope, kind, hidden, archived, rank"),
+        Index("session_pinned", "scope, hidden, archived, rank", where="pinned = 1"),
+    ],
+    notes={
+        "sid": "local to this store; never leaves it",
+        "workspace": "'' for none, so that the unique index sees it",
+        "parent": "sid; 0 for none",
+        "hidden": "1 while in the trash, 2 once purged",
+        "updated": "feed position of the last change",
+        "rank": "the minute of the last change, never below an earlier one's: the order of listings",
+        "branches": "how many rows of branch belong to this session",
+        "attached": "1: the head is at the tip of its branch; 0: at a point, the next append opens a branch",
+        "fork": "fork_seq of the head's branch",
+        "seq": "of the entry at the head",
+        "messages": "its running number",
+    },
+)
+TAG = Table(
+    "session_tag",
+    TagRow,
+    key="scope, tag, hidden, rank, sid",
+    called=lambda row: f"tag {row.tag!r}",
+    notes={"rank": "of the session"},
+)
+DETAIL = Table(
+    "detail",
+    DetailRow,
+    key="scope, sid",
+    called=lambda row: f"the details of session number {row.sid}",
+    refs={"sid": "session"},
+    notes={"doc": "prompt, model, provider, task, run id, metadata as JSON"},
+)
+LEASE = Table(
+    "lease",
+    LeaseRow,
+    key="scope, session",
+    called=lambda row: f"the lease of session number {row.session}",
+    refs={"session": "session"},
+    indexes=[Index("lease_held", "scope, session", where="holder IS NOT NULL")],
+    notes={
+        "token": "grows with every holder: a write with an older one is refused",
+        "holder": 'who has it, as JSON (SPEC.md, "What is under way"); NULL: nobody',
+        "beats": "signs of life since then",
+    },
+)

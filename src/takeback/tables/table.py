@@ -1,0 +1,362 @@
+"""One table, described once: its columns, the check that seals a row, and every statement that follows from them.
+
+A row is a ``NamedTuple``; its fields are the columns, in order, and ``chk`` follows them. Fields named in ``packed``
+share one column, ``rest``: a MessagePack array that is sealed with the others. So a field that no statement filters or
+orders by costs neither a column nor a line of SQL, and moving one in or out is a change of its descriptor alone.
+
+A column that a later version adds is named in ``added`` and comes last. It may be NULL, and while it is, the check does
+not cover it: rows that were sealed before it existed still match.
+
+The invariant: whoever has a row of a descriptor has one whose check was compared. What may be damaged (``verify``,
+``repair``) is asked for by name: ``is_sound``, ``unchecked``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from ..errors import Corrupt
+from ..storage.base import Row, Tx, Value
+
+R = TypeVar("R", bound="tuple[Any, ...]")
+Key = tuple[Any, ...]
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+_TYPES = {int: "INTEGER", str: "TEXT", bytes: "BLOB"}
+_MANY = 64  # rows of one INSERT
+_SEVERAL = 500  # rows of one read by numbers
+
+
+class Index(NamedTuple):
+    """An index of a table: its columns, and which rows it covers."""
+
+    name: str
+    columns: str
+    unique: bool = False
+    where: str = ""
+    engine: str = ""  # the only one that needs it
+
+
+def row_check(values: Sequence[Value]) -> int:
+    """Compute a row's check: CRC-32 of its columns as a MessagePack array."""
+    return zlib.crc32(_pack(values))
+
+
+def packed(values: Sequence[Value]) -> bytes:
+    """Pack values as a MessagePack array."""
+    return _pack(values)
+
+
+class Table(Generic[R]):
+    """A table of rows of one type. ``number`` is the column whose values the store gives out, if it has one."""
+
+    def __init__(
+        self,
+        name: str,
+        row: type[R],
+        *,
+        key: str,
+        called: Callable[[R], str],
+        number: str = "",
+        packed: Sequence[str] = (),
+        added: Sequence[str] = (),
+        order: Mapping[str, str] | None = None,
+        refs: Mapping[str, str] | None = None,
+        indexes: Sequence[Index] = (),
+        notes: Mapping[str, str] | None = None,
+        local: bool = False,
+    ) -> None:
+        fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
+        self._plain, self._behind = len(fields) - len(packed) - len(added), len(fields) - len(added)
+        assert fields[self._plain :] == (*packed, *added), "packed fields and then added ones come last"
+        self.name = name
+        self.row = row
+        self.key = tuple(key.split(", "))
+        self.number = number
+        self.packed = tuple(packed)
+        self.refs = dict(refs or {})
+        self.indexes = tuple(indexes)
+        self.notes = dict(notes or {})
+        self.local = local  # of this store, whatever the scope
+        self._called = called
+        self._orders = {engine: tuple(columns.split(", ")) for engine, columns in (order or {}).items()}
+        self.added = tuple(added)
+        self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
+        self.columns = ", ".join(self.stored)
+        self.select = f"SELECT {self.columns} FROM {name}"
+        self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
+        self._by_key = f"{self.select} WHERE {matches(self.key)}"
+        self._upsert = ""
+        self._updates = dict[tuple[int, ...], str]()
+        self._pages = dict[tuple[str, bool, bool], str]()
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}>"
+
+    # ------------------------------------------------------------------ rows and what is stored of them
+
+    def seal(self, row: R) -> tuple[Value, ...]:
+        """Return what is stored of a row: its columns and its check."""
+        values = tuple(row)
+        if self.packed:
+            rest = _pack(values[self._plain : self._behind])
+            values = (*values[: self._plain], rest, *values[self._behind :])
+        return (*values, zlib.crc32(self._covered(values)))
+
+    def _covered(self, values: Row) -> bytes:
+        """Pack what a check covers: everything but added columns at the end that are NULL."""
+        count = len(values)
+        if self.added:
+            least = count - len(self.added)
+            while count > least and values[count - 1] is None:
+                count -= 1
+        return _pack(values[:count])
+
+    def rest_of(self, row: R) -> bytes:
+        """Return the packed fields of a row."""
+        return _pack(tuple(row)[self._plain : self._behind])
+
+    def check(self, row: R) -> int:
+        """Return a row's check."""
+        return int(self.seal(row)[-1])  # type: ignore[arg-type]
+
+    def around(self, row: R, name: str) -> tuple[bytes, bytes]:
+        """Return the packed columns before and behind one of them, for an engine that computes the check around it."""
+        values = self.seal(row)[:-1]
+        at = self.stored.index(name)
+        whole, end = self._covered(values), _pack(values[: at + 1])
+        count = len(values) - len(self.added)
+        behind = whole[_header(count) + len(end) - _header(at + 1) :]
+        return whole[: len(whole) - len(behind) - len(_pack(values[at]))], behind
+
+    def is_sound(self, stored: Row) -> bool:
+        """Whether what was read matches its check."""
+        try:
+            return bool(zlib.crc32(self._covered(stored[:-1])) == stored[-1])
+        except (TypeError, OverflowError, UnicodeError):
+            return False
+
+    def unchecked(self, stored: Row) -> R:
+        """Return what was read as a row without comparing its check; what cannot be unpacked is None."""
+        if not self.packed:
+            return self.row(*stored[:-1])
+        try:
+            rest = _unpack(stored[self._plain])
+            if len(rest) != len(self.packed):
+                raise ValueError(rest)
+        except (msgspec.DecodeError, TypeError, ValueError):
+            rest = [None] * len(self.packed)
+        return self.row(*stored[: self._plain], *rest, *stored[self._plain + 1 : -1])
+
+    def checked(self, stored: Row) -> R:
+        """Return what was read as a row; one that does not match its check raises ``Corrupt``."""
+        if zlib.crc32(self._covered(stored[:-1])) != stored[-1]:
+            raise self.damaged(self.unchecked(stored))
+        if not self.packed:
+            return self.row(*stored[:-1])
+        rest = _unpack(stored[self._plain])
+        return self.row(*stored[: self._plain], *rest, *stored[self._plain + 1 : -1])
+
+    def damaged(self, row: R) -> Corrupt:
+        """Return the error for a damaged row."""
+        what = self.called(row)
+        return Corrupt(f"the record of {what} is damaged; run verify to see what else is", what=what)
+
+    def called(self, row: R) -> str:
+        """Name a row for people, however damaged it is."""
+        try:
+            return self._called(row)
+        except (TypeError, ValueError):
+            return f"a row of {self.name}"
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, tx: Tx, *key: Value) -> R | None:
+        """Return the row of a key, or None."""
+        stored = tx.one(self._by_key, key)
+        return None if stored is None else self.checked(stored)
+
+    def one(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> R | None:
+        """Return the first row that a condition finds, or None; ``where`` is SQL from WHERE on."""
+        stored = tx.one(f"{self.select} {where}", args)
+        return None if stored is None else self.checked(stored)
+
+    def all(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> list[R]:
+        """Return every row that a condition finds."""
+        return [self.checked(stored) for stored in tx.all(f"{self.select} {where}", args)]
+
+    def numbered(self, tx: Tx, scope: str, numbers: Iterable[int]) -> dict[int, R]:
+        """Return rows by their numbers, many in one read; those that are not there are left out.
+
+        Rows of sessions and agents are not locked by this, unlike by a read of one of them in a write.
+        """
+        wanted, found = sorted(set(numbers)), dict[int, R]()
+        for first in range(0, len(wanted), _SEVERAL):
+            some = wanted[first : first + _SEVERAL]
+            # Without an index by name: SQLite would walk one of the whole scope rather than go to each row.
+            source = f"SELECT {self.selected('n')} FROM {self.name} n NOT INDEXED"
+            sql = f"{source} WHERE n.scope = ? AND n.{self.number} IN ({slots(len(some))})"
+            for row in map(self.checked, tx.all(sql, (scope, *some))):
+                found[getattr(row, self.number)] = row
+        return found
+
+    def selected(self, alias: str) -> str:
+        """Return the columns for a join, each behind the name of the table there."""
+        return ", ".join(f"{alias}.{name}" for name in self.stored)
+
+    @property
+    def width(self) -> int:
+        """How many columns are stored, the check included."""
+        return len(self.stored)
+
+    # ------------------------------------------------------------------ writing
+
+    def put(self, tx: Tx, row: R) -> R:
+        """Insert a row."""
+        tx.run(self.insert, self.seal(row))
+        return row
+
+    def put_many(self, tx: Tx, rows: Sequence[R]) -> None:
+        """Insert rows, many in one statement."""
+        for first in range(0, len(rows), _MANY):
+            some = rows[first : first + _MANY]
+            values = ", ".join([f"({slots(len(self.stored))})"] * len(some))
+            sql = f"INSERT INTO {self.name} ({self.columns}) VALUES {values}"
+            tx.run(sql, [value for row in some for value in self.seal(row)])
+
+    def upsert(self, tx: Tx, row: R) -> R:
+        """Insert a row, or replace the one with its key."""
+        if not self._upsert:
+            others = [name for name in self.stored if name not in self.key]
+            sets = ", ".join(f"{name} = excluded.{name}" for name in others)
+            self._upsert = f"{self.insert} ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {sets}"
+        tx.run(self._upsert, self.seal(row))
+        return row
+
+    def update(self, tx: Tx, old: R, new: R) -> R:
+        """Write the columns in which a row differs from what is stored; nothing if there is none.
+
+        An index is written only if one of its columns changed, so an append leaves those of the session alone.
+        """
+        before, after = self.seal(old), self.seal(new)
+        changed = tuple(n for n, (one, two) in enumerate(zip(before, after, strict=True)) if one != two)
+        if changed:
+            tx.run(self.update_sql(changed), (*(after[n] for n in changed), *self._key_of(old)))
+        return new
+
+    def update_sql(self, changed: tuple[int, ...]) -> str:
+        """Return the statement that writes some columns, by their places."""
+        sql = self._updates.get(changed)
+        if sql is None:
+            sets = ", ".join(f"{self.stored[n]} = ?" for n in changed)
+            sql = self._updates[changed] = f"UPDATE {self.name} SET {sets} WHERE {matches(self.key)}"
+        return sql
+
+    def delete(self, tx: Tx, *key: Value) -> None:
+        """Delete the row of a key."""
+        tx.run(f"DELETE FROM {self.name} WHERE {matches(self.key)}", key)
+
+    def _key_of(self, row: R) -> Key:
+        return tuple(getattr(row, name) for name in self.key)
+
+    # ------------------------------------------------------------------ every row, in pages
+
+    def order(self, tx: Tx) -> tuple[str, ...]:
+        """Return the columns by which the rows lie: where numbers are unique in the store, a number is enough.
+
+        An engine may have columns of its own there, which no row shows.
+        """
+        own = self._orders.get(tx.dialect.name)
+        return own or ((self.number,) if self.number and tx.dialect.gapless else self.key)
+
+    def page(self, tx: Tx, after: Key | None, limit: int) -> tuple[list[Row], Key | None]:
+        """Read the next rows as stored, with the key to go on from, None at the end.
+
+        A row that cannot be read at all is its key and nothing else. Keys that do not grow raise ``Corrupt``.
+        """
+        rows = self._page(tx, after, limit)
+        if not rows:
+            return [], None
+        width = len(self.order(tx))
+        reached = tuple(rows[-1][:width])
+        if after is not None and not _grows(after, reached):
+            raise Corrupt("the keys of a table are out of order", what="file")
+        return [row[width:] for row in rows], reached
+
+    def _page(self, tx: Tx, after: Key | None, limit: int) -> list[Row]:
+        """Read the next rows, each behind its key."""
+        args = (*(after or ()), limit)
+        try:
+            return tx.all(self._page_sql(tx, after is None, keys=False), args)
+        except Corrupt:
+            keys = tx.all(self._page_sql(tx, after is None, keys=True), args)
+            return [(*key, *self._single(tx, key)) for key in keys]
+
+    def _page_sql(self, tx: Tx, first: bool, *, keys: bool) -> str:
+        asked = (tx.dialect.name, first, keys)
+        sql = self._pages.get(asked)
+        if sql is None:
+            order = ", ".join(self.order(tx))
+            where = "" if first else f" WHERE ({order}) > ({slots(len(self.order(tx)))})"
+            what = order if keys else f"{order}, {self.columns}"
+            sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{where} ORDER BY {order} LIMIT ?"
+        return sql
+
+    def _single(self, tx: Tx, key: Row) -> Row:
+        order = self.order(tx)
+        try:
+            row = tx.one(f"{self.select} WHERE {matches(order)}", key)
+        except Corrupt:
+            row = None
+        known = dict(zip(order, key, strict=True))
+        return row or tuple(known.get(name) for name in self.stored)
+
+    def walk(self, tx: Tx, limit: int = 500) -> Iterator[Row]:
+        """Yield every row as stored, a page at a time, within one transaction."""
+        after: Key | None = None
+        while True:
+            rows, after = self.page(tx, after, limit)
+            yield from rows
+            if after is None:
+                return
+
+    # ------------------------------------------------------------------ the schema
+
+    def types(self) -> dict[str, tuple[str, bool]]:
+        """Return the type of each column and whether it may be NULL."""
+        hints = get_type_hints(self.row)
+        found = {name: _type(hints[name]) for name in self.stored if name in hints}
+        return {**found, **({"rest": ("BLOB", False)} if self.packed else {}), "chk": ("INTEGER", False)}
+
+
+def slots(count: int) -> str:
+    """Return that many placeholders."""
+    return ", ".join("?" * count)
+
+
+def matches(columns: Sequence[str]) -> str:
+    """Return the condition that columns have the values bound to it."""
+    return " AND ".join(f"{name} = ?" for name in columns)
+
+
+def _header(count: int) -> int:
+    """Return how many bytes begin a MessagePack array of that many values."""
+    return 1 if count < 16 else 3
+
+
+def _grows(after: Key, reached: Key) -> bool:
+    try:
+        return reached > after
+    except TypeError:
+        return False
+
+
+def _type(hint: Any) -> tuple[str, bool]:
+    options = get_args(hint) or (hint,)
+    (kind,) = (each for each in options if each is not type(None))
+    return _TYPES[kind], type(None) in options
