@@ -1,9 +1,10 @@
 """P5: what it costs to list the 50 newest of many sessions, each with its name, title and number of messages.
 
 Every tenth session holds two messages, the others are new; then some are touched again, so that the newest are not the
-last ones made. The limit is one indexed query over rows that hold all that a listing shows. Peers are asked the nearest
-question that they answer, which is not always the same one: their rows say what is missing. What comes back is compared
-with what must come, counts included. Stores of both sizes take turns: only so does growth mean anything.
+last ones made; on Takeback's clock all that happens half a minute apart. The limit is one indexed query over rows that
+hold all that a listing shows. Peers are asked the nearest question that they answer, which is not always the same one:
+their rows say what is missing. What comes back is compared with what must come, counts included. Stores of both sizes
+take turns: only so does growth mean anything.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 import takeback
+from takeback.clock import SystemClock
+from takeback.testing.clock import ManualClock
 
 from . import messages
 from .common import Settings, median, say, show_both, show_ratio, show_time, steady
@@ -37,6 +40,7 @@ MOST, FLAT = 2.0, 1.5
 _SPOKEN, _MESSAGES = 10, 2  # every tenth session holds two messages
 _BATCH = 1000
 _SLOW_EVERY = 5  # rounds
+_APART_MS = 30_000
 _COLUMNS = "id, name, title, agent, workspace, created, updated, turns, messages"
 Line: TypeAlias = tuple[str, int | None]
 Found: TypeAlias = dict[str, dict[int, list[float]]]
@@ -141,8 +145,12 @@ class Takeback(Shelf):
     def build(self) -> None:
         path = self.directory / "store.db"
         session: Any
-        with takeback.open(path, durability="relaxed") as store:
-            for step in self.plan.steps():
+        # Sessions come one after another, as people's do: half a minute apart, the last one just now.
+        steps = list(self.plan.steps())
+        clock = ManualClock(SystemClock().now_ms() - _APART_MS * len(steps))
+        with takeback.open(path, durability="relaxed", clock=clock) as store:
+            for step in steps:
+                clock.advance(_APART_MS)
                 is_new = step.rank == step.number
                 session = store.create_session(step.name) if is_new else store.find_session(step.name)
                 if step.new:

@@ -24,6 +24,7 @@ import apsw
 import pytest
 
 import takeback
+from takeback.tables import schema
 
 from ._harness import ChildDied, ChildFailed, compose, in_child
 
@@ -33,12 +34,8 @@ _PAGE = 4096
 _FRAME = 24 + _PAGE
 _FILES = ("", "-wal", "-lock", "-open", "-ballast")
 _SCOPES = ("", "other")
-_TABLES = (
-    *("agent", "agent_version", "session", "detail", "branch", "entry", "call", "link", "lost", "checkpoint"),
-    *("idempotency", "operation", "blob", "chunk", "feed", "meta", "migration", "lease", "stream", "delta", "inbox"),
-    *("seen", "journal", "agent_checkpoint", "pin"),
-)
-_WITHOUT_ROWID = ("idempotency", "meta", "lease", "stream", "delta", "inbox", "seen", "journal", "pin")
+_TABLES = tuple(schema.BY_NAME)
+_WITH_ROWID = tuple(table.name for table in schema.TABLES if table.number or table.name == "chunk")
 
 
 # ---------------------------------------------------------------------- the stores that are damaged
@@ -79,7 +76,12 @@ def _first_part(store: takeback.Store) -> None:
     large.user(compose("large", 1, [120_000])[0])
     large.user("small")
     for number in range(12):
-        store.create_session(f"one of many {number}").user(f"hello {number}")
+        store.create_session(f"one of many {number}", tags=["x", f"t{number % 3}"]).user(f"hello {number}")
+    store.get_session("one of many 4").pin()
+    store.get_session("one of many 5").archive()
+    for number in range(4):
+        helper = store.create_session(agent="worker", kind="subagent", parent=work, label=f"helper {number}")
+        helper.user("from above")
     gone = store.create_session("gone")
     gone.user("to the trash")
     store.delete_session(gone.id)
@@ -218,6 +220,9 @@ def _questions(store: takeback.Store, ids: list[str]) -> Iterator[tuple[str, Cal
     for agent in ("main", "worker") if scope == "" else ("main",):
         yield f"{scope} checkpoints of {agent}", lambda a=agent: [_plain(each) for each in store.list_checkpoints(a)]
     yield f"{scope} operations", lambda: [_plain(each) for each in store.operations()]
+    for name, wanted in _FILTERS.items():
+        yield f"{scope} list by {name}", lambda w=wanted: [each.id for each in _whole(store.list_sessions(**w))]
+    yield f"{scope} list below", lambda: [each.id for each in _whole(store.list_sessions(parent=_work(store)))]
     yield f"{scope} pages", lambda: [each.id for each in _all_pages(store)]
     yield f"{scope} events", lambda: [_plain(change) for change in store.events()]
     yield f"{scope} stats", lambda: _plain(store.stats())[:-1]
@@ -225,6 +230,25 @@ def _questions(store: takeback.Store, ids: list[str]) -> Iterator[tuple[str, Cal
         yield from _session_questions(store, session_id)
     for name, agent, workspace in (("talk", "main", "w"), ("large", "other agent", None), ("late", "main", None)):
         yield f"{scope} find {name}", lambda n=name, a=agent, w=workspace: _found(store, n, a, w)
+
+
+_FILTERS: dict[str, dict[str, Any]] = {
+    "tag x": {"tag": "x"},
+    "tag t1": {"tag": "t1"},
+    "agent": {"agent": "worker"},
+    "kind": {"kinds": "subagent"},
+    "status": {"status": "active"},
+    "label": {"label": "helper 2"},
+    "workspace": {"workspace": "w"},
+    "pinned": {"pinned": True},
+    "archived": {"archived": True},
+    "trash": {"trash": True},
+    "created": {"order": "created"},
+}
+
+
+def _work(store: takeback.Store) -> takeback.Session | None:
+    return store.find_session("work", agent="worker")
 
 
 def _session_questions(store: takeback.Store, session_id: str) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -335,7 +359,7 @@ def _rows(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         for table in _TABLES:
-            order = "" if table in _WITHOUT_ROWID else " NOT INDEXED"
+            order = " NOT INDEXED" if table in _WITH_ROWID else ""
             for row in connection.execute(f"SELECT * FROM {table}{order}"):
                 digest.update(repr(row).encode())
     except (apsw.Error, UnicodeDecodeError) as error:
@@ -548,13 +572,8 @@ def test_no_damage_gives_a_wrong_or_shorter_answer(
     _try_all(templates, tmp_path, seed, trials, lambda number: _damage(templates, seed, number), tally)
 
 
-_TREES = [
-    *_TABLES,
-    *("agent_id", "session_id", "session_key", "session_name", "session_label", "session_parent", "session_rank"),
-    *("session_created", "branch_uid", "branch_name", "branch_parent", "entry_mid", "checkpoint_id"),
-    *("checkpoint_name", "operation_id", "operation_session", "blob_hash", "sqlite_autoindex_chunk_1"),
-    *("agent_checkpoint_id", "agent_checkpoint_agent", "pin_checkpoint", "sqlite_schema"),
-]
+_INDEXES = [index.name for table in schema.TABLES for index in table.indexes if index.engine in ("", "sqlite")]
+_TREES = [*_TABLES, *_INDEXES, "sqlite_autoindex_chunk_1", "sqlite_schema"]
 
 
 @pytest.mark.parametrize("tree", _TREES)

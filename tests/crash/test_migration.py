@@ -13,32 +13,18 @@ import apsw
 import pytest
 
 import takeback
-from takeback.storage import migrate
 from takeback.testing.faults import MODES, FaultyVFS, Mode
 
-from . import _harness
-from ._harness import Child, ChildDied, copy_store, in_child, open_through, told
+from . import _harness, _newer
+from ._harness import Child, ChildDied, copy_store, in_child, told
 
 pytestmark = [pytest.mark.promise("R22"), pytest.mark.feature("C5")]
 
-# Two schemas that are still to come: one adds, one rebuilds a table.
-_NEXT = [
-    """ALTER TABLE session ADD COLUMN colour TEXT;
-    CREATE TABLE later (a INTEGER PRIMARY KEY, b TEXT) STRICT;
-    INSERT INTO later SELECT key, kind FROM entry;""",
-    """CREATE TABLE later2 (a INTEGER PRIMARY KEY, c TEXT) STRICT;
-    INSERT INTO later2 SELECT a, b || '!' FROM later;
-    DROP TABLE later;
-    ALTER TABLE later2 RENAME TO later;
-    CREATE INDEX later_c ON later (c);""",
-]
 
-
-def _become_the_next_version() -> None:
-    """Make this process, a child, a Takeback that knows two schemas more."""
-    known = migrate.load()
-    more = [migrate.Migration(len(known) + number, f"next{number}", sql) for number, sql in enumerate(_NEXT, 1)]
-    migrate.load = lambda: [*known, *more]  # type: ignore[assignment]
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Takeback that knows two schemas more."""
+    return _newer.make(tmp_path_factory.mktemp("package"))
 
 
 def _make(path: Path) -> Any:
@@ -50,14 +36,19 @@ def _make(path: Path) -> Any:
         return _harness.picture(store)
 
 
-def _look(path: Path, *, upgrade: bool) -> Any:
+def _look(path: Path) -> Any:
     """Open a store, without faults, and give what it holds."""
-    if upgrade:
-        _become_the_next_version()
+    import takeback
+
     with takeback.open(path) as store:
         report = store.verify()
         assert not report, str(report)
         return _harness.picture(store)
+
+
+def _look_as(newer: Path, path: Path) -> Any:
+    _newer.become(newer)
+    return _look(path)
 
 
 def _version(path: Path) -> int:
@@ -67,14 +58,29 @@ def _version(path: Path) -> int:
     return int(found)
 
 
+def _schema(path: Path) -> Any:
+    """Give the tables with their columns, and the indexes."""
+    connection = apsw.Connection(os.fspath(path))
+    tables = """SELECT t.type, t.name, coalesce(c.name, '') FROM sqlite_schema t LEFT JOIN pragma_table_info(t.name) c
+    ON t.type = 'table' ORDER BY 1, 2, 3"""
+    found = [list(row) for row in connection.execute(tables)]
+    connection.close()
+    return found
+
+
 def _open_with_a_fault(path: Path, number: int, mode: Mode) -> bool:
-    """Migrate while the n-th call fails; say whether there was such a call."""
-    _become_the_next_version()
+    """Open a store, so make or migrate it, while the n-th call fails; say whether there was such a call."""
+    from takeback.client.store import Store
+    from takeback.clock import SystemClock
+    from takeback.errors import Error
+    from takeback.storage.sqlite import SqliteBackend
+
     vfs = FaultyVFS()
     vfs.arm(number, mode)
     try:
-        store = open_through(vfs, path)
-    except takeback.Error:
+        backend = SqliteBackend(os.fspath(path), vfs=vfs.name, sync=vfs.sync)
+        store = Store(backend, clock=SystemClock(), url=os.fspath(path))
+    except Error:
         assert vfs.fired, "it failed without a fault"
         return True
     happened = bool(vfs.fired)
@@ -82,58 +88,51 @@ def _open_with_a_fault(path: Path, number: int, mode: Mode) -> bool:
     return happened
 
 
-def _go_through_all(run: Callable[[int], bool]) -> int:
-    """Call ``run`` with 1, 2, 3 ... until it says that there was nothing left to fail; give the count."""
+def _at_every_call(newer: Path, mode: Mode, template: Path | None, place: Path, held: Any) -> int:
+    """Let the calls of an opening fail, one after another until none is left to fail; give how many there were.
+
+    Each time the store is opened again without faults: it holds what it held, and is of the newest version.
+    """
+    _newer.become(newer)
+    reference = place / "new" / "a.db"
+    in_child(_look, reference)
     for number in range(1, 2000):
-        if not run(number):
+        path = place / f"{number}" / "a.db" if template is None else copy_store(template, place / "trial")
+        with told(call=number, mode=mode):
+            happened = _fails(path, number, mode)
+            assert in_child(_look, path) == held
+            assert in_child(_version, path) == _newer.LATEST
+            assert in_child(_schema, path) == in_child(_schema, reference)
+            assert _harness.files_beside(path) == _harness.AFTER_A_CLEAN_CLOSE
+        if not happened:
             return number - 1
     raise AssertionError("a migration that never ends")
 
 
-def _opens_and_dies(path: Path, number: int) -> bool:
+def _fails(path: Path, number: int, mode: Mode) -> bool:
     try:
-        return bool(in_child(_open_with_a_fault, path, number, "kill"))
+        return bool(in_child(_open_with_a_fault, path, number, mode))
     except ChildDied:
+        assert mode == "kill"
         return True
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_write_of_a_migration_loses_nothing(tmp_path: Path, tally: Callable[..., int]) -> None:
+def test_a_kill_at_any_write_of_a_migration_loses_nothing(
+    tmp_path: Path, newer: Path, tally: Callable[..., int]
+) -> None:
     template = tmp_path / "template" / "a.db"
     held = in_child(_make, template)
-    latest = len(migrate.load())
-
-    def run(number: int) -> bool:
-        path = copy_store(template, tmp_path / "trial")
-        with told(call=number):
-            died = _opens_and_dies(path, number)
-            assert in_child(_look_upgraded, path) == held
-            assert in_child(_version, path) == latest + len(_NEXT)
-            assert _harness.files_beside(path) == _harness.AFTER_A_CLEAN_CLOSE
-        return died
-
-    points = _go_through_all(run)
+    points = in_child(_at_every_call, newer, "kill", template, tmp_path, held, timeout=600)
     assert points > 20
     tally("R22 kills in a migration", points)
 
 
-def _look_upgraded(path: Path) -> Any:
-    return _look(path, upgrade=True)
-
-
 @pytest.mark.slow
 def test_a_kill_at_any_write_of_the_first_open_leaves_a_place_that_opens(
-    tmp_path: Path, tally: Callable[..., int]
+    tmp_path: Path, newer: Path, tally: Callable[..., int]
 ) -> None:
-    def run(number: int) -> bool:
-        path = tmp_path / f"{number}" / "a.db"
-        with told(call=number):
-            died = _opens_and_dies(path, number)
-            assert in_child(_look_upgraded, path) == []
-            assert _harness.files_beside(path) == _harness.AFTER_A_CLEAN_CLOSE
-        return died
-
-    points = _go_through_all(run)
+    points = in_child(_at_every_call, newer, "kill", None, tmp_path, [], timeout=600)
     assert points > 50
     tally("R22 kills in a migration", points)
 
@@ -141,37 +140,30 @@ def test_a_kill_at_any_write_of_the_first_open_leaves_a_place_that_opens(
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_failing_disk_at_any_call_of_a_migration_loses_nothing(
-    tmp_path: Path, tally: Callable[..., int], mode: Mode
+    tmp_path: Path, newer: Path, tally: Callable[..., int], mode: Mode
 ) -> None:
     template = tmp_path / "template" / "a.db"
     held = in_child(_make, template)
-
-    def run(number: int) -> bool:
-        path = copy_store(template, tmp_path / "trial")
-        with told(call=number, mode=mode):
-            happened = bool(in_child(_open_with_a_fault, path, number, mode))
-            assert in_child(_look_upgraded, path) == held
-        return happened
-
-    points = _go_through_all(run)
+    points = in_child(_at_every_call, newer, mode, template, tmp_path, held, timeout=600)
     assert points > 20
     tally("R22 faults in a migration", points)
 
 
 @pytest.mark.slow
-def test_many_processes_migrate_a_store_at_once(tmp_path: Path) -> None:
+def test_many_processes_migrate_a_store_at_once(tmp_path: Path, newer: Path) -> None:
     path, barrier = tmp_path / "a" / "a.db", _harness.Barrier()
     held = in_child(_make, path)
 
     def work() -> Any:
+        _newer.become(newer)
         barrier.wait()
-        return _look(path, upgrade=True)
+        return _look(path)
 
     children = [Child(work) for _ in range(8)]
     barrier.open()
     for child in children:
         assert child.result() == held
-    assert in_child(_version, path) == len(migrate.load()) + len(_NEXT)
+    assert in_child(_version, path) == _newer.LATEST
 
 
 # ---------------------------------------------------------------------- files that are not ours to change
@@ -208,10 +200,10 @@ def test_a_newer_schema_is_refused_clearly_and_left_alone(tmp_path: Path) -> Non
         assert _bytes(path) == before
 
 
-def test_an_older_takeback_refuses_what_a_newer_one_migrated(tmp_path: Path) -> None:
+def test_an_older_takeback_refuses_what_a_newer_one_migrated(tmp_path: Path, newer: Path) -> None:
     path = tmp_path / "a.db"
-    in_child(_make, path)
-    in_child(_look_upgraded, path)
+    held = in_child(_make, path)
+    assert in_child(_look_as, newer, path) == held
     before = _bytes(path)
     assert in_child(_refusal, path).startswith("schema_too_new: ")
     assert _bytes(path) == before
@@ -251,6 +243,6 @@ def test_a_file_of_no_length_becomes_a_store(tmp_path: Path) -> None:
     def work() -> Any:
         with takeback.open(path) as store:
             store.create_session("first").user("hello")
-        return _look(path, upgrade=False)
+        return _look(path)
 
     assert [session["name"] for session in in_child(work)] == ["first"]

@@ -274,10 +274,14 @@ def _written(tx: Tx, session: sessions.SessionRow, stream: open_streams.StreamRo
 
 def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:
     """Give a function that turns checked rows into messages."""
-    kinds = MESSAGE_KINDS if tools else frozenset({MESSAGE})
+    kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
-        return [as_message(uids[row.branch], row, reader) for row in rows if row.kind in kinds]
+        return [  # taken apart by unpacking, which is twice as fast as asking for each field
+            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw, None, reader)
+            for _, key, kind, at_ms, turns, _, body, raw, _, _ in rows
+            if kind in kinds
+        ]
 
     return make
 

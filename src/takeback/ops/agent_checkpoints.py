@@ -60,7 +60,7 @@ SELECT {SESSION.selected("n")}, {PIN.selected("p")} FROM changed n
 LEFT JOIN pin p ON p.scope = n.scope AND p.session = n.sid AND p.checkpoint = n.pin ORDER BY n.sid"""
 
 _LOOKS, _PAUSE = 100, 0.002
-_LATE = 2  # minutes by which a rank that was read before our position was taken may be too low
+_LATE = 2 << 36  # two minutes of ranks: a rank that was read before our position was taken may be too low
 _SUM = 1 << 256
 SIZES = (72, 72 + agent_totals.SIZE)  # of ``checksum``: without and with what the sessions add up to
 FEED_KIND = "agent_checkpoint"

@@ -48,7 +48,7 @@ def record(
         position = next_position(tx)
         newest = sessions.top_rank(tx, session.scope) if rank is None else 0
     _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
-    return position, sessions.next_rank(now_ms, newest or 0) if rank is None else rank
+    return position, sessions.next_rank(now_ms, newest or 0, position) if rank is None else rank
 
 
 def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..errors import Corrupt, Invalid
@@ -18,7 +19,7 @@ from ..storage.base import Row, Tx, scalar, scalars
 from ..tables.sessions import SESSION
 from ..tables.table import slots
 from . import sessions
-from .sessions import MINUTE, LeaseRow, Whole
+from .sessions import LeaseRow, Whole
 
 Place = tuple[int, ...]  # where a row stands in the order
 _ORDERS = {"updated": ("rank", "updated"), "created": ("sid",)}
@@ -87,19 +88,27 @@ def shown_status(whole: Whole, is_gone: Callable[[LeaseRow], bool]) -> str:
 def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, limit: int) -> Listed:
     columns = _ORDERS[order]
     bound = before or (_BEYOND,) * len(columns)
-    rows = list[tuple[Place, Row]]()
+    rows = list[Row]()
     for source, where, values in _walks(scope, wanted, order):
         # Tags lie by rank themselves: with theirs the index is walked in the order that is asked for.
         names = [f"{'t' if source.startswith('session_tag') and name == 'rank' else 's'}.{name}" for name in columns]
         ordered = ", ".join(f"{name} DESC" for name in names)
         behind, at = _behind(names, bound)
         sql = f"{_WHOLE} FROM {source} {_BESIDE} WHERE {where}{behind} ORDER BY {ordered} LIMIT ?"
-        rows += [(_place(row, columns), row) for row in tx.all(sql, (*values, *at, limit + 1))]
-    rows.sort(key=lambda each: each[0], reverse=True)
+        found = tx.all(sql, (*values, *at, limit + 1))
+        rows = sorted(rows + found, key=lambda row: _place(row, columns), reverse=True) if rows else found
+    return _listed(rows, columns, bound, limit)
+
+
+def _listed(rows: list[Row], columns: Sequence[str], bound: Place, limit: int) -> Listed:
+    """Check the rows of a page, and that they come in order; a damaged one is named."""
     found, damaged, last = list[Whole](), list[str](), bound
-    for place, row in rows[:limit]:
+    place_of = attrgetter(*columns)
+    for row in rows[:limit]:
         try:
             whole = sessions.checked_whole(row)
+            place = place_of(whole[0])
+            place = place if len(columns) > 1 else (place,)
             if place >= last:
                 raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{columns[0]}")
         except Corrupt as error:
@@ -109,9 +118,9 @@ def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, 
             continue
         last = place
         found.append(whole)
-    more = len(rows) > limit
     # A damaged number cannot make the pages go round in circles.
-    return Listed(found, damaged, min(rows[limit - 1][0], last) if more else None)
+    next_ = min(_place(rows[limit - 1], columns), last) if len(rows) > limit else None
+    return Listed(found, damaged, next_)
 
 
 def _place(row: Row, columns: Sequence[str]) -> Place:
@@ -230,7 +239,7 @@ def _conditions(wanted: Filter, without: str) -> tuple[str, list[Any]]:
             wanted.tag,
         )
     if wanted.since_ms is not None:
-        add("s.rank >= ? AND s.updated_ms >= ?", wanted.since_ms // MINUTE, wanted.since_ms)
+        add("s.rank >= ? AND s.updated_ms >= ?", sessions.minute_rank(wanted.since_ms), wanted.since_ms)
     return "".join(parts), values
 
 
@@ -247,6 +256,6 @@ def parse_cursor(order: str, text: str | None) -> Place | None:
         raise Invalid(f"a cursor is a string, not {type(text).__name__}")
     version, *numbers = text.split(".")
     known = version == f"{order[0]}1" and len(numbers) == len(_ORDERS[order])
-    if not known or not all(0 < len(each) <= 15 and set(each) <= set("0123456789abcdef") for each in numbers):
+    if not known or not all(0 < len(each) <= 16 and set(each) <= set("0123456789abcdef") for each in numbers):
         raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use the one that a page gave, or None")
     return tuple(int(number, 16) for number in numbers)

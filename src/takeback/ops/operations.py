@@ -118,7 +118,8 @@ def on_agent(
 def _change_sessions(tx: Tx, known: dict[str, SessionRow], trash: View, heads: View, kind: str, now_ms: int) -> None:
     """Put an agent's sessions into the trash, then others out of it, and move heads."""
     scope = next(iter(known.values())).scope
-    rank = max(now_ms // sessions.MINUTE, sessions.top_rank(tx, scope))  # for all of them: to look it up is most of it
+    newest = sessions.top_rank(tx, scope)  # for all of them: to look it up is most of it
+    rank = sessions.next_rank(now_ms, newest, feed.next_position(tx))
     for session_id in sorted(known, key=lambda each: (not trash.get(each, 0), each)):
         session = new = known[session_id]
         gone = trash.get(session_id, session.hidden)

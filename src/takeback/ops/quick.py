@@ -91,7 +91,7 @@ def _fits(known: SessionRow, asked: Asked, draft: Draft, fence: Fence | None) ->
         and plain
         and open_
         and fresh
-        and known.rank >= asked.now_ms // sessions.MINUTE
+        and known.rank >= sessions.minute_rank(asked.now_ms)
         and (asked.idempotency_key is None or known.fork == 0)
         and (not touches or open_calls.known(known) is not None)
     )

@@ -28,6 +28,8 @@ LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
 NEWEST = "SELECT max(rank) FROM session WHERE scope = ?"
 
+_OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
+_NO_LEASE = (None,) * LEASE.width
 DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
 # What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
@@ -35,7 +37,9 @@ KINDS = ("main", "subagent", "cron")
 UNDER_WAY = ("sent", "open", "disk", "disk_at", "told")
 NO_NUMBERS = Numbers()
 _TAGGED = ("tags", "hidden", "rank")
-MINUTE = 60_000
+_MINUTE = 60_000
+_POSITIONS = (1 << 36) - 1  # the part of a rank that is a position
+_FULL = 8192  # changes that one rank is for
 
 Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
 
@@ -283,13 +287,23 @@ def tag_rows(session: SessionRow) -> list[TagRow]:
     return [TagRow(session.scope, tag, session.hidden, session.rank, session.sid) for tag in tags]
 
 
-def next_rank(now_ms: int, newest: int) -> int:
-    """Return the rank of a session that changes now: the minute, or the highest rank of the scope if that is higher.
+def next_rank(now_ms: int, newest: int, position: int) -> int:
+    """Return the rank of a session that changes now; ``newest`` is the highest one of the scope.
 
-    So the order of listings follows the feed even where the clock was set back, and an index over ranks is written
-    once a minute for a session at most.
+    A rank is a minute and the position of the first change that got it. It goes on with the next minute, or after
+    ``_FULL`` changes, so that what listings sort within one rank is bounded. It never sinks: the order of
+    listings follows the feed even where the clock was set back. An index over ranks is written when a session that
+    changes is not of the newest rank: once a minute at most, unless very much else changes.
     """
-    return max(now_ms // MINUTE, newest)
+    began = newest & _POSITIONS
+    if minute_rank(now_ms) > newest:
+        return minute_rank(now_ms) | min(position, _POSITIONS)
+    return newest - began + min(position, _POSITIONS) if position - began >= _FULL else newest
+
+
+def minute_rank(ms: int) -> int:
+    """Return the lowest rank that a change at this time can have."""
+    return max(ms // _MINUTE, 0) << 36
 
 
 def top_rank(tx: Tx, scope: str) -> int:
@@ -357,18 +371,18 @@ def with_rest(tx: Tx, session: SessionRow) -> Whole:
 
 def parts(row: Row) -> tuple[Row, Row, Row]:
     """Split what ``SELECT_WHOLE`` read by its tables."""
-    behind = SESSION.width + DETAIL.width
-    return row[: SESSION.width], row[SESSION.width : behind], row[behind:]
+    return row[:_OWN], row[_OWN:_BESIDE], row[_BESIDE:]
 
 
 def checked_whole(row: Row) -> Whole:
     """Check a session's row that was read with its details and its lease."""
     own, beside, held = parts(row)
     session = SESSION.checked(own)
-    if not DETAIL.is_sound(beside):
-        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
-    lease = None if all(value is None for value in held) else LEASE.checked(held)
-    return session, DETAIL.checked(beside).doc, lease
+    try:
+        doc = DETAIL.checked(beside).doc
+    except Corrupt:
+        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}") from None
+    return session, doc, None if held == _NO_LEASE else LEASE.checked(held)
 
 
 def pack_tags(tags: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Sessions: what filters use as columns, everything else packed, one check; tags, details and leases beside them.
 
-``rank`` is the minute in which a session was last changed, never below that of a session changed earlier. It is
-written at most once a minute, and it is the only column of an index that an append changes: so on PostgreSQL nearly
+``rank`` says about when a session was last changed; it is never below that of a session changed earlier. An append
+leaves it alone most of the time, and it is the only column of an index that an append changes: so on PostgreSQL nearly
 every append updates the row in place. Within one rank, ``updated`` orders.
 """
 
@@ -148,7 +148,7 @@ SESSION = Table(
         "parent": "sid; 0 for none",
         "hidden": "1 while in the trash, 2 once purged",
         "updated": "feed position of the last change",
-        "rank": "the minute of the last change, never below an earlier one's: the order of listings",
+        "rank": "minute of the last change << 36 | first position of its rank: the order of listings",
         "branches": "how many rows of branch belong to this session",
         "attached": "1: the head is at the tip of its branch; 0: at a point, the next append opens a branch",
         "fork": "fork_seq of the head's branch",

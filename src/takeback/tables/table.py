@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -88,6 +89,8 @@ class Table(Generic[R]):
         self.added = tuple(added)
         self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
         self.columns = ", ".join(self.stored)
+        self.width = len(self.stored)  # with the check
+        self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without counting again
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
@@ -155,12 +158,24 @@ class Table(Generic[R]):
 
     def checked(self, stored: Row) -> R:
         """Return what was read as a row; one that does not match its check raises ``Corrupt``."""
-        if zlib.crc32(self._covered(stored[:-1])) != stored[-1]:
+        values = stored[:-1]
+        if zlib.crc32(self._covered(values) if self.added else _pack(values)) != stored[-1]:
             raise self.damaged(self.unchecked(stored))
         if not self.packed:
-            return self.row(*stored[:-1])
-        rest = _unpack(stored[self._plain])
-        return self.row(*stored[: self._plain], *rest, *stored[self._plain + 1 : -1])
+            return self._make(values)
+        plain = self._plain
+        return self._make(values[:plain] + tuple(_unpack(values[plain])) + values[plain + 1 :])
+
+    def all_checked(self, rows: Sequence[Row]) -> list[R]:
+        """Return many rows that were read, as ``checked`` does each; this is what reading a conversation costs."""
+        if self.packed or self.added:
+            return [self.checked(stored) for stored in rows]
+        crc32, make = zlib.crc32, self._make
+        found = [make(stored[:-1]) for stored in rows]
+        for row, stored in zip(found, rows, strict=True):
+            if crc32(_pack(row)) != stored[-1]:
+                raise self.damaged(row)
+        return found
 
     def damaged(self, row: R) -> Corrupt:
         """Return the error for a damaged row."""
@@ -188,7 +203,7 @@ class Table(Generic[R]):
 
     def all(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> list[R]:
         """Return every row that a condition finds."""
-        return [self.checked(stored) for stored in tx.all(f"{self.select} {where}", args)]
+        return self.all_checked(tx.all(f"{self.select} {where}", args))
 
     def numbered(self, tx: Tx, scope: str, numbers: Iterable[int]) -> dict[int, R]:
         """Return rows by their numbers, many in one read; those that are not there are left out.
@@ -208,11 +223,6 @@ class Table(Generic[R]):
     def selected(self, alias: str) -> str:
         """Return the columns for a join, each behind the name of the table there."""
         return ", ".join(f"{alias}.{name}" for name in self.stored)
-
-    @property
-    def width(self) -> int:
-        """How many columns are stored, the check included."""
-        return len(self.stored)
 
     # ------------------------------------------------------------------ writing
 

@@ -16,6 +16,7 @@ from ...tables.history import FEED, OPERATION, FeedRow
 from ...tables.sessions import SESSION, SessionRow
 from .. import branches, chain, log, open_calls, work
 from ..open_calls import OpenCall
+from ..sessions import minute_rank
 from ..verify.base import PURGED, UNREADABLE, intact, is_object
 from ..verify.places import COUNT
 from .base import PARTLY, Read, Repair
@@ -25,7 +26,6 @@ LAST_CHANGES = "SELECT scope, session, max(pos) FROM feed WHERE session > 0 GROU
 APPENDS = "SELECT count(*) FROM feed WHERE scope = ? AND session = ? AND kind = 'entries'"
 TIMES = """SELECT max(at_ms), max(CASE WHEN kind IN ('message', 'tool') THEN at_ms END) FROM entry
 WHERE scope = ? AND key > ? AND key <= ?"""
-_MINUTE = 60_000
 
 
 # ---------------------------------------------------------------------- ends of branches
@@ -68,15 +68,34 @@ def fix_heads(fix: Repair) -> None:
 
 def _sound_head(fix: Repair, session: SessionRow) -> SessionRow:
     """Correct a head that says where it is, but not truly."""
-    branch = _own(fix, session, session.branch)
+    branch = _named(fix, session) or _own(fix, session, session.branch)
     if branch is None:
         fix.lose("session", f"session {session.id}", "where it stood is lost; it stands at the end of a branch", PARTLY)
         return _found_head(fix, Read(session, True, -1))
     end = end_of(fix, branch)
-    seq = end if session.attached else max(0, min(session.seq, end))
-    new = _standing(fix, session, branch, seq, int(bool(session.attached)))
+    attached = _is_attached(fix, session, branch, end)
+    seq = end if attached else max(0, min(session.seq, end))
+    new = _standing(fix, session, branch, seq, int(attached))
     hidden = session.hidden if session.hidden in (0, 1, PURGED) else 0
     return new._replace(archived=int(session.archived == 1), pinned=int(session.pinned == 1), hidden=hidden)
+
+
+def _named(fix: Repair, session: SessionRow) -> BranchRow | None:
+    """Return the branch whose id a head has, if everything else that the head says is true there."""
+    branch = BRANCH.one(fix.tx, "WHERE scope = ? AND uid = ?", (session.scope, session.uid))
+    if branch is None or branch.session != session.sid:
+        return None
+    return branch if _agrees(fix, session._replace(branch=branch.bid), branch) else None
+
+
+def _is_attached(fix: Repair, session: SessionRow, branch: BranchRow, end: int) -> bool:
+    """Whether a head is at the tip of its branch.
+
+    A head that leaves the tip writes it down: none that is detached is behind it, none that is attached before it.
+    """
+    if session.attached:
+        return session.seq >= branch.tip_seq or not _agrees(fix, session._replace(attached=0), branch)
+    return branch.tip_seq < session.seq == end
 
 
 def _own(fix: Repair, session: SessionRow, bid: int) -> BranchRow | None:
@@ -102,17 +121,28 @@ def _counted(fix: Repair, session: SessionRow) -> SessionRow:
 
 
 def _with_calls(fix: Repair, session: SessionRow) -> SessionRow:
-    """Keep the open tool calls that a row has if they are those of its head; else they are looked for when needed."""
+    """Let a row that keeps open tool calls keep those of its head; where they are lost, it keeps none."""
     if session.calls is None:
         return session
+    there = _open_at(fix, session)
     try:
         stored = tuple(map(OpenCall._make, session.calls))
-        there = open_calls.at(fix.tx, session._replace(calls=None))
     except UNREADABLE:
+        return session._replace(calls=there)
+    if there is None:
         return session._replace(calls=None)
     fits = stored == there[max(0, len(there) - len(stored)) :]
     partial = len(stored) < len(there) and not open_calls.is_partial(stored, session.open_seq)
-    return session if fits and not partial else session._replace(calls=None)
+    return session if fits and not partial else session._replace(calls=there)
+
+
+def _open_at(fix: Repair, session: SessionRow) -> tuple[OpenCall, ...] | None:
+    """Return the open tool calls of a head; None if they cannot be read or are more than a row keeps."""
+    try:
+        there = open_calls.at(fix.tx, session._replace(calls=None))
+    except UNREADABLE:
+        return None
+    return there if len(there) <= open_calls.MOST else None
 
 
 def fix_states(fix: Repair) -> None:
@@ -129,7 +159,7 @@ def fix_places(fix: Repair) -> None:
     for session in fix.sound(SESSION):
         updated = newest.get((session.scope, session.sid), session.updated)
         new = session._replace(updated=updated)
-        if session.rank < session.updated_ms // _MINUTE:
+        if session.rank < minute_rank(session.updated_ms):
             new = new._replace(rank=_rank(fix, new))
         if new != session:
             fix.rebuild(SESSION, session, new)
@@ -192,8 +222,9 @@ def _tries(fix: Repair, session: SessionRow, branch: BranchRow, last: FeedRow | 
             new = _counted(fix, _standing(fix, session, branch, seq, attached))
             times = _times(fix, new, last)
             both = {name: times[name] for name in ("updated", "rank")}
+            kept = (session.calls, None, (), _open_at(fix, new))
             for change in ({}, *({name: value} for name, value in times.items()), both, times):
-                yield from (new._replace(**{**change, "calls": calls}) for calls in (session.calls, None, ()))
+                yield from (new._replace(**{**change, "calls": calls}) for calls in kept)
 
 
 def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, Any]:
@@ -217,4 +248,4 @@ def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, 
 def _rank(fix: Repair, session: SessionRow) -> int:
     """Return the rank that follows from a session's last change; no checkpoint before that has a higher one."""
     before = [row for row in fix.sound(AGENT_CHECKPOINT) if row.scope == session.scope]
-    return max([0, session.updated_ms // _MINUTE, *(row.rank for row in before if row.position < session.updated)])
+    return max([minute_rank(session.updated_ms), *(row.rank for row in before if row.position < session.updated)])

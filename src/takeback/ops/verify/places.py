@@ -76,7 +76,8 @@ def _head_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
         branch = branches.get(tx, session.scope, session.branch)
         point = entries.point_on(tx, session.scope, branch, session.seq)
     except UNREADABLE as error:
-        yield Fault("missing", f"its head cannot be read: {error}")
+        if not _is_damaged(tx, session):
+            yield Fault("missing", f"its head cannot be read: {error}")
         return
     own = (branch.session, branch.uid, branch.fork_seq)
     # A purge may empty the first branch of a session that was purged before: its row is not written again.
@@ -86,6 +87,16 @@ def _head_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
         yield Fault("session", "its totals are not those of its last entry", REBUILD)
     if not session.attached and session.seq > branch.tip_seq:
         yield Fault("session", "its head is behind the end of its branch", REBUILD)
+
+
+def _is_damaged(tx: Tx, session: SessionRow) -> bool:
+    """Whether the entry at a head is there and does not match its check: then it is reported as such."""
+    try:
+        holder = branches.owner(tx, branches.get(tx, session.scope, session.branch), session.seq)
+    except UNREADABLE:
+        return False
+    key = (session.scope, entries.key_of(holder.bid, session.seq))
+    return has(tx, ENTRY, *key) and intact(tx, ENTRY, *key) is None
 
 
 def _counts_fit(tx: Tx, session: SessionRow) -> bool:

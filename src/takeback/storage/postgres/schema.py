@@ -1,11 +1,14 @@
 """Making and updating the tables: one transaction, one at a time, by a role that may; run-time roles only use them.
 
-A new store is made from the descriptors of ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. Whoever
-starts first takes an advisory lock; the others find the work done.
+A new store is made from the descriptors of ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. An older
+one is brought up to date by this engine's own files of the same numbers and names as the shared ones. A migration sees
+the rows of all scopes; row security is put back behind it. Whoever starts first takes an advisory lock; the others find
+the work done.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import uuid
@@ -14,12 +17,13 @@ from typing import Any
 
 import psycopg
 
-from ...errors import Corrupt, Invalid, Unsupported
+from ...errors import Busy, Corrupt, Invalid, Unsupported
 from ...tables import schema as tables
 from ...tables.store import META, MIGRATION, MetaRow, MigrationRow
 from .. import migrate
 from . import dialect
 
+_FORCED = "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relforcerowsecurity"
 _VERSION = "SELECT max(version) FROM {}.migration"
 _USABLE = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
@@ -34,6 +38,7 @@ HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON
 _EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
 ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
 APPENDS = "SELECT to_regprocedure($1) IS NOT NULL"
+_ATTEMPTS = 10  # of a migration: it waits for tables that others have, who may wait for one that it has
 QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
@@ -93,9 +98,11 @@ def _one(connection: Connection, sql: str, args: tuple[Any, ...] = ()) -> Any:
 def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | None = None) -> int:
     """Apply what is missing and give the version; a role without the rights is told what to do."""
     try:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock($1)", (lock_key(f"migrate:{schema}"),))
-            return _migrate(connection, schema, grant_to)
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(psycopg.errors.DeadlockDetected), connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock($1)", (lock_key(f"migrate:{schema}"),))
+                return _migrate(connection, schema, grant_to)
+        raise Busy("the tables cannot be changed while so many others write; try again, or stop some of them")
     except psycopg.errors.InsufficientPrivilege as error:
         raise Unsupported(
             f"the tables of this store are missing or too old, and this role may not make them ({error});"
@@ -121,29 +128,27 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
     made = found == 0
     if made:
         _run(connection, tables.postgres(), where)
-        _run(connection, _own_file("store.sql").replace(":tables", ", ".join(f"'{name}'" for name in _scoped())), where)
+        _run(connection, _own_file("store.sql"), where)
         for row in migrate.rows(steps, now_ms):
             connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
         connection.execute(_placed(META.insert), META.seal(MetaRow("store", uuid.uuid4().bytes)))
     pending = [] if made else migrate.pending(found, steps)
+    for (name,) in connection.execute(_FORCED, (where,)).fetchall() if pending else ():
+        connection.execute(f"ALTER TABLE {where}.{dialect.quoted(name)} NO FORCE ROW LEVEL SECURITY")
     for step in pending:
         _run(connection, _own_file(f"{step.version:04}_{step.name}.sql"), where)
         row = MigrationRow(step.version, step.name, now_ms)
         connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
+    if made or pending:
+        scoped = ", ".join(f"'{table.name}'" for table in tables.TABLES if not table.local)
+        _run(connection, _own_file("scopes.sql").replace(":tables", scoped), where)
     (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
-    if connection.info.server_version >= QUICK and (
-        made or pending or may
-    ):  # they belong to this version, not to the tables
+    if connection.info.server_version >= QUICK and (made or pending or may):  # it belongs to this version
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
             connection.execute(sql.format(schema=where, role=dialect.quoted(grant_to)))
     return migrate.latest(steps)
-
-
-def _scoped() -> list[str]:
-    """Return the tables whose rows belong to a scope."""
-    return [table.name for table in tables.TABLES if not table.local]
 
 
 def _placed(sql: str) -> str:
@@ -157,6 +162,4 @@ def _own_file(name: str) -> str:
 
 def _run(connection: Connection, sql: str, schema: str) -> None:
     """Run a file of statements without values."""
-    sql = re.sub(r":schema\b", lambda _: schema, sql)
-    sql = re.sub(r":owner\b", "CURRENT_USER", sql)
-    connection.execute(sql)
+    connection.execute(re.sub(r":schema\b", lambda _: schema, sql))

@@ -36,6 +36,9 @@ BEGIN
     RETURN NULL;  -- whose clock is behind: the operation gives the session its rank
   END IF;
   v_position := nextval(':schema.feed_number');
+  IF v_position - (p[11] & 68719476735) >= 8192 THEN
+    RETURN NULL;  -- this rank is full (ops/sessions.py): the operation begins the next one
+  END IF;
   v_packed := :schema.packed(v_position);
   UPDATE :schema.session s SET updated_ms = p[3], updated = v_position, seq = p[9], messages = p[12], rest = p_rest,
     chk = crc32(p_before || v_packed || p_behind),

@@ -1,6 +1,5 @@
 -- What PostgreSQL needs beside the tables: numbers, the order of the feed, isolation of scopes.
--- Run with the store's schema first in the search path; :schema and :owner are its name and its owner's, :tables the
--- names of the tables whose rows belong to a scope.
+-- Run with the store's schema first in the search path; :schema is its name.
 
 -- Local numbers. They leave gaps where a transaction is rolled back, and order like commits only per session.
 CREATE SEQUENCE agent_number;
@@ -63,16 +62,3 @@ END $$;
 CREATE FUNCTION own_scope() RETURNS TEXT LANGUAGE sql STABLE PARALLEL SAFE
   RETURN CASE WHEN starts_with(current_setting('takeback.scope', true), 's')
     THEN substr(current_setting('takeback.scope', true), 2) END;
-DO $$
-DECLARE
-  name text;
-BEGIN
-  FOREACH name IN ARRAY ARRAY[:tables] LOOP
-    EXECUTE format('ALTER TABLE :schema.%I ENABLE ROW LEVEL SECURITY', name);
-    EXECUTE format('ALTER TABLE :schema.%I FORCE ROW LEVEL SECURITY', name);
-    EXECUTE format($p$CREATE POLICY own_scope ON :schema.%I
-      USING (scope = :schema.own_scope())$p$, name);
-    EXECUTE format($p$CREATE POLICY every_scope ON :schema.%I FOR SELECT TO :owner
-      USING (current_setting('takeback.scope', true) = '*')$p$, name);
-  END LOOP;
-END $$;
