@@ -277,10 +277,10 @@ def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
-        return [  # taken apart by unpacking, which is twice as fast as asking for each field
-            Message(uids[key >> 32], key & mask, turns, at_ms, body, raw, None, reader)
-            for _, key, kind, at_ms, turns, _, body, raw, _, _ in rows
-            if kind in kinds
+        return [  # not through ``as_message`` and the row's properties: this is half of what reading costs
+            Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
+            for row in rows
+            if row.kind in kinds
         ]
 
     return make

@@ -13,15 +13,14 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ..errors import Corrupt, Invalid
-from ..storage.base import Tx, scalar
+from ..storage.base import Tx
 from ..tables.history import FEED, FeedRow
 from . import sessions
 from .sessions import SessionRow
 
 Position: TypeAlias = "tuple[int, ...]"
 
-LAST = "SELECT max(pos) FROM feed"
-LAST_AND_NEWEST = f"SELECT max(pos), ({sessions.NEWEST}) FROM feed"  # one statement of an append less
+LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
 # An engine whose feed has another key knows it from the row of the session.
 LAST_OF = f"""SELECT {FEED.selected("f")} FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
 WHERE s.scope = ? AND s.sid = ?"""
@@ -41,14 +40,13 @@ def record(
     rank: int | None = None,
 ) -> tuple[int, int]:
     """Add a change of a session; return its position and the session's rank after it, unless it is known already."""
-    if tx.dialect.gapless and tx.newest() is None and rank is None:
-        reached, newest = tx.one(LAST_AND_NEWEST, (session.scope,)) or (0, 0)
-        position = (reached or 0) + 1
-    else:
-        position = next_position(tx)
-        newest = sessions.top_rank(tx, session.scope) if rank is None else 0
+    position, before = _next(tx)
     _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
-    return position, sessions.next_rank(now_ms, newest or 0, position) if rank is None else rank
+    if rank is None:
+        # Whoever made the last change of all has the newest rank, so one who goes on need not look for it.
+        newest = session.rank if before == session.sid else sessions.top_rank(tx, session.scope)
+        rank = sessions.next_rank(now_ms, newest, position)
+    return position, rank
 
 
 def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:
@@ -65,12 +63,17 @@ def _put(tx: Tx, row: FeedRow) -> None:
 
 def next_position(tx: Tx) -> int:
     """Return the position of the next change."""
+    return _next(tx)[0]
+
+
+def _next(tx: Tx) -> tuple[int, int | None]:
+    """Return the position of the next change, and the session of the last one where that is known."""
     if not tx.dialect.gapless:
-        return tx.next("feed")
-    newest = tx.newest()
-    if newest is None:
-        newest = scalar(tx, LAST) or 0
-    return newest + 1
+        return tx.next("feed"), None
+    if (newest := tx.newest()) is not None:
+        return newest + 1, None
+    position, session = tx.one(LAST) or (0, None)
+    return position + 1, session
 
 
 def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:

@@ -23,7 +23,7 @@ from .sessions import LeaseRow, Whole
 
 Place = tuple[int, ...]  # where a row stands in the order
 _ORDERS = {"updated": ("rank", "updated"), "created": ("sid",)}
-_BEYOND = 1 << 62
+_BEYOND = (1 << 63) - 1
 _WHOLE, _, _BESIDE = sessions.SELECT_WHOLE.partition(" FROM session s\n")
 
 

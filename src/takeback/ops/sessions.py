@@ -26,7 +26,7 @@ SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d")}, {LEAS
 LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid
 LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
-NEWEST = "SELECT max(rank) FROM session WHERE scope = ?"
+NEWEST = "SELECT rank FROM session INDEXED BY session_top WHERE scope = ? ORDER BY rank DESC LIMIT 1"
 
 _OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
 _NO_LEASE = (None,) * LEASE.width
@@ -39,6 +39,7 @@ NO_NUMBERS = Numbers()
 _TAGGED = ("tags", "hidden", "rank")
 _MINUTE = 60_000
 _POSITIONS = (1 << 36) - 1  # the part of a rank that is a position
+_LAST_MINUTE = (1 << 27) - 1  # in the year 2225
 _FULL = 8192  # changes that one rank is for
 
 Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
@@ -303,7 +304,7 @@ def next_rank(now_ms: int, newest: int, position: int) -> int:
 
 def minute_rank(ms: int) -> int:
     """Return the lowest rank that a change at this time can have."""
-    return max(ms // _MINUTE, 0) << 36
+    return min(max(ms // _MINUTE, 0), _LAST_MINUTE) << 36
 
 
 def top_rank(tx: Tx, scope: str) -> int:

@@ -105,11 +105,11 @@ class Table(Generic[R]):
 
     def seal(self, row: R) -> tuple[Value, ...]:
         """Return what is stored of a row: its columns and its check."""
-        values = tuple(row)
+        values: tuple[Any, ...] = row
         if self.packed:
-            rest = _pack(values[self._plain : self._behind])
-            values = (*values[: self._plain], rest, *values[self._behind :])
-        return (*values, zlib.crc32(self._covered(values)))
+            plain, behind = self._plain, self._behind
+            values = (*row[:plain], _pack(row[plain:behind]), *row[behind:])
+        return (*values, zlib.crc32(self._covered(values) if self.added else _pack(values)))
 
     def _covered(self, values: Row) -> bytes:
         """Pack what a check covers: everything but added columns at the end that are NULL."""
@@ -253,13 +253,23 @@ class Table(Generic[R]):
 
         An index is written only if one of its columns changed, so an append leaves those of the session alone.
         """
-        before, after = self.seal(old), self.seal(new)
-        changed = tuple(n for n, (one, two) in enumerate(zip(before, after, strict=True)) if one != two)
+        changed = self._differing(old, new)
         if changed:
-            tx.run(self.update_sql(changed), (*(after[n] for n in changed), *self._key_of(old)))
+            after = self.seal(new)
+            tx.run(self._update_sql(changed), (*[after[n] for n in changed], *self._key_of(old)))
         return new
 
-    def update_sql(self, changed: tuple[int, ...]) -> str:
+    def _differing(self, old: R, new: R) -> tuple[int, ...]:
+        """Return the places of the stored columns in which two rows differ, the check's behind them."""
+        plain, behind = self._plain, self._behind
+        found = [n for n in range(plain) if old[n] != new[n]]
+        if self.packed and old[plain:behind] != new[plain:behind]:
+            found.append(plain)
+        shift = self.width - 1 - len(old)  # packed fields take one place
+        found += [n + shift for n in range(behind, len(old)) if old[n] != new[n]]
+        return (*found, self.width - 1) if found else ()
+
+    def _update_sql(self, changed: tuple[int, ...]) -> str:
         """Return the statement that writes some columns, by their places."""
         sql = self._updates.get(changed)
         if sql is None:

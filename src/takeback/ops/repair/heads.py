@@ -13,7 +13,7 @@ from ... import codec
 from ...tables.agents import AGENT_CHECKPOINT
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.history import FEED, OPERATION, FeedRow
-from ...tables.sessions import SESSION, SessionRow
+from ...tables.sessions import SESSION, TAG, SessionRow
 from .. import branches, chain, log, open_calls, work
 from ..open_calls import OpenCall
 from ..sessions import minute_rank
@@ -26,6 +26,9 @@ LAST_CHANGES = "SELECT scope, session, max(pos) FROM feed WHERE session > 0 GROU
 APPENDS = "SELECT count(*) FROM feed WHERE scope = ? AND session = ? AND kind = 'entries'"
 TIMES = """SELECT max(at_ms), max(CASE WHEN kind IN ('message', 'tool') THEN at_ms END) FROM entry
 WHERE scope = ? AND key > ? AND key <= ?"""
+# A rank is a minute and the position where it began: what is left of it when whole minutes are taken off.
+BEGUN = "WHERE scope = ? AND sid <> ? AND rank % ? <= ? ORDER BY rank DESC LIMIT 100"
+_MINUTE = 60_000
 
 
 # ---------------------------------------------------------------------- ends of branches
@@ -246,6 +249,12 @@ def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, 
 
 
 def _rank(fix: Repair, session: SessionRow) -> int:
-    """Return the rank that follows from a session's last change; no checkpoint before that has a higher one."""
-    before = [row for row in fix.sound(AGENT_CHECKPOINT) if row.scope == session.scope]
-    return max([minute_rank(session.updated_ms), *(row.rank for row in before if row.position < session.updated)])
+    """Return the rank that a session's last change gave it: its tags have it, or it is the last that had begun then."""
+    own = fix.all(TAG, "WHERE scope = ? AND sid = ?", (session.scope, session.sid))
+    if tagged := [row.rank for row, sound, _ in own if sound]:
+        return max(tagged)
+    others = fix.all(SESSION, BEGUN, (session.scope, session.sid, minute_rank(_MINUTE), session.updated))
+    begun = [row.rank for row, sound, _ in others if sound][:1]
+    points = [row for row in fix.sound(AGENT_CHECKPOINT) if row.scope == session.scope]
+    before = [row.rank for row in points if row.position < session.updated]
+    return max([minute_rank(session.updated_ms), *begun, *before])
