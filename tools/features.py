@@ -1,6 +1,6 @@
-"""List every mission row and every defect of earlier systems with the tests that prove it. Runs nothing.
+"""List every mission row, every defect of earlier systems and every finding of trials with its tests. Runs nothing.
 
-A test carries ``@pytest.mark.feature("A3")`` or ``@pytest.mark.defect("S4-19")``; so may a class or, as
+A test carries ``@pytest.mark.feature("A3")``, ``defect("S4-19")`` or ``trial("T83")``; so may a class or, as
 ``pytestmark``, a module. A marker that names no row of the page fails.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {"feature": ROOT / "docs" / "features.md", "defect": ROOT / "docs" / "defects.md"}
+PAGES = {kind: ROOT / "docs" / f"{kind}s.md" for kind in ("feature", "defect", "trial")}
 ROW = re.compile(r"^\| ([A-Z]\d+(?:-\d+)?) \| (.*?) \|", re.M)
 
 Proofs = dict[str, list[str]]
@@ -59,9 +59,13 @@ def unknown_markers() -> list[str]:
     return found
 
 
-def unproved_defects() -> list[str]:
-    """Find rows of the defects' page that no test carries: such a row would be a claim."""
-    return sorted(rows("defect").keys() - proofs("defect").keys())
+def unproved() -> list[str]:
+    """Find defects and findings of trials that no test carries: such a row would be a claim."""
+    return [
+        f"docs/{kind}s.md: no test for {row}"
+        for kind in ("defect", "trial")
+        for row in sorted(rows(kind).keys() - proofs(kind).keys())
+    ]
 
 
 def _list(kind: str) -> None:
@@ -77,10 +81,10 @@ def _list(kind: str) -> None:
 
 
 def main() -> int:
-    """Print both lists; fail on a marker that names no row and on a defect that no test shows to be absent."""
+    """Print the lists; fail on a marker that names no row, and on a defect or finding that no test shows to be gone."""
     for kind in PAGES:
         _list(kind)
-    wrong = [*unknown_markers(), *(f"docs/defects.md: no test for {row}" for row in unproved_defects())]
+    wrong = [*unknown_markers(), *unproved()]
     print("\n".join(wrong), file=sys.stderr)
     return int(bool(wrong))
 

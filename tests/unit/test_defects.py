@@ -34,7 +34,7 @@ def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
     with takeback.open(path) as store:
         made = [store.create_session(f"s{n}") for n in range(5)]
     plant(path, "UPDATE session SET title = 'forged' WHERE name = 's2'")
-    forged = made[3]._seen._replace(messages=99)
+    forged = made[3]._seen._replace(turns=99)
     plant(path, "UPDATE session SET rest = ? WHERE name = 's3'", SESSION.rest_of(forged))
     with takeback.open(path) as store:
         page = store.list_sessions()

@@ -86,7 +86,7 @@ def test_an_example_that_prints_something_else_is_noticed(tmp_path: Path) -> Non
 @pytest.mark.feature("E6")
 def test_every_marker_names_a_row_and_every_defect_has_a_test() -> None:
     assert features.unknown_markers() == []
-    assert features.unproved_defects() == []
+    assert features.unproved() == []
 
 
 @pytest.mark.feature("E6")

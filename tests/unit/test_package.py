@@ -83,3 +83,14 @@ def test_nothing_is_installed_that_is_not_used() -> None:
     text = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     names = [re.split("[^a-z]", each)[0] for each in wanted]
     assert [name for name in names if not re.search(rf"^\s*(?:import|from) {re.escape(name)}\b", text, re.M)] == []
+
+
+@pytest.mark.trial("T80")
+def test_the_old_name_is_in_one_line_of_the_changelog_and_nowhere_else() -> None:
+    old = "hold" + "fast"
+    done = subprocess.run(["git", "grep", "-il", old], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode > 1:
+        pytest.skip("this is not a clone")
+    assert done.stdout.split() == ["CHANGELOG.md"]
+    lines = [line for line in (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n") if old in line.lower()]
+    assert len(lines) == 1

@@ -13,7 +13,7 @@ from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ...tables.history import FEED, OPERATION
 from .. import agents
 from ..agent_checkpoints import FEED_KIND
-from ..verify.base import is_object
+from ..verify.base import PURGED, is_object
 from ..verify.changes import change_fault
 from .base import PARTLY, SPARE, Read, Repair, extend, proved
 
@@ -57,7 +57,7 @@ def fix_agents(fix: Repair) -> None:
 
 def _sound(found: Read[AgentRow] | None, versions: _Versions) -> AgentRow | None:
     """Return a row that can stay: it is of the scope that its versions are of."""
-    if found is None or not found.sound or not is_object(found.row.fields):
+    if found is None or not found.sound or not is_object(found.row.fields) or found.row.hidden not in (0, 1, PURGED):
         return None
     return found.row if versions.scope in (None, found.row.scope) else None
 
@@ -69,7 +69,8 @@ def _lost_state(fix: Repair, aid: int, version: int) -> None:
 
 def _mend(fix: Repair, aid: int, found: Read[AgentRow] | None, versions: _Versions) -> AgentRow:
     if found is not None and is_object(found.row.fields) and found.sound:
-        return fix.rebuild(AGENT, found.row, found.row._replace(scope=versions.scope or ""))
+        scope = found.row.scope if versions.scope is None else versions.scope
+        return _marked(fix, found.row, found.row._replace(scope=scope))
     if found is not None:
         whole = proved(AGENT, found, _candidates(fix, aid, versions))
         if whole is not None and is_object(whole.fields):
@@ -77,6 +78,15 @@ def _mend(fix: Repair, aid: int, found: Read[AgentRow] | None, versions: _Versio
     new = _rebuilt(fix, aid, None if found is None else found.row, versions)
     fix.lose("agent", f"agent {new.id}", "its name, prompt, capabilities, config and metadata are lost", PARTLY)
     return fix.replace(AGENT, new, new)
+
+
+def _marked(fix: Repair, row: AgentRow, new: AgentRow) -> AgentRow:
+    """Put a row right of which only the scope and whether it is to be seen may be wrong."""
+    if new.hidden in (0, 1, PURGED):
+        return fix.rebuild(AGENT, row, new)
+    fix.lose("agent", f"agent {new.id}", "whether it was in the trash is lost", PARTLY)
+    taken = fix.tx.one(VISIBLE, (new.scope, new.id, new.aid))
+    return fix.replace(AGENT, row, new._replace(hidden=1 if taken else 0))
 
 
 def _candidates(fix: Repair, aid: int, versions: _Versions) -> Iterator[dict[str, Any]]:

@@ -6,10 +6,12 @@ Each row must name what is there and be able to be read; pieces and sent message
 from __future__ import annotations
 
 from ... import presence
+from ...model.message import Message
 from ...storage.base import Tx
 from ...tables.entries import ENTRY
 from ...tables.live import DELTA, INBOX, STREAM, DeltaRow, SentRow, StreamRow
 from ...tables.sessions import LEASE, LeaseRow
+from ..open_streams import KINDS
 from .base import UNREADABLE, Check, Rule, has, is_object
 from .places import has_session
 
@@ -42,8 +44,17 @@ def piece_fault(tx: Tx, row: DeltaRow) -> str:
     """Say what does not fit about a piece."""
     if not tx.one(STREAM_OF, (row.scope, row.stream)):
         return "its stream is missing"
-    there = row.n == 1 or has(tx, DELTA, row.scope, row.stream, row.n - 1)
-    return "" if there else "the piece before it is missing"
+    if row.n != 1 and not has(tx, DELTA, row.scope, row.stream, row.n - 1):
+        return "the piece before it is missing"
+    return "" if _is_piece(row) else "what arrived cannot be read"
+
+
+def _is_piece(row: DeltaRow) -> bool:
+    try:
+        row.data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return row.kind in KINDS
 
 
 def sent_fault(tx: Tx, row: SentRow) -> str:
@@ -55,7 +66,16 @@ def sent_fault(tx: Tx, row: SentRow) -> str:
     if row.key:
         there = row.body is None and has(tx, ENTRY, row.scope, row.key)
         return "" if there else "the entry that it became is missing"
-    return "" if is_object(row.body) else "what it says cannot be read"
+    return "" if _is_message(row.body) else "what it says cannot be read"
+
+
+def _is_message(body: bytes | None) -> bool:
+    """Whether a session can take in what was sent to it."""
+    try:
+        said = Message("", 0, 0, 0, body, None)
+        return is_object(body) and said.role == "user" and bool(said.text)
+    except UNREADABLE:
+        return False
 
 
 def is_holder(data: bytes) -> bool:

@@ -27,6 +27,7 @@ SELECT parent FROM above JOIN session ON scope = ? AND sid = at)
 SELECT 1 FROM above WHERE at = ?"""
 CHANGED = """SELECT f.session FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
 WHERE s.scope = ? AND s.sid = ?"""
+NAMED = "SELECT 1 FROM branch WHERE scope = ? AND uid = ? AND session = ?"
 OPEN = "SELECT count(*) FROM stream WHERE scope = ? AND session = ?"
 LAST_SENT = "SELECT max(n) FROM inbox WHERE scope = ? AND session = ? HAVING max(n) IS NOT NULL"
 LOST_IN = "SELECT 1 FROM lost WHERE scope = ? AND key > ? AND key <= ? LIMIT 1"
@@ -229,9 +230,16 @@ def _tip_fits(tx: Tx, branch: BranchRow) -> bool:
 def tip_of(tx: Tx, branch: BranchRow) -> tuple[SessionRow | None, int, bytes]:
     """Return a branch's session, if its row is sound, and where the branch ends: only an attached head knows."""
     session = intact(tx, SESSION, branch.scope, branch.session)
-    if session is not None and session.attached and session.branch == branch.bid:
+    if session is not None and session.attached and _is_head(tx, session, branch):
         return session, session.seq, session.hash
     return session, branch.tip_seq, branch.tip_hash
+
+
+def _is_head(tx: Tx, session: SessionRow, branch: BranchRow) -> bool:
+    """Whether a head is on a branch: its row has id and number of it, and where they differ, the id counts."""
+    if session.uid == branch.uid:
+        return True
+    return session.branch == branch.bid and not tx.one(NAMED, (branch.scope, session.uid, session.sid))
 
 
 _MISSING = Fault("missing", "the record is missing")

@@ -46,6 +46,8 @@ def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
     """Compare an agent with its versions."""
     if not is_object(agent.fields):
         yield Fault("agent", "its fields cannot be read")
+    if agent.hidden not in (0, 1, PURGED):
+        yield Fault("agent", "its mark (hidden) has no meaning")
     if agent.hidden == PURGED:
         return
     count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
