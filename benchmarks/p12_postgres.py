@@ -2,8 +2,8 @@
 
 The server is our own on the disk of the repository and syncs every commit; all arms share it, so they write to one log.
 The limit is one prepared INSERT that commits by itself. A plain message is one statement for Takeback too: a call of
-``append_known`` on the server, or of ``append`` if others write to the session; what a tool gave back takes several.
-Those calls are also made without Takeback. Through the driver's lowest layer, what a call costs above an INSERT is the
+``append_known`` on the server; if others write to the session, it is a transaction of several.
+That call is also made without Takeback. Through the driver's lowest layer, what a call costs above an INSERT is the
 server's work, and what Takeback costs above the call is the client's.
 """
 
@@ -22,7 +22,6 @@ from . import messages, p12_writers
 from .common import Settings, load, median, percentile, say, show_both, show_ratio, show_time, steady
 from .messages import Message
 from .p12_stores import (
-    BareComputed,
     BareKnown,
     Limit,
     Lowest,
@@ -48,7 +47,7 @@ _SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", 
 FIRST = "Takeback, the first message of a session"
 AGENT = "Takeback, calls of tools and results among them"
 ROWS = (
-    *(Limit.name, Lowest.name, BareKnown.name, LowestKnown.name, BareComputed.name),
+    *(Limit.name, Lowest.name, BareKnown.name, LowestKnown.name),
     *(Takeback.name, FIRST, Steps.name, Steps.result, SocketLimit.name, SocketTakeback.name),
 )
 LIMITS = {SocketLimit.name: SocketLimit.name, SocketTakeback.name: SocketLimit.name}  # others: Limit.name
@@ -68,10 +67,7 @@ class Bench:
         socket = server.socket_dsn(name)
         self.limit, self.takeback, self.decoded = Limit(url), Takeback(url), TakebackDecoded(url)
         self.peer, self.steps = LangGraphPostgres(url), Steps(url)
-        bare, other = (
-            [BareKnown(url), LowestKnown(url), BareComputed(url)],
-            [SocketLimit(socket), SocketTakeback(socket)],
-        )
+        bare, other = [BareKnown(url), LowestKnown(url)], [SocketLimit(socket), SocketTakeback(socket)]
         self.singles: list[Arm] = [self.limit, Lowest(url), *bare, self.takeback, self.steps, *other, self.peer]
         self.readers: list[Arm] = [self.limit, self.takeback, self.decoded, self.peer]
         self.plain = cycle(plain(settings.seed))

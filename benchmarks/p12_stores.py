@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle
 from struct import Struct
 from time import perf_counter, time
 from typing import Any, TypeAlias
@@ -18,9 +17,9 @@ from psycopg.types.numeric import Int8BinaryDumper
 import takeback
 from takeback.model.message import draft
 from takeback.ops import quick
-from takeback.storage.appends import KnownAppend, KnownAppended
-from takeback.storage.base import packed
-from takeback.storage.postgres.calls import array, known_values
+from takeback.storage.appends import KnownAppend
+from takeback.storage.postgres.calls import _NUMBERS, array, written
+from takeback.tables.table import packed
 
 from . import messages, stores
 from .messages import Message
@@ -30,6 +29,7 @@ Run: TypeAlias = Callable[[Sequence[Any]], Any]
 
 POOL = 600
 _NUMBER = Struct(">q")
+_ANY_RANK = (1 << 62) - 1  # none is higher or full, whatever others write meanwhile
 _ADAPTERS = AdaptersMap(psycopg.adapters)
 _ADAPTERS.register_dumper(int, Int8BinaryDumper)
 TABLE = """CREATE TABLE IF NOT EXISTS message (
@@ -204,13 +204,16 @@ class Calls(ABC):
 class Known(Calls):
     """The entry is computed from the session's row as it was seen; what the last answer tells is put in late."""
 
-    sql = f"SELECT takeback.append_known({', '.join(f'${number}' for number in range(1, 16))})"
+    sql = (
+        f"SELECT takeback.append_known(NULL, NULL, {', '.join(f'${number}' for number in range(1, 12))}, $12::bigint[])"
+    )
 
     def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
+        asked = quick.Asked(store.scope, session.id, self.now)
         for each in drafts:
-            made.append(quick._known(row, each, self.now, None))
-            row = quick._after(row, KnownAppended(made[-1], row.updated, row.rank)).session
+            wanted, row = quick.computed(row, each, asked)
+            made.append(wanted._replace(rank=_ANY_RANK))
         self._next: KnownAppend | None = made[0]
         return iter(made[1:])
 
@@ -218,37 +221,19 @@ class Known(Calls):
         if (wanted := self._next) is None:
             raise RuntimeError("no more was prepared")
         self._last = wanted
-        return [None, None, *known_values(wanted, 1)]
+        *texts, numbers = written(wanted)
+        return [
+            *(None if text is None else text.decode() for text in texts[:3]),
+            *texts[3:],
+            list(_NUMBERS.unpack(numbers)[6::2]),
+        ]
 
     def answered(self, row: Any) -> None:
         super().answered(row)
-        last, position = self._last, abs(row[0])
-        rank = last.rank if row[0] < 0 else position
-        check = crc32(b"".join((last.before, packed((position,))[1:], last.between, packed((rank,))[1:])))
+        (before, behind), (position,) = self._last.around_session, row
         following = next(self.made, None)
-        packed_rank = packed((rank,))[1:]
-        self._next = following and following._replace(
-            updated=position, head_check=check, rank=rank, packed_rank=packed_rank
-        )
-
-
-class Computed(Calls):
-    """The server computes the entry, behind whoever was faster."""
-
-    sql = f"SELECT * FROM takeback.append({', '.join(f'${number}' for number in range(1, 16))})"
-
-    def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
-        given = (store.scope, session.id, self.now, None, None, True, None, "30000")
-        return cycle([(*given, *self._listed(quick._new_entry(each))) for each in drafts])
-
-    def _listed(self, new: Any) -> tuple[str, ...]:
-        """Write the lists of one entry as text, which the server reads fastest."""
-        said = ("NULL" if part is None else f"\\\\x{part.hex()}" for part in new[1:5])
-        columns = ("{NULL}" if part == "NULL" else f'{{"{part}"}}' for part in said)
-        return f"{{{new.kind}}}", *columns, f"{{{','.join(map(str, new.adds))}}}", "{}"
-
-    def next(self) -> Sequence[Any]:
-        return next(self.made)
+        check = crc32(before + packed((position,))[1:] + behind)
+        self._next = following and following._replace(updated=position, check=check)
 
 
 class BareKnown(Bare):
@@ -265,13 +250,6 @@ class LowestKnown(BareKnown):
 
     def runs(self, connection: psycopg.Connection[Any]) -> Run:
         return through_lowest(connection, self.calls.sql)
-
-
-class BareComputed(Bare):
-    """What Takeback sends when others do."""
-
-    name = "psycopg: append(...)"
-    calls = Computed
 
 
 class Lowest(Limit):

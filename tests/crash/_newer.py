@@ -51,9 +51,10 @@ def make(place: Path) -> Path:
     made, _, indexes = schema.sqlite_table(ENTRY).partition(";\n")
     on_file = {"made": made.replace("TABLE entry", "TABLE entry2") + ";", "indexes": indexes}
     like = "CREATE TABLE entry2 (LIKE entry INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (scope, key));"
+    renamed = "ALTER INDEX entry2_pkey RENAME TO entry_pkey;"
     for folder, collated, parts in (
         ("storage/schema", "", on_file),
-        ("storage/postgres/schema", ' COLLATE "C"', {"made": like, "indexes": indexes}),
+        ("storage/postgres/schema", ' COLLATE "C"', {"made": like, "indexes": f"{renamed}\n{indexes}"}),
     ):
         (package / folder).mkdir(exist_ok=True)
         (package / folder / ADDS).write_text(_ADD.format(collated=collated))
@@ -71,3 +72,6 @@ def become(newer: Path) -> None:
 
     assert Path(found.__file__).is_relative_to(newer)
     assert theirs.latest(theirs.load()) == LATEST
+    with found.open(":memory:") as store:  # loads what forks would each load
+        store.create_session().user("x")
+        assert not store.verify()

@@ -51,21 +51,19 @@ def _look_as(newer: Path, path: Path) -> Any:
     return _look(path)
 
 
-def _version(path: Path) -> int:
+def _made(path: Path) -> Any:
+    """Give the version of a store and its schema: the tables with their columns, and the indexes."""
     connection = apsw.Connection(os.fspath(path))
-    found = connection.execute("SELECT max(version) FROM migration").get
-    connection.close()
-    return int(found)
-
-
-def _schema(path: Path) -> Any:
-    """Give the tables with their columns, and the indexes."""
-    connection = apsw.Connection(os.fspath(path))
+    version = connection.execute("SELECT max(version) FROM migration").get
     tables = """SELECT t.type, t.name, coalesce(c.name, '') FROM sqlite_schema t LEFT JOIN pragma_table_info(t.name) c
     ON t.type = 'table' ORDER BY 1, 2, 3"""
-    found = [list(row) for row in connection.execute(tables)]
+    schema = [list(row) for row in connection.execute(tables)]
     connection.close()
-    return found
+    return [version, schema]
+
+
+def _all_of(path: Path) -> Any:
+    return [_look(path), _made(path)]
 
 
 def _open_with_a_fault(path: Path, number: int, mode: Mode) -> bool:
@@ -95,14 +93,13 @@ def _at_every_call(newer: Path, mode: Mode, template: Path | None, place: Path, 
     """
     _newer.become(newer)
     reference = place / "new" / "a.db"
-    in_child(_look, reference)
+    expected = [held, in_child(_all_of, reference)[1]]
+    assert expected[1][0] == _newer.LATEST
     for number in range(1, 2000):
         path = place / f"{number}" / "a.db" if template is None else copy_store(template, place / "trial")
         with told(call=number, mode=mode):
             happened = _fails(path, number, mode)
-            assert in_child(_look, path) == held
-            assert in_child(_version, path) == _newer.LATEST
-            assert in_child(_schema, path) == in_child(_schema, reference)
+            assert in_child(_all_of, path) == expected
             assert _harness.files_beside(path) == _harness.AFTER_A_CLEAN_CLOSE
         if not happened:
             return number - 1
@@ -163,7 +160,7 @@ def test_many_processes_migrate_a_store_at_once(tmp_path: Path, newer: Path) -> 
     barrier.open()
     for child in children:
         assert child.result() == held
-    assert in_child(_version, path) == _newer.LATEST
+    assert in_child(_made, path)[0] == _newer.LATEST
 
 
 # ---------------------------------------------------------------------- files that are not ours to change

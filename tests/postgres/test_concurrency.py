@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from _racers import COUNT, Racers, in_threads, won
 import _postgres
 import takeback
 from takeback import Conflict, NotFound, Session, Store
-from takeback.ops import moves
+from takeback.ops import agents, moves
 from takeback.storage.postgres.schema import lock_key
 
 pytestmark = pytest.mark.feature("D9", "C6")
@@ -703,9 +704,15 @@ def _fail_once(patch: pytest.MonkeyPatch, store: Store, between: Callable[[], An
 SCOPES = ("", "tenant")
 
 
+# Whoever changes a session or an agent has it locked when its position is given out, so positions show the true order.
+OUT_OF_ORDER = """SELECT * FROM (SELECT scope, session, branch, epoch, xid, pos, lag(pos) OVER (
+PARTITION BY scope, session, CASE WHEN session = 0 THEN branch END ORDER BY epoch, xid, pos) AS before
+FROM {}.feed) AS changes WHERE before > pos"""
+
+
 @pytest.mark.slow
 def test_a_follower_misses_and_repeats_nothing(
-    store: Store, url: str, seed: int, counts: Callable[[int, int], int]
+    store: Store, url: str, tmp_path: Path, seed: int, counts: Callable[[int, int], int]
 ) -> None:
     """Transactions of any length, some rolled back, in two scopes: what a reader sees piece by piece is the whole."""
     ended = threading.Event()
@@ -721,6 +728,7 @@ def test_a_follower_misses_and_repeats_nothing(
         assert seen == whole
         assert len({cursor for cursor, *_ in whole}) == len(whole)
         assert len(whole) > 40
+    assert rows(tmp_path, OUT_OF_ORDER) == []
 
 
 def _end_after(ended: threading.Event, works: list[Callable[[], Any]]) -> None:
@@ -762,6 +770,7 @@ def _change(url: str, number: int, seed: int, turns: int) -> None:
                     session.state.set(str(number), turn)
                 case 4:
                     view.create_agent(f"{number} {turn}")
+                    view.get_agent("main").state.set(str(number), turn)
                 case _:
                     _hold_open(view, session.id, rng.uniform(0, 0.05), fail=rng.random() < 0.4)
 
@@ -827,6 +836,58 @@ def test_the_changes_of_one_session_are_in_their_order(store: Store, url: str, t
     assert texts(session) == ["first", "second", "third"]
     found = [change.last_seq for change in _events(store, None, 5) if change.kind == "entries"]
     assert found == [1, 2, 3]
+
+
+@pytest.mark.parametrize("what", ["agent", "new agent", "session", "new session"])
+def test_a_change_of_an_older_transaction_is_behind_what_it_found(
+    store: Store, tmp_path: Path, what: str, life: Callable[[], None]
+) -> None:
+    """A transaction with a low number that comes late: also to what one with a higher number has only just made."""
+    agent, session = store.create_agent("a"), store.create_session("s", agent="a")
+    life()
+    began, go = threading.Event(), threading.Event()
+    name = {"agent": agent.id, "session": session.id}.get(what, "")
+
+    def late(tx: Any) -> None:
+        tx.one("SELECT 1")
+        began.set()
+        assert go.wait(30)
+        if what.endswith("agent"):
+            agents.change_state(tx, "", name, put={"late": 1}, drop=(), expected_version=None, now_ms=1)
+        else:
+            moves.change(tx, "", name, "rename", {"title": "late"}, now_ms=1)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store._write, late)
+        assert began.wait(30)
+        match what:
+            case "agent":
+                agent.state.set("soon", 1)
+            case "session":
+                session.rename("soon")
+            case "new agent":
+                name = store.create_agent("b").id
+            case _:
+                name = store.create_session("t", agent="a").id
+        go.set()
+        waiting.result(30)
+    sql = "SELECT xid, pos FROM {}.feed WHERE epoch = (SELECT max(epoch) FROM {}.feed) ORDER BY pos DESC LIMIT 2"
+    (last, _), (first, _) = rows(tmp_path, sql)
+    assert last == first, "the older one counts with the number of the change that it came behind"
+    assert rows(tmp_path, OUT_OF_ORDER) == []
+
+
+@pytest.fixture(params=["one life", "another life"])
+def life(request: pytest.FixtureRequest, tmp_path: Path, url: str) -> Callable[[], None]:
+    """Let the cluster begin another life, as behind a restored dump; numbers of the old one were far higher."""
+
+    def begin() -> None:
+        for table in ("feed", "session", "agent"):
+            rows(tmp_path, f"UPDATE {{}}.{table} SET xid = xid + 1000000000")
+        rows(tmp_path, "UPDATE {}.epoch SET cluster = 'another/1'")
+        takeback.open(url).close()
+
+    return begin if request.param == "another life" else lambda: None
 
 
 def _wait_for_locks(count: int) -> None:

@@ -22,6 +22,7 @@ import takeback
 from takeback import Conflict, Invalid, NotFound, SchemaTooNew, Store, Unsupported, ids
 from takeback.model.entry import Numbers
 from takeback.ops import chain, entries
+from takeback.storage.postgres import schema as schemas
 from takeback.storage.postgres.backend import PostgresTx
 from takeback.tables import schema as tables
 from takeback.tables.branches import BRANCH
@@ -606,6 +607,122 @@ def test_hashes_and_checks_are_those_of_the_specification(tmp_path: Path) -> Non
         hashes[key] = entry_hash
     for session in heads:
         assert session.hash == hashes[entries.key_of(session.branch, session.seq)]
+
+
+# ---------------------------------------------------------------------- what an append costs the server
+
+
+APPENDS, SIZE = 1000, 500
+UPDATED = """SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'session'"""
+
+
+@pytest.mark.promise("P12")
+@pytest.mark.parametrize("sessions", [1, 50])
+def test_an_append_updates_its_session_in_place_and_logs_little(tmp_path: Path, sessions: int) -> None:
+    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
+    costs = []
+    with takeback.open(url, clock=ManualClock()) as store:  # a rank is written once a minute
+        made = [store.create_session(f"s{number}", title="t") for number in range(sessions)]
+        _postgres.execute("CHECKPOINT")  # whoever writes to a page first behind one logs it whole
+        for _ in range(4):
+            before = _wal()
+            for number in range(APPENDS):
+                made[number % sessions].user(f"{number:<{SIZE}}")
+            costs.append((_wal() - before) / APPENDS)
+    updates, in_place = _await_updates(schema, len(costs) * APPENDS)
+    assert in_place >= 0.95 * updates, f"{in_place:,} of {updates:,}"
+    assert min(costs[1:]) <= 1400, costs  # others may log something meanwhile
+
+
+def _wal() -> int:
+    return int(_postgres.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0][0])
+
+
+def _await_updates(schema: str, count: int) -> tuple[int, int]:
+    """Wait for the statistics of so many updates; those that are left come when a connection ends."""
+    deadline = time.monotonic() + 30
+    while (found := _postgres.execute(UPDATED, schema)[0])[0] < count:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- tables that are divided by scope
+
+
+DIVIDED = [table for table in tables.TABLES if not table.local]
+PARTS = 3
+UNIQUE = """SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_attribute a ON a.attrelid = i.indexrelid
+WHERE i.indisunique AND c.relnamespace = %s::regnamespace AND c.relkind = 'i' GROUP BY 1"""
+
+
+def test_every_unique_index_begins_with_the_scope(tmp_path: Path) -> None:
+    takeback.migrate(_postgres.url(tmp_path))
+    found = dict(_postgres.execute(UNIQUE, f'"{_postgres.schema_of(tmp_path)}"'))
+    assert {name for name, columns in found.items() if columns[0] != "scope"} == {
+        *("meta_pkey", "migration_pkey", "epoch_pkey")
+    }
+    assert len(found) > len(DIVIDED)
+
+
+def test_every_table_can_be_divided_by_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables as they are described, keys and references included, in parts; a store on them works like any."""
+    whole, own_file = tables.postgres(), schemas._own_file
+    monkeypatch.setattr(tables, "postgres", lambda: _divided(whole))
+    # How full a page is filled is said of each part.
+    parts = "".join(f"ALTER TABLE session_{part} SET (fillfactor = 85);" for part in range(PARTS))
+    said = "ALTER TABLE session SET (fillfactor = 85);"
+    assert said in own_file("store.sql")
+    monkeypatch.setattr(schemas, "_own_file", lambda name: own_file(name).replace(said, parts))
+    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
+    count = "SELECT relkind::text, count(*) FROM pg_class WHERE relnamespace = %s::regnamespace GROUP BY 1"
+    kinds = dict(_postgres.execute(count, f'"{schema}"'))
+    assert (kinds["p"], kinds["r"]) == (len(DIVIDED), PARTS * len(DIVIDED) + 3)
+    used, scopes = _count_uses(monkeypatch), [f"tenant {number}" for number in range(10)]
+    with takeback.open(url) as store:
+        for scope in scopes:
+            _live(store.scoped(scope))
+            assert not (report := store.scoped(scope).verify()), str(report)
+            assert [session.name for session in store.scoped(scope).list_sessions()] == ["b", "a"]
+        assert used["append_known"] >= len(scopes)
+    with takeback.open(_postgres.url(tmp_path)) as owner:
+        assert not (report := owner.verify()), str(report)
+    filled = [_postgres.execute(f'SELECT count(*) FROM "{schema}".session_{part}')[0][0] for part in range(PARTS)]
+    assert min(filled) > 0
+    assert sum(filled) == 3 * len(scopes)
+
+
+def _divided(sql: str) -> str:
+    """Write the tables of a scope as parted ones, with their parts."""
+    for table in DIVIDED:
+        begin = sql.index(f"CREATE TABLE {table.name} (")
+        end = sql.index("\n);", begin) + 2
+        parts = "".join(
+            f"\nCREATE TABLE {table.name}_{part} PARTITION OF {table.name}"
+            f" FOR VALUES WITH (MODULUS {PARTS}, REMAINDER {part});"
+            for part in range(PARTS)
+        )
+        sql = f"{sql[:end]} PARTITION BY HASH (scope);{parts}{sql[end + 1 :]}"
+    return sql
+
+
+def _live(store: Store) -> None:
+    """Use every table of a scope once."""
+    one = store.create_session("a", agent="x", tags=["red"], idempotency_key="k")
+    one.user("hello", attachments=[b"z" * 1000], id="m", idempotency_key="k")
+    one.user("again")
+    one.checkpoint("here")
+    one.rewind(1)
+    one.user("another way")
+    one.send("a message")
+    with one.stream() as stream:
+        stream.write("an answer")
+    store.checkpoint_agent("x", "all")
+    two, gone = store.create_session("b", agent="x"), store.create_session("c", agent="x")
+    two.user("x" * 200_000)
+    gone.user("y", attachments=[b"z" * 2000])
+    store.purge_session(gone)
 
 
 # ---------------------------------------------------------------------- another life of the cluster

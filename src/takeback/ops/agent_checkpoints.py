@@ -50,12 +50,15 @@ WHERE p.scope = ? AND p.session = ? AND c.scope = p.scope AND c.acid = p.checkpo
 DROP_OF_SESSION = "DELETE FROM pin WHERE scope = ? AND session = ?"
 
 # The sessions of an agent that changed, each with the pin that was in force. All rows in one statement and without
-# locks: one instant, also where others append meanwhile. First which pins those are, so that each is one probe.
-CHANGED = f"""WITH changed AS MATERIALIZED (SELECT {SESSION.selected("s")}, (
+# locks: one instant, also where others append meanwhile. First which pins those are, so that each is one
+# probe; one range of the index for each value of hidden and archived.
+CHANGED = f"""WITH shelf (hidden, archived) AS (VALUES (0, 0), (0, 1), (1, 0), (1, 1)),
+changed AS MATERIALIZED (SELECT {SESSION.selected("s")}, (
 SELECT q.checkpoint FROM pin q CROSS JOIN agent_checkpoint c WHERE q.scope = s.scope AND q.session = s.sid
 AND q.checkpoint <= ? AND c.scope = q.scope AND c.acid = q.checkpoint AND c.agent = ?
-ORDER BY q.checkpoint DESC LIMIT 1) AS pin FROM session s INDEXED BY session_agent
-WHERE s.scope = ? AND s.agent = ? AND s.hidden IN (0, 1) AND s.archived IN (0, 1) AND s.rank >= ? AND s.updated > ?)
+ORDER BY q.checkpoint DESC LIMIT 1) AS pin FROM shelf CROSS JOIN session s INDEXED BY session_agent
+WHERE s.scope = ? AND s.agent = ? AND s.hidden = shelf.hidden AND s.archived = shelf.archived
+AND s.rank >= ? AND s.updated > ?)
 SELECT {SESSION.selected("n")}, {PIN.selected("p")} FROM changed n
 LEFT JOIN pin p ON p.scope = n.scope AND p.session = n.sid AND p.checkpoint = n.pin ORDER BY n.sid"""
 

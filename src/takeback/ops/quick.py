@@ -101,29 +101,34 @@ def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: Asked) -> Appe
     """Compute an entry behind the head that was seen and store it if nothing changed since."""
     engine = tx.quick
     assert engine is not None
-    row, after = entries.chained(known, draft, asked.now_ms)
-    after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
-    change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
-    key = asked.idempotency_key
-    position = engine.append_known(
-        KnownAppend(
-            scope=known.scope,
-            sid=known.sid,
-            check=SESSION.check(known),
-            updated=known.updated,
-            rank=known.rank,
-            entry=ENTRY.seal(row),
-            updated_ms=after.updated_ms,
-            rest=SESSION.rest_of(after),
-            around_session=SESSION.around(after, "updated"),
-            around_change=FEED.around(change, "pos"),
-            branch=known.branch,
-            seq=after.seq,
-            messages=after.messages,
-            once=None if key is None else (key, ONCE.check(once.entries_row(known, key, after.seq, asked.now_ms))),
-        )
-    )
+    wanted, after = computed(known, draft, asked)
+    position = engine.append_known(wanted)
     if position is None:
         return None
     session = after._replace(updated=position)
     return Appended(session, session.uid, session.seq, session.seq)
+
+
+def computed(known: SessionRow, draft: Draft, asked: Asked) -> tuple[KnownAppend, SessionRow]:
+    """Compute an entry behind the head that was seen, and the session behind it but for its position in the feed."""
+    row, after = entries.chained(known, draft, asked.now_ms)
+    after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
+    change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
+    key = asked.idempotency_key
+    wanted = KnownAppend(
+        scope=known.scope,
+        sid=known.sid,
+        check=SESSION.check(known),
+        updated=known.updated,
+        rank=known.rank,
+        entry=ENTRY.seal(row),
+        updated_ms=after.updated_ms,
+        rest=SESSION.rest_of(after),
+        around_session=SESSION.around(after, "updated"),
+        around_change=FEED.around(change, "pos"),
+        branch=known.branch,
+        seq=after.seq,
+        messages=after.messages,
+        once=None if key is None else (key, ONCE.check(once.entries_row(known, key, after.seq, asked.now_ms))),
+    )
+    return wanted, after

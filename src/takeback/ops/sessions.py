@@ -26,7 +26,8 @@ SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d")}, {LEAS
 LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid
 LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
-NEWEST = "SELECT rank FROM session INDEXED BY session_top WHERE scope = ? ORDER BY rank DESC LIMIT 1"
+# By another name, so that PostgreSQL does not lock the row: everybody who writes asks for it.
+NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
 _OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
 _NO_LEASE = (None,) * LEASE.width

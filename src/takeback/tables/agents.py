@@ -125,6 +125,6 @@ PIN = Table(
     key="scope, session, checkpoint",
     called=lambda row: f"pin number {row.checkpoint}",
     refs={"session": "session", "checkpoint": "agent_checkpoint", "branch": "branch"},
-    indexes=[Index("pin_checkpoint", "scope, checkpoint")],
+    indexes=[Index("pin_checkpoint", "scope, checkpoint, session")],
     notes={"hash": "of the entry there", "hidden": "1: it was in the trash"},
 )

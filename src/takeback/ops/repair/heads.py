@@ -116,8 +116,10 @@ def _standing(fix: Repair, session: SessionRow, branch: BranchRow, seq: int, att
 
 def _counted(fix: Repair, session: SessionRow) -> SessionRow:
     """Show the tasks and build attempts of the head; where they are lost, the row keeps what it says."""
+    if session.hidden == PURGED:
+        return session._replace(tasks=0, completed=0, builds=0)
     try:
-        counts: dict[str, Any] = work.counts_at_head(fix.tx, session) if session.hidden != PURGED else {}
+        counts: dict[str, Any] = work.counts_at_head(fix.tx, session)
     except UNREADABLE:
         return session
     return session._replace(**counts)

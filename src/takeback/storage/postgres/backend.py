@@ -39,9 +39,14 @@ T = TypeVar("T")
 # A life of the server begins with a recovery from a crash, after which it gives out numbers of transactions again that
 # it had given to some that were lost. Only its statistics show that: they are reset then.
 _LIFE = "pg_stat_get_bgwriter_stat_reset_time()::text"
-_SET_READ = "SELECT set_config('takeback.scope', $1, true), set_config('statement_timeout', $2, true), {end}"
+# Every statement has an index that leads to its rows. Without statistics - of a table that grew a moment ago, say - the
+# server would rather read all of a table, so it is told not to; what has no index is read whole all the same.
+_BY_INDEX = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ("seqscan", "hashjoin", "mergejoin"))
+_SET_READ = f"""SELECT set_config('takeback.scope', $1, true), set_config('statement_timeout', $2, true), {_BY_INDEX},
+{{end}}"""
 _SET_WRITE = f"""SELECT pg_current_xact_id()::text, {_LIFE}, set_config('takeback.scope', $1, true),
-set_config('statement_timeout', $2, true), set_config('lock_timeout', $3, true), {{lock}}($4), {{sync}}, {{end}}"""
+set_config('statement_timeout', $2, true), set_config('lock_timeout', $3, true), {{lock}}($4), {{sync}}, {_BY_INDEX},
+{{end}}"""
 # A transaction that its client has left, unnoticed by the server, holds its locks and keeps back the feed no longer.
 _END = "set_config('transaction_timeout', '{}', true)"
 _END_SINCE = 170000
