@@ -221,7 +221,7 @@ class Known(Calls):
         if (wanted := self._next) is None:
             raise RuntimeError("no more was prepared")
         self._last = wanted
-        *texts, numbers = written(wanted)
+        *texts, numbers = written(wanted, 1)
         return [
             *(None if text is None else text.decode() for text in texts[:3]),
             *texts[3:],

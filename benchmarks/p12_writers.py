@@ -99,7 +99,7 @@ class Statements(Inserts):
         run = self.through(self.connect(), self.calls.sql)
         with takeback.open(self.url) as store:
             source = islice(cycle(plain(self.seed + number)), self.prepared)
-            calls = self.calls(store, store.session(session), list(source))
+            calls = self.calls(store, store.session(session, hold=False), list(source))
         return lambda: calls.answered(run(calls.next()))
 
     @property
@@ -159,7 +159,7 @@ class Stores(Writers):
         self._store = takeback.open(url)
 
     def writer(self, number: int, session: str) -> Callable[[], object]:
-        append, source = self._store.session(session).append, cycle(plain(self.seed + number))
+        append, source = self._store.session(session, hold=False).append, cycle(plain(self.seed + number))
         return lambda: append(next(source))
 
     def close(self) -> None:

@@ -131,12 +131,13 @@ def test_a_write_with_a_key_is_stored_once_though_its_number_proves_nothing(serv
         sid = session._seen.sid
 
         def op(tx: Tx) -> str:
-            def do() -> tuple[str, int]:
+            def do() -> tuple[str, str]:
                 tx.run("UPDATE session SET pinned = pinned + 1 WHERE id = ?", (session.id,))
                 tx.one("SELECT 1 FROM session WHERE id = ?", (session.id,))
-                return "made", 7
+                return "made", "7"
 
-            found = once(tx, "", sid, "key", ["pinned"], do=do, again=lambda number: f"again {number}")
+            said: Any = {"kind": "pin", "now_ms": 1, "do": do, "again": lambda made: f"again {made}"}
+            found = once(tx, "", sid, "key", ["pinned"], **said)
             tries.append(int(tx.number[0]))  # type: ignore[attr-defined]
             if len(tries) == 1:
                 server.restart("immediate")

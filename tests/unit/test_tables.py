@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import takeback
 from takeback.tables import schema
 from takeback.tables.sessions import SESSION, SessionRow
+from takeback.tables.table import Table
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "takeback"
@@ -66,6 +68,27 @@ def test_a_packed_field_and_an_added_column_are_sealed() -> None:
     before, behind = SESSION.around(row, "updated")
     assert before.startswith(b"\xdc")
     assert behind.endswith(stored[-2])
+
+
+class Older(NamedTuple):
+    scope: str
+    number: int
+    first: str
+
+
+class Newer(NamedTuple):
+    scope: str
+    number: int
+    first: str
+    second: int = 7
+
+
+def test_a_packed_field_that_a_row_was_written_without_has_its_default() -> None:
+    older = Table("t", Older, key="scope, number", number="number", called=str, packed=("first",))
+    newer = Table("t", Newer, key="scope, number", number="number", called=str, packed=("first", "second"))
+    stored = older.seal(Older("", 1, "a"))
+    assert newer.checked(stored) == newer.unchecked(stored) == Newer("", 1, "a", 7)
+    assert newer.checked(newer.seal(Newer("", 1, "a", 8))).second == 8
 
 
 def _some_session() -> SessionRow:

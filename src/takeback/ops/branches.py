@@ -21,9 +21,10 @@ from ..tables.branches import BRANCH
 from ..tables.branches import BranchRow as BranchRow
 from ..tables.table import slots
 
+# A comparison that holds for no NULL would lead PostgreSQL to the index of parents, and through the whole scope.
 PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
 SELECT b.parent FROM path CROSS JOIN branch b WHERE b.scope = ? AND b.bid = path.at AND b.fork_seq > ?
-AND b.parent < b.bid)
+AND coalesce(b.parent, 0) < b.bid)
 SELECT {BRANCH.selected("h")} FROM path CROSS JOIN branch h WHERE h.scope = ? AND h.bid = path.at ORDER BY h.bid DESC"""
 
 

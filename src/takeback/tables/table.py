@@ -149,11 +149,11 @@ class Table(Generic[R]):
         if not self.packed:
             return self.row(*stored[:-1])
         try:
-            rest = _unpack(stored[self._plain])
+            rest = (*(found := _unpack(stored[self._plain])), *self._absent(len(found)))
             if len(rest) != len(self.packed):
                 raise ValueError(rest)
-        except (msgspec.DecodeError, TypeError, ValueError):
-            rest = [None] * len(self.packed)
+        except (msgspec.DecodeError, TypeError, ValueError, KeyError):
+            rest = (None,) * len(self.packed)
         return self.row(*stored[: self._plain], *rest, *stored[self._plain + 1 : -1])
 
     def checked(self, stored: Row) -> R:
@@ -164,7 +164,15 @@ class Table(Generic[R]):
         if not self.packed:
             return self._make(values)
         plain = self._plain
-        return self._make(values[:plain] + tuple(_unpack(values[plain])) + values[plain + 1 :])
+        rest = tuple(_unpack(values[plain]))
+        if len(rest) < len(self.packed):
+            rest += self._absent(len(rest))
+        return self._make(values[:plain] + rest + values[plain + 1 :])
+
+    def _absent(self, known: int) -> tuple[Any, ...]:
+        """Return what packed fields are in a row that was written before they existed: their defaults."""
+        defaults: dict[str, Any] = self.row._field_defaults  # type: ignore[attr-defined]
+        return tuple(defaults[name] for name in self.packed[known:])
 
     def all_checked(self, rows: Sequence[Row]) -> list[R]:
         """Return many rows that were read, as ``checked`` does each; this is what reading a conversation costs."""

@@ -68,7 +68,7 @@ def _fits(fix: Repair, branch: BranchRow) -> bool:
         return True
     if fix.ends(branch.bid) is None and _hash_at(fix, stored) == branch.tip_hash:
         return True
-    return _start(fix, branch.bid, branch.scope, branch) is None
+    return _start(fix, branch.bid, branch.scope, branch) in (None, stored)
 
 
 def _is_plausible(fix: Repair, branch: BranchRow) -> bool:

@@ -71,7 +71,8 @@ def _fix_line(fix: Repair, line: Line) -> None:
     for row in walk(fix, line, seq):
         before = _lose_missing(fix, line, seq, row.seq, before)
         seq = row.seq
-        sound = log.judge(fix.tx, line, row, before)[0] is None
+        fault, content = log.judge(fix.tx, line, row, before)
+        sound = fault is None and log.is_readable(row, content)
         sound = sound and (before.hash is not None or not _is_contradicted(fix, line, row))
         before = after_of(line, row, before) if sound else _mend(fix, line, row, before)
     _lose_missing(fix, line, seq, line.tip + 1, before)

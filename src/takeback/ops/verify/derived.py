@@ -91,15 +91,19 @@ def standing(branch: BranchRow, seq: int, numbers: Numbers = sessions.NO_NUMBERS
 
 
 def state_fault(tx: Tx, branch: BranchRow, row: EntryRow, body: bytes, before: Numbers | None) -> str:
-    """Say what does not fit about a state entry: its form, and what it continues; ``before`` are the numbers there."""
-    said: Any = codec.decode(body)
-    if not isinstance(said, dict) or not isinstance(said.get("last"), dict) or not said.keys() >= _SHAPES[row.kind]:
-        return "the state of work in it cannot be read"
+    """Say what does not fit about a state entry that can be read; ``before`` are the numbers that it continues."""
+    said = codec.decode(body)
     if before is not None and not _continues(tx, branch, row.seq, said["last"], before):
         return "it does not continue the state of work before it"
     if row.kind in MAPS and said["base"] and not _is_base(tx, branch, row, said["base"]):
         return f"entry {said['base']}, which it changes, holds no whole state of its kind"
     return ""
+
+
+def is_state(kind: str, body: bytes) -> bool:
+    """Whether the content of a state entry has the form that its kind promises."""
+    said: Any = codec.decode(body)
+    return isinstance(said, dict) and isinstance(said.get("last"), dict) and said.keys() >= _SHAPES[kind]
 
 
 def _continues(tx: Tx, branch: BranchRow, seq: int, last: dict[str, int], before: Numbers) -> bool:

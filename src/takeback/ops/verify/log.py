@@ -204,7 +204,9 @@ def before_of(tx: Tx, line: Line, seq: int) -> Before:
     if seq > line.branch.fork_seq:
         return after_of(line, row)
     lost = tx.one(LOST_AT, (line.branch.scope, key))
-    return _known(row, lost[0] if lost else None)
+    before = _known(row, lost[0] if lost else None)
+    # Where a branch starts whose id was lost, nothing proves.
+    return before._replace(numbers=None, calls=None) if line.lost.get(0) == BRANCH else before
 
 
 def after_of(line: Line, row: EntryRow, before: Before | None = None) -> Before:
@@ -308,8 +310,7 @@ def _inner_fault(tx: Tx, line: Line, row: EntryRow, before: Before, content: Con
     """Check what an intact entry says: its tool calls, its numbers, the state it continues, the blobs it needs."""
     body, raw = content
     try:
-        needed = derived.needs(row, body, raw)
-        newest = 1 if body is None else derived.version_of(row.kind, body)
+        needed, newest = _said(row, body, raw)
     except UNREADABLE as error:
         return Fault("entry", f"its content cannot be read: {error}")
     if body is not None and tuple(dict.fromkeys(needed.marks)) != row.chain.calls:
@@ -325,6 +326,22 @@ def _inner_fault(tx: Tx, line: Line, row: EntryRow, before: Before, content: Con
     if not all(has(tx, LINK, row.scope, each, row.key) for each in derived.links(row, needed)):
         return Fault("link", "a link to a blob that it needs is missing", REBUILD)
     return None
+
+
+def is_readable(row: EntryRow, content: Content) -> bool:
+    """Whether the content of an entry is what its kind promises."""
+    try:
+        _said(row, *content)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _said(row: EntryRow, body: bytes | None, raw: bytes | None) -> tuple[derived.Needs, int]:
+    """Return what an entry needs, and the version of the state that it makes."""
+    if body is not None and row.kind in STATE_KINDS and not derived.is_state(row.kind, body):
+        raise Corrupt("it is no state of work")
+    return derived.needs(row, body, raw), 1 if body is None else derived.version_of(row.kind, body)
 
 
 def _numbers_follow(row: EntryRow, before: Before, was: Numbers) -> bool:

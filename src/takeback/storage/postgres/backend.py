@@ -40,8 +40,10 @@ T = TypeVar("T")
 # it had given to some that were lost. Only its statistics show that: they are reset then.
 _LIFE = "pg_stat_get_bgwriter_stat_reset_time()::text"
 # Every statement has an index that leads to its rows. Without statistics - of a table that grew a moment ago, say - the
-# server would rather read all of a table, so it is told not to; what has no index is read whole all the same.
-_BY_INDEX = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ("seqscan", "hashjoin", "mergejoin"))
+# server would rather read all of a table, or of a scope, so it is told not to; what has no index is read whole all the
+# same.
+_WAYS = ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "material")
+_BY_INDEX = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in _WAYS)
 _SET_READ = f"""SELECT set_config('takeback.scope', $1, true), set_config('statement_timeout', $2, true), {_BY_INDEX},
 {{end}}"""
 _SET_WRITE = f"""SELECT pg_current_xact_id()::text, {_LIFE}, set_config('takeback.scope', $1, true),

@@ -25,7 +25,7 @@ _NAME = b"takeback_append_known"
 _UNKNOWN = "26000"
 _GIVEN = 12
 _BINARY = [1] * _GIVEN
-_COUNT = 12
+_COUNT = 14
 _BIGINT = 20  # the type's number
 _HEADER = Struct(">iiIii")  # of an array: dimensions, whether nulls are in it, type, length, number of the first one
 _NUMBERS = Struct(_HEADER.format + "iq" * _COUNT)  # each behind its own length
@@ -44,7 +44,7 @@ class Calls:
 
     def append_known(self, connection: Line, wanted: KnownAppend) -> int | None:
         """Append an entry that was computed from a row that was seen; return its position."""
-        values = written(wanted)
+        values = written(wanted, connection.epoch or 0)
         if connection.epoch is None:
             return _one(connection, self._known.format(self._lock_ms), values)
         # A connection of our own, which waits for no lock longer than it was told in the beginning.
@@ -62,8 +62,8 @@ class Calls:
         return wanted.updated if found[0] is None else int(found[0])
 
 
-def written(wanted: KnownAppend) -> list[bytes | None]:
-    """Write what append_known wants behind the settings, in PostgreSQL's binary form."""
+def written(wanted: KnownAppend, epoch: int) -> list[bytes | None]:
+    """Write what append_known wants behind the settings, in PostgreSQL's binary form; ``epoch`` is 0 if not known."""
     entry, check = ENTRY.unchecked(wanted.entry), wanted.entry[-1]
     key, once = (None, 0) if wanted.once is None else wanted.once
     numbers = (wanted.sid, wanted.check, wanted.updated_ms, entry.key, entry.at_ms, entry.turns)
@@ -77,7 +77,7 @@ def written(wanted: KnownAppend) -> list[bytes | None]:
         wanted.rest,
         *wanted.around_session,
         *wanted.around_change,
-        array((*numbers, check, wanted.branch, wanted.seq, once, wanted.rank, wanted.messages)),
+        array((*numbers, check, wanted.branch, wanted.seq, once, wanted.rank, wanted.messages, wanted.updated, epoch)),
     ]
 
 

@@ -14,13 +14,14 @@ CREATE OR REPLACE FUNCTION :schema.append_known(
   p_rest BYTEA, p_before BYTEA, p_behind BYTEA, p_feed_before BYTEA, p_feed_behind BYTEA, p BIGINT[]
 ) RETURNS BIGINT LANGUAGE plpgsql AS $$
 -- p: 1 sid, 2 its check, 3 updated_ms, 4 key of the entry, 5 at_ms, 6 turns, 7 check of the entry, 8 branch, 9 seq,
--- 10 check of the idempotency key or 0, 11 rank, 12 messages
+-- 10 check of the idempotency key or 0, 11 rank, 12 messages, 13 updated, 14 the epoch or 0: to be looked up
 DECLARE
   v_position BIGINT;
   v_packed BYTEA;
-  v_epoch BIGINT;
+  v_epoch BIGINT := p[14];
+  v_own BIGINT := pg_current_xact_id()::text::bigint;
   v_xid BIGINT;
-  v_set TEXT := set_config('takeback.scope', 's' || p_scope, true);
+  v_set TEXT := set_config('takeback.scope', 's' || p_scope, true) || set_config('enable_seqscan', 'off', true);
 BEGIN
   IF p_lock_ms IS NOT NULL THEN
     v_set := set_config('lock_timeout', p_lock_ms, true);
@@ -32,18 +33,23 @@ BEGIN
       SELECT 1 FROM :schema.idempotency WHERE scope = p_scope AND session = p[1] AND ikey = p_ikey) THEN
     RETURN NULL;
   END IF;
-  IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND rank > p[11]) THEN
-    RETURN NULL;  -- whose clock is behind: the operation gives the session its rank
-  END IF;
   v_position := nextval(':schema.feed_number');
+  IF v_position <> p[13] + 1 THEN  -- else it was the last one to change
+    IF EXISTS (SELECT 1 FROM :schema.session WHERE scope = p_scope AND rank > p[11]) THEN
+      RETURN NULL;  -- another rank has begun: the operation gives it to the session
+    END IF;
+  END IF;
   IF v_position - (p[11] & 68719476735) >= 8192 THEN
     RETURN NULL;  -- this rank is full (ops/sessions.py): the operation begins the next one
   END IF;
   v_packed := :schema.packed(v_position);
+  IF v_epoch = 0 THEN
+    v_epoch := :schema.current_epoch();
+  END IF;
   UPDATE :schema.session s SET updated_ms = p[3], updated = v_position, seq = p[9], messages = p[12], rest = p_rest,
-    chk = crc32(p_before || v_packed || p_behind),
-    (epoch, xid) = (SELECT n.* FROM :schema.own_order(s.epoch, s.xid) n)
-    WHERE s.scope = p_scope AND s.sid = p[1] AND s.chk = p[2] RETURNING s.epoch, s.xid INTO v_epoch, v_xid;
+    chk = crc32(p_before || v_packed || p_behind), epoch = v_epoch,
+    xid = CASE WHEN s.epoch = v_epoch THEN greatest(s.xid, v_own) ELSE v_own END  -- as own_order does
+    WHERE s.scope = p_scope AND s.sid = p[1] AND s.chk = p[2] RETURNING s.xid INTO v_xid;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
