@@ -13,14 +13,14 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ..errors import Corrupt, Invalid
-from ..storage.base import Tx
+from ..storage.base import Tx, scalar
 from ..tables.history import FEED, FeedRow
 from . import sessions
 from .sessions import SessionRow
 
 Position: TypeAlias = "tuple[int, ...]"
 
-LAST = "SELECT pos, session FROM feed ORDER BY pos DESC LIMIT 1"
+LAST = "SELECT max(pos) FROM feed"
 # An engine whose feed has another key knows it from the row of the session.
 LAST_OF = f"""SELECT {FEED.selected("f")} FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
 WHERE s.scope = ? AND s.sid = ?"""
@@ -40,11 +40,11 @@ def record(
     rank: int | None = None,
 ) -> tuple[int, int]:
     """Add a change of a session; return its position and the session's rank after it, unless it is known already."""
-    position, before = _next(tx)
+    position = next_position(tx)
     _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
     if rank is None:
         # Whoever made the last change of all has the newest rank, so one who goes on need not look for it.
-        newest = session.rank if before == session.sid else sessions.top_rank(tx, session.scope)
+        newest = session.rank if position == session.updated + 1 else sessions.top_rank(tx, session.scope)
         rank = sessions.next_rank(now_ms, newest, position)
     return position, rank
 
@@ -63,17 +63,10 @@ def _put(tx: Tx, row: FeedRow) -> None:
 
 def next_position(tx: Tx) -> int:
     """Return the position of the next change."""
-    return _next(tx)[0]
-
-
-def _next(tx: Tx) -> tuple[int, int | None]:
-    """Return the position of the next change, and the session of the last one where that is known."""
     if not tx.dialect.gapless:
-        return tx.next("feed"), None
-    if (newest := tx.newest()) is not None:
-        return newest + 1, None
-    position, session = tx.one(LAST) or (0, None)
-    return position + 1, session
+        return tx.next("feed")
+    newest = tx.newest()
+    return (scalar(tx, LAST) or 0 if newest is None else newest) + 1
 
 
 def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:

@@ -64,7 +64,10 @@ def append(
         title=title,
         fence=fence,
     )
-    return done._replace(late=True) if late and not done.repeated else done
+    if late and not done.repeated:
+        assert known is not None
+        done = done._replace(late=done.session.revision != known.revision + 1)  # else it was for want of a new rank
+    return done
 
 
 def append_result(

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from ...tables.branches import BRANCH
 from ...tables.history import FEED, FeedRow
 from ...tables.sessions import SESSION
+from ..agent_checkpoints import FEED_KIND
+from ..operations import RESTORED
 from ..verify.changes import change_fault, uncovered, untold
 from ..verify.places import tip_of
 from ..verify.tables import LOST_KIND
@@ -22,6 +24,8 @@ HIGHEST = "SELECT max((SELECT ifnull(max(bid), 0) FROM branch), (SELECT ifnull(m
 AGENT_SCOPE = "SELECT scope FROM agent WHERE aid = ?"
 LAST = "SELECT coalesce(max(pos), 0) FROM feed"
 OF_BRANCH = "WHERE branch = ? AND kind = 'entries' AND session > 0 ORDER BY pos"
+OF_AGENT = "WHERE session = 0 AND branch = ? AND kind <> ? ORDER BY pos DESC"
+KINDS_OF = "SELECT DISTINCT kind FROM operation WHERE agent = ?"
 NEAR = "WHERE session > 0 ORDER BY abs(pos - ?) LIMIT 1"
 
 
@@ -75,10 +79,20 @@ def _entries(fix: Repair) -> Iterator[FeedRow]:
 
 
 def _agents(fix: Repair) -> Iterator[FeedRow]:
+    """Yield the versions that no change tells of; let changes that are too many tell of a checkpoint."""
     (top,) = fix.tx.one(HIGHEST) or (0,)
     for aid, number in untold(fix.tx, 0, top).items():
+        for row in _surplus(fix, aid)[: max(0, -number)]:
+            fix.rebuild(FEED, row, row._replace(kind=FEED_KIND))
         (scope,) = fix.tx.one(AGENT_SCOPE, (aid,)) or ("",)
         yield from (FeedRow(scope, 0, "agent", 0, aid, 0, 0) for _ in range(number))
+
+
+def _surplus(fix: Repair, aid: int) -> list[FeedRow]:
+    """Return the changes that tell of versions of an agent, first those of a kind that none of its operations has."""
+    known = {"agent", RESTORED, *(kind for (kind,) in fix.tx.all(KINDS_OF, (aid,)))}
+    told = [row for row, _, _ in fix.all(FEED, OF_AGENT, (aid, FEED_KIND))]
+    return sorted(told, key=lambda row: row.kind in known)
 
 
 def _choose(fix: Repair, position: int, waiting: list[FeedRow]) -> FeedRow:

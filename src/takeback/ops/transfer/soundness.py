@@ -12,7 +12,7 @@ from ...tables.agents import AgentRow
 from ...tables.history import CheckpointRow, OperationRow
 from .. import branches, sessions
 from ..verify import places, tables
-from ..verify.base import PURGED, is_object
+from ..verify.base import is_object
 
 GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
 (SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
@@ -42,10 +42,9 @@ def require_session(tx: Tx, scope: str, sid: int) -> None:
 
 
 def require_agent(tx: Tx, agent: AgentRow) -> None:
-    """Refuse an agent that does not have all its versions."""
-    complete = tx.one(tables.VERSIONS_OF, (agent.scope, agent.aid)) == (agent.version, 1, agent.version)
-    if not (complete and is_object(agent.fields)) and agent.hidden < PURGED:
-        raise Corrupt(f"a version of agent {agent.id!r} is missing", what=f"agent {agent.id}")
+    """Refuse an agent that does not have all its versions, or does not say what it is."""
+    for fault in tables.agent_faults(tx, agent):
+        raise Corrupt(f"agent {agent.id!r}: {fault.what}", what=f"agent {agent.id}")
 
 
 def require_operation(tx: Tx, row: OperationRow) -> None:
