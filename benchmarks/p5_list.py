@@ -36,7 +36,7 @@ from .report import Check, Section, Table
 from .stores import connect
 
 LIMIT = 50
-MOST, FLAT = 2.0, 1.5
+MOST, FLAT = 2.5, 1.5
 _SPOKEN, _MESSAGES = 10, 2  # every tenth session holds two messages
 _BATCH = 1000
 _SLOW_EVERY = 5  # rounds

@@ -29,7 +29,7 @@ from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
 from .stores import Arm, Limit, Takeback
 
-MOST = 1.6
+MOST = 1.3
 CHECKPOINT_BYTES = 1000
 _HEAD = ("store", "messages", "checkpoints", "content", "on disk", "bytes per message")
 _TURN = 4  # messages of a turn of 2 kB

@@ -8,6 +8,7 @@ transaction stays short. An ``Entry`` is what was stored, addressed by branch an
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -40,6 +41,9 @@ class Numbers(NamedTuple):
     work_seq: int = 0
     call_seq: int = 0
     open_seq: int = 0
+
+
+numbers_in = attrgetter(*Numbers._fields)  # of whatever has fields of these names
 
 
 class More(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..ids import MAX_SEQ
-from ..model.entry import Numbers
+from ..model.entry import Numbers, numbers_in
 from .table import Index, Table
 
 
@@ -41,22 +41,7 @@ class Chain(NamedTuple):
     @property
     def numbers(self) -> Numbers:
         """The running numbers."""
-        return Numbers(
-            self.messages,
-            self.turns,
-            self.tool_calls,
-            self.tool_failures,
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.reasoning_tokens,
-            self.cost_nano,
-            self.active_ms,
-            self.work_seq,
-            self.call_seq,
-            self.open_seq,
-        )
+        return Numbers._make(numbers_in(self))
 
 
 _read = msgspec.msgpack.Decoder(Chain).decode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..model.entry import Numbers
+from ..model.entry import Numbers, numbers_in
 from .table import Index, Table
 
 
@@ -69,22 +69,7 @@ class SessionRow(NamedTuple):
     @property
     def numbers(self) -> Numbers:
         """The running numbers at the head."""
-        return Numbers(
-            self.messages,
-            self.turns,
-            self.tool_calls,
-            self.tool_failures,
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.reasoning_tokens,
-            self.cost_nano,
-            self.active_ms,
-            self.work_seq,
-            self.call_seq,
-            self.open_seq,
-        )
+        return Numbers._make(numbers_in(self))
 
 
 class TagRow(NamedTuple):
