@@ -194,8 +194,8 @@ class Store(StoreCheckpoints):
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""
-        size = self._backend.size_bytes()
-        return self._read(lambda tx: stats.store_stats(tx, self.scope, total_bytes=size))
+        size, careful = self._backend.size_bytes(), self._backend.suspect
+        return self._read(lambda tx: stats.store_stats(tx, self.scope, total_bytes=size, careful=careful))
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed.

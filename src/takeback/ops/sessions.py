@@ -16,7 +16,7 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
+from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
 from ..tables.table import slots
@@ -270,23 +270,15 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
         return session
     SESSION.update(tx, session, new)
     if (session.tags or new.tags) and any(getattr(session, name) != getattr(new, name) for name in _TAGGED):
-        for row in tag_rows(session):
+        for row in session.tag_rows:
             TAG.delete(tx, row.scope, row.tag, row.hidden, row.rank, row.sid)
         _put_tags(tx, new)
     return new
 
 
 def _put_tags(tx: Tx, session: SessionRow) -> None:
-    for row in tag_rows(session):
+    for row in session.tag_rows:
         TAG.put(tx, row)
-
-
-def tag_rows(session: SessionRow) -> list[TagRow]:
-    """Return the rows by which a session is found by its tags; a purged one is not found."""
-    if session.hidden == 2 or not session.tags:
-        return []
-    tags = dict.fromkeys(unpack_tags(session.tags))
-    return [TagRow(session.scope, tag, session.hidden, session.rank, session.sid) for tag in tags]
 
 
 def next_rank(now_ms: int, newest: int, position: int) -> int:

@@ -31,8 +31,15 @@ BLOBS = "SELECT count(*) FROM blob WHERE scope = ? AND hash IS NOT NULL"
 _PAGE = 500
 
 
-def store_stats(tx: Tx, scope: str, *, total_bytes: int) -> StoreStats:
-    """Count what a scope holds; time follows sessions and branches, not messages."""
+def store_stats(tx: Tx, scope: str, *, total_bytes: int, careful: bool = False) -> StoreStats:
+    """Count what a scope holds; time follows sessions and branches, not messages.
+
+    ``careful`` compares the check of every session first, which an aggregate does not: for a store that somebody else
+    may have damaged.
+    """
+    if careful:
+        for stored in SESSION.walk(tx):
+            SESSION.checked(stored)
     visible, expected, messages, held = (int(value or 0) for value in tx.one(SESSIONS, (scope,)) or (0,) * 4)
     for page in _pages(tx, scope):
         for count, numbers in _own_of(tx, scope, page):

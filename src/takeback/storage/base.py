@@ -141,6 +141,10 @@ class Readable(Protocol):
     def capabilities(self) -> Capabilities:
         """What this backend can do, as opened."""
 
+    @property
+    def suspect(self) -> bool:
+        """Whether the store was changed from outside, or not closed properly, before it was opened."""
+
     def read(self, op: Op[T]) -> T:
         """Run an operation that only looks."""
 

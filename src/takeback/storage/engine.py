@@ -34,6 +34,7 @@ class Engine(ABC):
     """What both SQLite backends share: a writer connection, group commit, batches."""
 
     capabilities: Capabilities
+    suspect: bool
 
     def __init__(self, connection: apsw.Connection, sync: Callable[[], None] | None = None) -> None:
         self._connection = connection

@@ -19,6 +19,8 @@ T = TypeVar("T")
 class MemoryBackend(Engine):
     """SQLite in memory: one connection, gone when it is closed."""
 
+    suspect = False
+
     def __init__(self, *, clock: Clock | None = None) -> None:
         with translated():
             connection = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)

@@ -16,13 +16,14 @@ import apsw
 from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from ..tables.store import META
 from . import files, guard, migrate
-from .base import Capabilities, Op, scalar, scalars
+from .base import Capabilities, Op, Value, scalar, scalars
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
 T = TypeVar("T")
 
 _OPEN_TIMEOUT = 60.0
-_TOO_LARGE = ("entry", "link", "feed", "journal")  # the last one is small, and keyed without a rowid
+_LARGE = ("entry", "link")  # tables that are left to ``verify``
+_SMALL = 64 << 20  # bytes of a store in which they are not
 
 
 class SqliteReader:
@@ -36,6 +37,7 @@ class SqliteReader:
     _closed: bool
     _process: int
     _untouched = False  # the file is as the last one who had it open left it
+    suspect = False
 
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         self.path = _real_path(path)
@@ -169,8 +171,10 @@ class SqliteReader:
             self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
         self._bring_up_to_date()
         self._compare_mark()
-        if alone and not self._untouched:
+        self.suspect = alone and not self._untouched
+        if self.suspect:
             self._check_indexes()
+            self._check_tags()
         self._found_sound(alone)
         self._guarded.extend(guard.protect(self.path, self.path + "-shm"))
         self.capabilities = Capabilities(
@@ -225,15 +229,16 @@ class SqliteReader:
         knows and the table does not have are lost: an index rebuilt from what is left would hide that.
 
         This reads whole tables, so it is left out where the file is as it was when it was last closed (``verify`` does
-        not leave it out). The log's own tables are too large for it; ``verify`` checks them.
+        not leave it out). In a large store the tables of entries are left to ``verify``.
         """
         from ..tables import schema
 
+        left_out = _LARGE if os.path.getsize(self.path) > _SMALL else ()
         for table in schema.TABLES:
-            if not table.indexes or table.name in _TOO_LARGE or not self._complaints(table.name):
+            if not table.indexes or table.name in left_out or not self._complaints(table.name):
                 continue
             name = table.name
-            if not self._rows_are_there(name):
+            if not self._rows_are_there(name, table.number or ", ".join(table.key)):
                 raise Corrupt(f"records of {name} are missing or displaced; restore a backup", what=name)
             rows = SqliteTx(self._cursor).all(f"{table.select} NOT INDEXED")
             if all(map(table.is_sound, rows)):
@@ -245,15 +250,38 @@ class SqliteReader:
                 with translated():
                     self._connection.execute(f"REINDEX {name}")
 
-    def _rows_are_there(self, table: str) -> bool:
+    def _check_tags(self) -> None:
+        """Rebuild the rows by which sessions are found by their tags: like an index, they only repeat other rows."""
+        from ..tables.sessions import SESSION, TAG
+
+        tx, wanted = SqliteTx(self._cursor), set[tuple[Value, ...]]()
+        for stored in SESSION.walk(tx):
+            if not SESSION.is_sound(stored):
+                return
+            wanted.update(TAG.seal(row) for row in SESSION.checked(stored).tag_rows)
+        try:
+            if set(TAG.walk(tx)) == wanted:
+                return
+        except Corrupt:
+            pass
+        if self._read_only:
+            raise Corrupt("the tags of sessions are damaged; open the store once for writing to rebuild them")
+        from . import notices
+
+        notices.warn("%s: the tags of sessions were damaged and are rebuilt from their rows", self.path)
+        with translated(), self._connection:
+            self._connection.execute("DELETE FROM session_tag")
+            self._connection.executemany(TAG.insert, sorted(wanted))
+
+    def _rows_are_there(self, table: str, key: str) -> bool:
         """Whether the table has every row that its indexes know."""
         tx = SqliteTx(self._cursor)
         # With the check, which no index holds, the table itself is read, even where SQLite prefers an index.
-        there = {number for number, _ in tx.all(f"SELECT rowid, chk FROM {table} NOT INDEXED")}
+        there = {tuple(found) for *found, _ in tx.all(f"SELECT {key}, chk FROM {table} NOT INDEXED")}
         for name, sql in tx.all("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
             condition = (sql or "").partition(" WHERE ")[2]
-            known = f"SELECT rowid FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
-            if sql and not there.issuperset(scalars(tx, known)):
+            known = f"SELECT {key} FROM {table} INDEXED BY {name}" + (f" WHERE {condition}" if condition else "")
+            if sql and not there.issuperset(tx.all(known)):
                 return False
         return True
 

@@ -18,6 +18,8 @@ _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _MASK = 0xFFFFFFFF
+_NEW = 0.25  # how likely a new page is, compared with one that is this much like it was before
+_GROWTH = 5000  # pages by which one commit may enlarge a database
 Data: TypeAlias = "bytes | bytearray | mmap.mmap"
 
 
@@ -146,8 +148,9 @@ def salvage(source: str, target: str) -> int:
     frames = _frames(data, page_size)
     last = max((n for n, f in enumerate(frames) if f.salts == salts and f.commit), default=-1)
     running = before = (header[6], header[7])
-    for frame in frames[: last + 1]:
-        before, frame = frame.checksum, _mended(data, frame, page_size, header[0] & 1, before)
+    mender = _Mender(data, page_size, header[0] & 1, source.removesuffix("-wal"))
+    for frame, after in zip(frames[: last + 1], (*frames[1 : last + 1], None), strict=True):
+        before, frame = frame.checksum, mender.mend(frame, before, after)
         _FRAME.pack_into(data, frame.offset, frame.page, frame.commit, *salts, 0, 0)
         running = _checksum(data, frame.offset, 8, header[0] & 1, running)
         running = _checksum(data, frame.offset + _FRAME.size, page_size, header[0] & 1, running)
@@ -159,15 +162,63 @@ def salvage(source: str, target: str) -> int:
     return last + 1
 
 
-def _mended(data: bytearray, frame: Frame, page_size: int, big_endian: int, before: tuple[int, int]) -> Frame:
-    """Give a frame with its page number and commit mark right, if one flipped bit is all that is wrong with them."""
-    good = data[frame.offset : frame.offset + _FRAME.size + page_size]
-    for bit in (None, *range(64)):
-        tried = bytearray(good)
-        if bit is not None:
-            tried[bit // 8] ^= 1 << bit % 8
-        running = _checksum(tried, 0, 8, big_endian, before)
-        if _checksum(tried, _FRAME.size, page_size, big_endian, running) == frame.checksum:
-            page, commit = struct.unpack_from(">2I", tried)
-            return frame._replace(page=page, commit=commit)
-    return frame
+class _Mender:
+    """Puts page numbers and commit marks of frames right in which one bit was flipped.
+
+    The checksum alone does not tell where damage is: one bit of a page often changes it like one of those two numbers
+    does. So of the readings that fit, the one is taken that is in order, as pages are within a commit, and whose page
+    is most like that page was before.
+    """
+
+    def __init__(self, data: bytearray, page_size: int, big_endian: int, path: str) -> None:
+        self._data = data
+        self._size = page_size
+        self._big_endian = big_endian
+        self._path = path  # of the database
+        self._newest = dict[int, int]()  # page: where its content begins in the log
+        self._pages = os.path.getsize(path) // page_size if os.path.exists(path) else 0
+        self._last = 0  # the page of the frame before, if that is of the same commit
+
+    def mend(self, frame: Frame, before: tuple[int, int], after: Frame | None) -> Frame:
+        """Return the next frame as it was written; ``before`` is the checksum in the one before it."""
+        if not self._fits(frame, frame, before):
+            flipped = [self._flipped(frame, bit) for bit in range(64)]
+            fitting = [each for each in flipped if self._fits(each, frame, before)]
+            frame = max((frame, *fitting), key=lambda each: self._likelihood(each, after)) if fitting else frame
+        self._newest[frame.page] = frame.offset + _FRAME.size
+        self._pages = max(self._pages, frame.page if frame.page <= self._pages + _GROWTH else 0)
+        self._last = 0 if frame.commit else frame.page
+        return frame
+
+    def _fits(self, tried: Frame, frame: Frame, before: tuple[int, int]) -> bool:
+        numbers = struct.pack(">2I", tried.page, tried.commit)
+        running = _checksum(numbers, 0, 8, self._big_endian, before)
+        content = frame.offset + _FRAME.size
+        return _checksum(self._data, content, self._size, self._big_endian, running) == frame.checksum
+
+    def _flipped(self, frame: Frame, bit: int) -> Frame:
+        if bit < 32:
+            return frame._replace(page=frame.page ^ 1 << bit)
+        return frame._replace(commit=frame.commit ^ 1 << (bit - 32))
+
+    def _likelihood(self, frame: Frame, after: Frame | None) -> tuple[bool, bool, float, int]:
+        possible = 0 < frame.page <= self._pages + _GROWTH and (not frame.commit or frame.page <= frame.commit)
+        ordered = frame.page > self._last and (bool(frame.commit) or after is None or frame.page < after.page)
+        return possible, ordered, self._likeness(frame), -abs(frame.commit - self._pages) if frame.commit else -_GROWTH
+
+    def _likeness(self, frame: Frame) -> float:
+        """Say which part of a page, without what was empty and is, is as it was before."""
+        if frame.page > self._pages:
+            return _NEW
+        start = frame.offset + _FRAME.size
+        pairs = zip(self._before(frame.page), self._data[start : start + self._size], strict=False)
+        used = [one == two for one, two in pairs if one or two]
+        return sum(used) / max(1, len(used))
+
+    def _before(self, page: int) -> bytes:
+        start = self._newest.get(page)
+        if start is not None:
+            return bytes(self._data[start : start + self._size])
+        with open(self._path, "rb") as file:
+            file.seek((page - 1) * self._size)
+            return file.read(self._size)

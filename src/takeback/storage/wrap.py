@@ -25,6 +25,10 @@ class Wrapper:
     def capabilities(self) -> Capabilities:
         return self.inner.capabilities
 
+    @property
+    def suspect(self) -> bool:
+        return self.inner.suspect
+
     def read(self, op: Op[T]) -> T:
         return self.inner.read(op)
 

@@ -71,6 +71,14 @@ class SessionRow(NamedTuple):
         """The running numbers at the head."""
         return Numbers._make(numbers_in(self))
 
+    @property
+    def tag_rows(self) -> list[TagRow]:
+        """The rows by which it is found by its tags; a purged one is not found."""
+        if self.hidden == 2 or not self.tags:
+            return []
+        tags = dict.fromkeys(self.tags.split("\n")[1:-1])
+        return [TagRow(self.scope, tag, self.hidden, self.rank, self.sid) for tag in tags]
+
 
 class TagRow(NamedTuple):
     """A row of ``session_tag``: a visible or archived session has a tag; rank is the session's."""

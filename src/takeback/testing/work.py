@@ -165,6 +165,8 @@ def _explained(log: bytes) -> Iterator[Statement]:
     for plan in _PLAN.finditer(log):
         text = b"\n".join(line[1:] for line in plan[1].splitlines())
         found = msgspec.json.decode(text)
+        if "pg_notify(" in found["Query Text"]:
+            continue  # a notice of an earlier call, sent by a thread of its own some time later
         node = found["Plan"]
         context = _CONTEXT.match(log, plan.end())
         # A foreign key's look-ups are statements too, beside the one that they belong to.

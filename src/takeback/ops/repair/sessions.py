@@ -222,7 +222,7 @@ def _mend_details(fix: Repair, row: SessionRow) -> None:
 
 def fix_tags(fix: Repair) -> None:
     """Let every session be found by its tags, and by no others."""
-    wanted = {tag for row in fix.sound(SESSION) for tag in sessions.tag_rows(row)}
+    wanted = {tag for row in fix.sound(SESSION) for tag in row.tag_rows}
     for tag, sound, _ in fix.rows(TAG):
         if sound and tag in wanted:
             wanted.remove(tag)

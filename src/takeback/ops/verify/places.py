@@ -14,7 +14,7 @@ from ...storage.base import Tx
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
 from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow, TagRow
-from .. import branches, chain, entries, open_calls, sessions, work
+from .. import branches, chain, entries, open_calls, work
 from ..open_calls import OpenCall
 from .base import FOLLOW, PURGED, REBUILD, UNREADABLE, Check, Fault, Rule, has, intact
 from .base import is_object as is_object
@@ -51,7 +51,7 @@ def session_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
         yield Fault("session", "its counts of tasks or build attempts are not those of its head", REBUILD)
     if not _calls_fit(tx, session):
         yield Fault("session", "its open tool calls are not those of its head", REBUILD)
-    if not all(has(tx, TAG, *row) for row in sessions.tag_rows(session)):
+    if not all(has(tx, TAG, *row) for row in session.tag_rows):
         yield Fault("tag", "a record by which it is found by its tags is missing", REBUILD)
     if tx.one(COUNT, own) != (session.branches,):
         yield Fault("missing", "a branch of this session is missing")
@@ -140,7 +140,7 @@ def tag_fault(tx: Tx, row: TagRow) -> str:
     session = intact(tx, SESSION, row.scope, row.sid)
     if session is None:  # a damaged one is reported as such
         return "" if has_session(tx, row.scope, row.sid) else "its session is missing"
-    return "" if row in sessions.tag_rows(session) else "its session has no such tag, or another rank"
+    return "" if row in session.tag_rows else "its session has no such tag, or another rank"
 
 
 def detail_fault(tx: Tx, row: DetailRow) -> str | Fault:

@@ -215,6 +215,8 @@ class PostgresTx:
 class PostgresBackend:
     """A store on a PostgreSQL server, for any number of processes on any number of machines."""
 
+    suspect = False  # the server looks after its files
+
     def __init__(self, url: str, *, durability: str = "full", read_only: bool = False) -> None:
         self._address = address = Address.of(url)
         self._read_only = read_only
