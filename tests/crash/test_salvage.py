@@ -85,12 +85,12 @@ def _last_copy_of(data: bytes, text: str) -> int:
     return place + 20
 
 
-def _table_of_contents(path: Path) -> set[int]:
+def _table_of_contents(path: Path) -> list[int]:
     """Return the pages of SQLite's own table of tables."""
     connection = apsw.Connection(str(path))
-    found = {page for (page,) in connection.execute("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'")}
+    found = connection.execute("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'").fetchall()
     connection.close()
-    return found
+    return [page for (page,) in found]
 
 
 def _page_at(log: Path, place: int) -> int:

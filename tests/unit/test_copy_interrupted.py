@@ -27,7 +27,7 @@ from _copied import (
     rich,
     views,
 )
-from _damages import DAMAGES, damaged
+from _damages import DAMAGES, damaged, rot  # noqa: F401
 from test_verify import _ACTIONS, grow
 
 import takeback

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
-from _damages import DAMAGES, TABLES, build, damaged, plant_some, rows_of
+from _damages import DAMAGES, TABLES, build, damaged, plant_some, rot, rows_of  # noqa: F401
 from test_verify import grow
 
 import takeback

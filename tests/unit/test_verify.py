@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from _damages import DAMAGES, build, damaged, rows_of
+from _damages import DAMAGES, build, damaged, rot, rows_of  # noqa: F401
 
 import takeback
 from takeback.testing.contract.base import die

@@ -15,6 +15,7 @@ import apsw
 
 from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from ..tables.store import META
+from ..tables.table import Table
 from . import files, guard, migrate
 from .base import Capabilities, Op, Value, scalar, scalars
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
@@ -233,22 +234,32 @@ class SqliteReader:
         """
         from ..tables import schema
 
-        left_out = _LARGE if os.path.getsize(self.path) > _SMALL else ()
+        large = os.path.getsize(self.path) > _SMALL
         for table in schema.TABLES:
-            if not table.indexes or table.name in left_out or not self._complaints(table.name):
+            if not table.indexes or (large and table.name in _LARGE):
                 continue
-            name = table.name
-            if not self._rows_are_there(name, table.number or ", ".join(table.key)):
-                raise Corrupt(f"records of {name} are missing or displaced; restore a backup", what=name)
-            rows = SqliteTx(self._cursor).all(f"{table.select} NOT INDEXED")
-            if all(map(table.is_sound, rows)):
-                if self._read_only:
-                    raise Corrupt(f"an index of {name} is damaged; open the store once for writing to rebuild it")
-                from . import notices
+            try:
+                self._check_index_of(table)
+            except Corrupt as error:
+                # Pages of entries that cannot be read raise when they are read, and repair copies all others.
+                if table.name not in _LARGE or error.what == table.name:
+                    raise
 
-                notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, name)
-                with translated():
-                    self._connection.execute(f"REINDEX {name}")
+    def _check_index_of(self, table: Table[tuple[object, ...]]) -> None:
+        name = table.name
+        if not self._complaints(name):
+            return
+        if not self._rows_are_there(name, table.number or ", ".join(table.key)):
+            raise Corrupt(f"records of {name} are missing or displaced; restore a backup", what=name)
+        if not all(map(table.is_sound, SqliteTx(self._cursor).all(f"{table.select} NOT INDEXED"))):
+            return
+        if self._read_only:
+            raise Corrupt(f"an index of {name} is damaged; open the store once for writing to rebuild it", what=name)
+        from . import notices
+
+        notices.warn("%s: an index of %s was damaged and is rebuilt from its rows", self.path, name)
+        with translated():
+            self._connection.execute(f"REINDEX {name}")
 
     def _check_tags(self) -> None:
         """Rebuild the rows by which sessions are found by their tags: like an index, they only repeat other rows."""
@@ -265,7 +276,10 @@ class SqliteReader:
         except Corrupt:
             pass
         if self._read_only:
-            raise Corrupt("the tags of sessions are damaged; open the store once for writing to rebuild them")
+            raise Corrupt(
+                "the tags of sessions are damaged; open the store once for writing to rebuild them, or use a backup",
+                what=TAG.name,
+            )
         from . import notices
 
         notices.warn("%s: the tags of sessions were damaged and are rebuilt from their rows", self.path)
