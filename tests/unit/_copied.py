@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_verify import _ACTIONS
 
 import _postgres
@@ -15,6 +16,7 @@ from takeback import Copied, Store
 from takeback.client.store import Store as Handle
 from takeback.clock import SystemClock
 from takeback.ops import calls
+from takeback.records import sink, source
 from takeback.storage.base import Backend
 from takeback.storage.memory import MemoryBackend
 from takeback.storage.wrap import Wrapper
@@ -227,6 +229,12 @@ def assert_whole(store: Store, wanted: list[dict[Any, Any]]) -> int:
 
 
 # ---------------------------------------------------------------------- interruptions
+
+
+def small_pages(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let pages and batches hold so many rows only."""
+    for module in (source, sink):
+        monkeypatch.setattr(module, "ROWS", rows)
 
 
 class Interrupted(Exception):

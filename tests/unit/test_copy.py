@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _copied import OPENERS, SCOPES, assert_same, assert_sound, go_on, is_empty, memory, rich, views
+from _copied import OPENERS, SCOPES, assert_same, assert_sound, go_on, is_empty, memory, rich, small_pages, views
 from _damages import DAMAGES, damaged
 from test_verify import grow
 
 import takeback
 from takeback import Conflict, Copying, Invalid, NotFound, Store, Unsupported
-from takeback.ops.transfer import base
 
 pytestmark = [pytest.mark.feature("C6"), pytest.mark.feature("E6")]
 
@@ -121,7 +120,7 @@ def test_what_a_repair_recorded_as_lost_comes_over(tmp_path: Path) -> None:
 
 
 def test_a_second_copy_brings_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "ROWS", 7)
+    small_pages(monkeypatch, 7)
     source, target = rich(memory()), memory()
     first = takeback.copy(source, target)
     talk = source.get_session("talk", agent="coder")
@@ -318,8 +317,8 @@ def test_progress_says_what_is_done_of_how_much() -> None:
         "agents",
         "content",
         "entries",
+        "operations",
         "sessions",
-        "keys",
         "done",
     ]
     last = told[-1]

@@ -25,6 +25,7 @@ from _copied import (
     interruptible,
     memory,
     rich,
+    small_pages,
     views,
 )
 from _damages import DAMAGES, damaged, rot  # noqa: F401
@@ -32,7 +33,6 @@ from test_verify import _ACTIONS, grow
 
 import takeback
 from takeback import Copying, Corrupt, NotFound, Store
-from takeback.ops.transfer import base
 
 pytestmark = [pytest.mark.feature("C6"), pytest.mark.feature("E6")]
 
@@ -51,7 +51,7 @@ def _small(store: Store, rng: random.Random) -> Store:
 def test_interrupted_before_any_write_it_shows_nothing_half_done_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, seed: int, rows: int, tally: Callable[..., int]
 ) -> None:
-    monkeypatch.setattr(base, "ROWS", rows)
+    small_pages(monkeypatch, rows)
     source, left = _small(memory(), random.Random(f"interrupted {seed}")), [10**9]
     wanted, shown = views(source), set[int]()
     with interruptible(left) as target:
@@ -78,7 +78,7 @@ def test_interrupted_while_it_brings_what_is_new_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, seed: int, kind: str
 ) -> None:
     """A session that is seen already shows more and more of what was said, and is never another."""
-    monkeypatch.setattr(base, "ROWS", 5)
+    small_pages(monkeypatch, 5)
     source, left = _small(memory(), random.Random(f"new {seed}")), [10**9]
     with memory() as first:
         takeback.copy(source, first)
@@ -146,7 +146,7 @@ def test_content_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
     source, left = memory(), [10**9]
     source.create_session("a").user("see", attachments=[random.Random(1).randbytes(6_000_000)])
     with interruptible(left) as target:
-        left[0] = 6
+        left[0] = 4
         with pytest.raises(Interrupted):
             takeback.copy(source, target)
         chunks = target._read(lambda tx: tx.one("SELECT count(*) FROM chunk"))[0]
@@ -310,16 +310,17 @@ def _refusal(path: Path, target: Store) -> Corrupt | None:
 
 
 def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from takeback.ops.transfer import pages
+    from takeback.records import sink
+    from takeback.records.stream import Page
 
-    insert = pages._insert
+    insert = sink._insert
 
-    def spoil(tx: Any, page: pages.Page, first: int) -> None:
+    def spoil(tx: Any, page: Page, first: int) -> None:
         rows = [row._replace(body=(row.body or b"").replace(b"question 3", b"question 8")) for row in page.rows]
         insert(tx, page._replace(rows=rows), first)
 
     source, target = rich(memory()), memory()
-    monkeypatch.setattr(pages, "_insert", spoil)
+    monkeypatch.setattr(sink, "_insert", spoil)
     with pytest.raises(Corrupt, match=r"entry \w+-5 "):
         takeback.copy(source, target)
     assert target.find_session("talk") is None

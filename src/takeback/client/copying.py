@@ -1,40 +1,44 @@
-"""Copying a store into another: the loop over pages, each read in one store and written into the other by itself.
+"""Copying a store into another: the records of one, put into the other.
 
-Agents come first, then content, then the entries of all sessions, in the order in which the sessions were made, where
-nobody sees them; then each session is compared with its original and shown, in the order in which they last changed.
-So an interruption at any moment leaves nothing half-done in sight, and calling again goes on where it ended. What is
-in conflict is left out until the end, and then it is an error.
+An interruption at any moment leaves nothing half-done in sight, and calling again goes on where it ended. What is in
+conflict is left out until the end, and then it is an error.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from ..errors import Invalid, Unsupported
+from ..errors import Conflict, Corrupt, Invalid, Unsupported
 from ..model import words
-from ..model.copied import Copied
-from ..ops.transfer import agents, base, choice, records, soundness
-from ..ops.transfer.choice import Choice
-from ..tables.agents import AGENT
-from ..tables.sessions import SESSION
+from ..model.copied import Amounts, Copied, Copying
+from ..records import stream
+from ..records.choice import choose
+from ..records.sink import Sink
+from ..records.source import Source
+from ..storage.base import Backend, Op
 from . import check
-from .copying_base import Progress, Stores
-from .copying_content import Contents
-from .copying_sessions import Sessions
 from .open import open_store
 from .session import Session
 from .store import Store
 
+T = TypeVar("T")
 Place: TypeAlias = "Store | str | os.PathLike[str]"
+Progress: TypeAlias = Callable[[Copying], Any]
 
-TOTALS = "SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM entry)"
-CHECKPOINTS = "SELECT count(*) FROM agent_checkpoint"
-SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
-
-_KEYS = 200
+_PAUSE = 0.1  # between two calls of progress
+_DAMAGED = "the source is damaged"
+_REPAIR = "Repair the source first (Store.repair) and copy what that makes"
+_PHASES = {
+    stream.Agent: "agents",
+    stream.Blob: "content",
+    stream.Session: "entries",
+    stream.Operation: "operations",
+}
 
 
 def copy(
@@ -45,13 +49,13 @@ def copy(
     subagents: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy everything of one store into another, all scopes, between any two engines; both may be in use.
+    """Copy everything of one store into another, between any two engines; both may be in use.
 
-    A URL is opened and closed again, the source only to read. What is there already is not copied again: an interrupted
-    call goes on when it is made again, and one made later brings what is new. A session shows up when it is whole and
-    was compared with its original, entry by entry. What was changed in both stores, or whose name is taken, raises
-    ``Conflict``, once everything else is copied; damage of the source raises ``Corrupt``. Checkpoints of agents are not
-    copied: they name places of one store.
+    A handle of one scope copies that scope alone, any other all scopes. A URL is opened and closed again, the source
+    only to read. What is there already is not copied again: an interrupted call goes on when it is made again, and one
+    made later brings what is new. A session shows up when it is whole and every hash of it was computed again. What
+    was changed in both stores, or whose name is taken, raises ``Conflict``, once everything else is copied; damage of
+    the source raises ``Corrupt``. What is under way - leases, answers being written, messages that wait - stays behind.
 
     With ``sessions``, handles or ids of the source's scope, only those go over, with their sub-agents unless
     ``subagents`` is False, and with what they cannot be without: the sessions they were forked from, those above them,
@@ -62,12 +66,18 @@ def copy(
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
         _require_two(source, target)
-        both = source._backend.scoped(None), target._backend.scoped(None)
-        stores = Stores(*both, target._clock, progress)
-        if wanted is None:
-            return _Copy(stores).run()
-        chosen = stores.read(lambda tx: choice.choose(tx, source.scope, wanted, subagents=subagents))
-        return _Copy(stores, chosen).run()
+        run = _Copy(source._backend.scoped(None), target._backend.scoped(None), target._clock.now_ms, progress)
+        return run.run(source_of(source, wanted, subagents=subagents, read=run.read), chosen=wanted is not None)
+
+
+def source_of(
+    store: Store, wanted: Iterable[str] | None, *, subagents: bool, read: Callable[[Op[Any]], Any] | None = None
+) -> Source:
+    """Return the records of a store's scope, or of what was chosen of it; of all scopes for a handle without one."""
+    look = read or store._backend.scoped(None).read
+    if wanted is None:
+        return Source(look, scope=store.scope or None)
+    return Source(look, choice=look(lambda tx: choose(tx, store.scope, wanted, subagents=subagents)))
 
 
 def _session_id(given: Session | str) -> str:
@@ -92,120 +102,77 @@ def _require_two(source: Store, target: Store) -> None:
 
 
 class _Copy:
-    """A copy under way."""
+    """A copy under way: reads one store, puts into the other, and says how far it is."""
 
-    def __init__(self, stores: Stores, chosen: Choice | None = None) -> None:
-        self._stores = stores
-        self._chosen = chosen
-        self._contents = Contents(stores)
-        self._sessions = Sessions(stores, chosen)
+    def __init__(self, source: Backend, target: Backend, now_ms: Callable[[], int], progress: Progress | None) -> None:
+        self._from, self._to = source, target
+        self._now_ms = now_ms
+        self._progress = progress
+        self._phase, self._told_at, self._started = "", 0.0, time.monotonic()
+        self._totals = dict[str, int]()
+        self._sink: Sink | None = None
+
+    def read(self, op: Op[T]) -> T:
+        """Look into the source; damage says what to do about it."""
+        try:
+            return self._from.read(op)
+        except Corrupt as error:
+            raise _damaged(error) from error
+
+    def run(self, source: Source, *, chosen: bool) -> Copied:
+        """Put every record of a source."""
         # Chosen sessions come to a store that has agents of its own; everything of a store does not.
-        self._attempt_agent = stores.attempt if chosen is None else stores.attempt_or_leave
+        self._sink = sink = Sink(
+            self._to, now_ms=self._now_ms, read=self.read, leave_agents=chosen, tell=lambda: self._tell()
+        )
+        self._totals = source.totals()
+        self._enter("agents")
+        for record in _blamed(source.records(sink)):
+            self._enter(_PHASES.get(type(record), self._phase))
+            sink.put(record)
+        sink.flush()
+        self._enter("sessions")
+        for record in _blamed(source.endings()):
+            sink.put(record)
+        sink.close()
+        if sink.conflicts:
+            raise _joined(sink.conflicts)
+        self._enter("done")
+        seconds, there = time.monotonic() - self._started, Amounts(**sink.already)
+        return Copied(**sink.done, already=there, seconds=seconds, left_out=tuple(sink.left_out))
 
-    def run(self) -> Copied:
-        """Copy everything, phase after phase."""
-        read, tell = self._stores.read, self._stores.tell
-        read(soundness.require_rows)
-        newest = read(lambda tx: base.newest(tx, SESSION))
-        if self._chosen is None:
-            total, entries = read(lambda tx: tx.one(TOTALS)) or (0, 0)
-            self._stores.expect(sessions=total, entries=entries, bytes=self._contents.total())
-        else:
-            self._stores.expect(sessions=len(self._chosen.sids), entries=self._chosen.entries)
-        tell("agents", now=True)
-        self._copy_agents()
-        tell("content", now=True)
-        self._copy_contents()
-        tell("entries", now=True)
-        if self._chosen is None:
-            self._copy_loose()
-        self._sessions.stage(newest)
-        tell("sessions", now=True)
-        self._sessions.finish()
-        tell("keys", now=True)
-        self._copy_keys()
-        if self._chosen is None:
-            self._leave_checkpoints()
-        tell("done", now=True)
-        return self._stores.result()
+    def _enter(self, phase: str) -> None:
+        before, self._phase = self._phase, phase
+        if phase != before:
+            self._tell(now=True)
 
-    def _copy_contents(self) -> None:
-        if self._chosen is None:
-            self._contents.copy_all()
+    def _tell(self, *, now: bool = False) -> None:
+        """Call back, not too often: ``now`` if a phase begins."""
+        clock = time.monotonic()
+        if self._progress is None or self._sink is None or not (now or clock - self._told_at > _PAUSE):
             return
-        hashes = choice.contents(self._stores.read, self._chosen)
-        self._stores.expect(bytes=choice.size(self._stores.read, self._chosen.scope, hashes))
-        self._contents.copy_these(self._chosen.scope, hashes)
+        self._told_at = clock
+        counted = Counter(self._sink.done) + Counter(self._sink.already)
+        done = {name: min(counted[name], total) for name, total in self._totals.items()}
+        self._progress(Copying(self._phase, **done, **{f"{name}_total": n for name, n in self._totals.items()}))
 
-    # ------------------------------------------------------------------ agents and what belongs to nothing
 
-    def _copy_agents(self) -> None:
-        """Begin all new agents, then finish them: those in the trash first, since they leave their id to others."""
-        upto = self._stores.read(lambda tx: base.newest(tx, AGENT))
-        waiting = list[tuple[bool, int, str]]()
-        for rows in base.pages_of(self._stores.read, AGENT, upto, base.ROWS):
-            for row in rows:
-                if not base.is_staged_agent(row) and (self._chosen is None or row.aid in self._chosen.aids):
-                    self._attempt_agent(lambda: self._begin_agent(row.scope, row.aid, waiting))  # noqa: B023
-        for _, aid, scope in sorted(waiting):
-            self._attempt_agent(lambda: self._finish_agent(scope, aid))  # noqa: B023
+def _blamed(records: Iterator[stream.Record]) -> Iterator[stream.Record]:
+    """Yield records; damage of the source says what to do about it."""
+    try:
+        yield from records
+    except Corrupt as error:
+        if str(error).startswith(_DAMAGED):
+            raise
+        raise _damaged(error) from error
 
-    def _begin_agent(self, scope: str, aid: int, waiting: list[tuple[bool, int, str]]) -> None:
-        ours = self._stores.read(lambda tx: agents.of(tx, scope, aid))
-        step = self._stores.look(lambda tx: agents.decide(tx, ours, self._stores.read))
-        if step is agents.Step.NOTHING:
-            self._stores.count(already=True, agents=1, operations=ours.operations.total)
-            return
-        if step is agents.Step.BEGIN:
-            self._stores.write(scope, lambda tx: agents.begin(tx, ours))
-        waiting.append((ours.agent.hidden == 0, aid, scope))
 
-    def _finish_agent(self, scope: str, aid: int) -> None:
-        ours = self._stores.read(lambda tx: agents.of(tx, scope, aid))
-        upto = ours.agent.version
-        at = self._stores.look(lambda tx: agents.reached(tx, ours))
-        rows = self._stores.read(lambda tx: agents.versions(tx, ours.agent, at, upto))
-        while rows and rows[-1].version < upto:
-            self._stores.write(scope, lambda tx: agents.put_versions(tx, ours, rows))  # noqa: B023
-            at = rows[-1].version
-            rows = self._stores.read(lambda tx: agents.versions(tx, ours.agent, at, upto))  # noqa: B023
-        done = self._stores.write(scope, lambda tx: agents.finish(tx, ours, rows, self._stores.read), alone=True)
-        self._stores.count(agents=1, operations=done)
+def _damaged(error: Corrupt) -> Corrupt:
+    return Corrupt(f"{_DAMAGED}: {error}. {_REPAIR}", what=error.what)
 
-    def _copy_loose(self) -> None:
-        for rows in records.loose_pages(self._stores.read):
-            known = self._stores.look(lambda tx: records.known_loose(tx, rows))  # noqa: B023
-            for row in rows:
-                if row.id not in known:
-                    self._stores.write(row.scope, lambda tx: records.put_loose(tx, row))  # noqa: B023
 
-    def _leave_checkpoints(self) -> None:
-        (count,) = self._stores.read(lambda tx: tx.one(CHECKPOINTS)) or (0,)
-        if count:
-            said = words.count(count, "checkpoint")
-            self._stores.left_out.append(f"{said} of agents: they name places of the store that they were taken in")
-
-    # ------------------------------------------------------------------ idempotency keys of the store
-
-    def _copy_keys(self) -> None:
-        for (scope,) in self._stores.read(lambda tx: tx.all(SCOPES)):
-            if self._chosen is not None and scope != self._chosen.scope:
-                continue
-            left_out, waiting = 0, list[records.Key]()
-            for key in records.store_keys(self._stores.read, scope):
-                about = choice.is_about(self._chosen, key.row)
-                if about and not self._stores.look(lambda tx: records.has_store_key(tx, key)):  # noqa: B023
-                    waiting.append(key)
-                if len(waiting) >= _KEYS:
-                    left_out += self._put_keys(scope, waiting)
-            left_out += self._put_keys(scope, waiting)
-            self._stores.leave_keys(left_out, f"the store, scope {scope!r}")
-
-    def _put_keys(self, scope: str, waiting: list[records.Key]) -> int:
-        """Write keys; return how many stand for what is not in the destination."""
-        found = waiting.copy()
-        waiting.clear()
-        if not found:
-            return 0
-        put = self._stores.write(scope, lambda tx: [records.put_key(tx, key, 0) for key in found])
-        return sum(done is None for done in put)
+def _joined(conflicts: list[Conflict]) -> Conflict:
+    first, *others = conflicts
+    names = ", ".join(str(each.found) for each in others[:10])
+    more = f" (and {words.count(len(others), 'conflict')} more: {names})" if others else ""
+    return Conflict(f"{first}{more}", expected=first.expected, found=first.found)

@@ -134,10 +134,16 @@ def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
     chunk = CHUNKS.get(tx, scope, blob_id, number)
     if chunk is None:
         raise Corrupt(f"chunk {number} of blob {blob_id} is missing", what=f"blob {blob_id}")
+    return unpack(chunk)
+
+
+def unpack(chunk: ChunkRow) -> bytes:
+    """Return what a chunk holds."""
     try:
         return chunk.data if chunk.codec == "raw" else zstd.decompress(chunk.data)
     except zstd.ZstdError as error:
-        raise Corrupt(f"chunk {number} of blob {blob_id} cannot be unpacked", what=f"blob {blob_id}") from error
+        what = f"blob {chunk.blob_id}"
+        raise Corrupt(f"chunk {chunk.n} of {what} cannot be unpacked", what=what) from error
 
 
 def read_whole(tx: Tx, scope: str, content_hash: str) -> bytes:

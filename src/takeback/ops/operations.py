@@ -29,6 +29,8 @@ from .sessions import SessionRow
 
 OF = "INDEXED BY operation_session WHERE scope = ? AND session = ? AND agent = ?"
 STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo')"
+# A session that is half copied has its operations before anybody sees it.
+HALF_COPIED = "SELECT 1 FROM session s WHERE s.scope = operation.scope AND s.sid = operation.session AND s.hidden = 2"
 SINCE = f"SELECT 1 FROM operation {OF} AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"
 
 RESTORED = "restored"
@@ -467,5 +469,5 @@ def of_session(tx: Tx, scope: str, session_id: str, *, limit: int, before: int =
 
 def of_scope(tx: Tx, scope: str, *, limit: int, before: int = 1 << 62) -> list[OperationRow]:
     """Return all operations of a scope, newest first."""
-    where = "INDEXED BY operation_scope WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
-    return OPERATION.all(tx, where, (scope, before, limit))
+    where = f"INDEXED BY operation_scope WHERE scope = ? AND oid < ? AND NOT EXISTS ({HALF_COPIED})"
+    return OPERATION.all(tx, f"{where} ORDER BY oid DESC LIMIT ?", (scope, before, limit))

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from ..model.entry import Numbers, numbers_in
 from .table import Index, Table
 
+PURGED = 2  # the value of ``hidden``
+STAGED_KEY = "copying:"
+
 
 class SessionRow(NamedTuple):
     """A row of ``session``."""
@@ -72,9 +75,14 @@ class SessionRow(NamedTuple):
         return Numbers._make(numbers_in(self))
 
     @property
+    def staged(self) -> bool:
+        """Whether it is half copied: it has the place of a purged one, so nobody sees it, and a key that says so."""
+        return self.hidden == PURGED and self.key.startswith(STAGED_KEY)
+
+    @property
     def tag_rows(self) -> list[TagRow]:
         """The rows by which it is found by its tags; a purged one is not found."""
-        if self.hidden == 2 or not self.tags:
+        if self.hidden == PURGED or not self.tags:
             return []
         tags = dict.fromkeys(self.tags.split("\n")[1:-1])
         return [TagRow(self.scope, tag, self.hidden, self.rank, self.sid) for tag in tags]

@@ -16,9 +16,9 @@ class Trees:
     def __init__(self) -> None:
         self._whole = set[tuple[str, bytes]]()
 
-    def fault(self, tx: Tx, row: EntryRow) -> Fault | None:
-        """Say what is missing of the files that an intact entry names, if it is a snapshot."""
-        if row.kind != snapshots.KIND or row.body is None:
+    def fault(self, tx: Tx, row: EntryRow, lost: str | None = None) -> Fault | None:
+        """Say what is missing of the files that an intact snapshot names; ``lost`` is what is known to be lost."""
+        if row.kind != snapshots.KIND or row.body is None or lost is not None:
             return None
         root = codec.decode(row.body)["root"]
         what = self._missing(tx, row.scope, root)

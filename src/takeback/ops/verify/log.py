@@ -112,7 +112,7 @@ class EntriesCheck:
                 _missing(found, line, seq + 1, row.seq - 1)
                 before = Before(None, None)
             seq = row.seq
-            if fault := entry_fault(tx, line, row, before) or self._trees.fault(tx, row):
+            if fault := entry_fault(tx, line, row, before) or self._trees.fault(tx, row, line.lost.get(seq)):
                 found.add(fault.kind, line.where(seq), fault.what, fault.fix)
             before = after_of(line, row, before)
             if before.calls and (seq in forks or row is rows[-1]):

@@ -24,7 +24,7 @@ from .places import has_session
 
 VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
 FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
-HIDDEN = "SELECT hidden FROM session WHERE scope = ? AND sid = ?"
+ALIVE = "SELECT 1 FROM session WHERE scope = ? AND sid = ? AND (hidden < 2 OR key LIKE 'copying:%')"
 # What a key may name by its id. A checkpoint of an agent may have been deleted since.
 HAS_ID = {kind: f"SELECT 1 FROM {kind} WHERE scope = ? AND id = ?" for kind in ("session", "agent", "operation")}
 IN_SESSION = {
@@ -84,7 +84,8 @@ def checkpoint_fault(tx: Tx, checkpoint: CheckpointRow) -> str:
 
 
 def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
-    return tx.one(HIDDEN, (scope, sid)) in (None, (PURGED,))
+    """Whether a session was purged, or is not there; one that is half copied has its records already."""
+    return tx.one(ALIVE, (scope, sid)) is None
 
 
 def operation_fault(tx: Tx, operation: OperationRow) -> str:

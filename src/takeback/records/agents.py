@@ -1,0 +1,155 @@
+"""Agents on their way into a store: a new one is begun where nobody sees it, and shown with its last version.
+
+An agent is the same one in both stores if it has the same id and was made at the same moment. An agent that nobody
+described - no fields, no state, as every session makes one - stands for whatever agent has its id. Otherwise two
+visible agents with one id are a conflict, unless they say the same.
+"""
+
+from __future__ import annotations
+
+from .. import codec
+from ..errors import Conflict, Invalid
+from ..ops import agents, feed
+from ..ops.verify.base import Read
+from ..storage.base import Tx
+from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ..tables.sessions import PURGED
+from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
+from .stream import Agent
+
+TWIN = "WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?"
+
+_STAGED = b'{"copying":true}'
+_EMPTY = codec.encode(agents.EMPTY)
+
+
+def find_twin(tx: Tx, agent: Agent) -> AgentRow | None:
+    """Return the agent that is the same one in another store, or None: several in the trash may have one id."""
+    row = agent.row
+    return AGENT.one(tx, TWIN, (row.scope, row.id, row.created_ms, agent.ordinal))
+
+
+def number(tx: Tx, scope: str, name: str) -> int:
+    """Return the number of the agent that ``Agent.name`` names; where another stands for it, of that one."""
+    created_ms, _, rest = name.partition(".")
+    ordinal, _, agent_id = rest.partition(".")
+    if not (created_ms.lstrip("-").isdigit() and ordinal.isdigit()):
+        raise Invalid(f"{name!r} does not name an agent")
+    found = AGENT.one(tx, TWIN, (scope, agent_id, int(created_ms), int(ordinal))) or agents.find(tx, scope, agent_id)
+    if found is None:
+        raise Invalid(f"agent {agent_id!r} did not come before what names it")
+    return found.aid
+
+
+# ---------------------------------------------------------------------- deciding
+
+
+def reached(tx: Tx, agent: Agent, read: Read) -> int | None:
+    """Return the version that the destination has, 0 for none; None if there is nothing to do.
+
+    An agent that says something else in the destination raises ``Conflict``.
+    """
+    mine, twin = agent.row, find_twin(tx, agent)
+    if twin is None or (twin.hidden == PURGED and twin.fields == _STAGED):
+        if not mine.hidden and _is_there(tx, mine, read):
+            return None
+        return 0 if twin is None else twin.version
+    common = min(mine.version, twin.version)
+    if _version(tx, twin, common) != read(lambda tx: _version(tx, mine, common)):
+        raise _diverged(mine)
+    if mine.version > twin.version:
+        return twin.version
+    same = (mine.hidden, mine.modified_ms, mine.fields) == (twin.hidden, twin.modified_ms, twin.fields)
+    if mine.version == twin.version and not same:
+        raise _diverged(mine)
+    if mine.version == twin.version and agent.operations > _operations(tx, twin):
+        return twin.version
+    return None  # it is the same, or has gone on there
+
+
+def _operations(tx: Tx, agent: AgentRow) -> int:
+    return tally(tx, OPERATIONS, OPERATION_ID, agent.scope, 0, agent.aid).total
+
+
+def _version(tx: Tx, agent: AgentRow, version: int) -> tuple[int, bytes | None] | None:
+    """Return time and state that a version says, without local numbers."""
+    row = VERSION.get(tx, agent.scope, agent.aid, version)
+    return None if row is None else (row.at_ms, row.state)
+
+
+def _is_bare(tx: Tx, agent: AgentRow) -> bool:
+    """Whether nobody has described an agent yet."""
+    return agent.version == 1 and agent.fields == _EMPTY and agents.state_at(tx, agent) == {}
+
+
+def _is_there(tx: Tx, mine: AgentRow, read: Read) -> bool:
+    """Whether another visible agent of this id can stand for this one; one that says something else cannot."""
+    theirs = agents.find(tx, mine.scope, mine.id)
+    if theirs is None or _gives_way(tx, theirs, read):
+        return False
+    if read(lambda tx: _is_bare(tx, mine)):
+        return True
+    if _is_bare(tx, theirs):
+        return False  # it gives way when this one is finished
+    same = (mine.version, mine.fields) == (theirs.version, theirs.fields)
+    if not same or read(lambda tx: agents.state_at(tx, mine)) != agents.state_at(tx, theirs):
+        raise _differs(mine)
+    return True
+
+
+def _gives_way(tx: Tx, theirs: AgentRow, read: Read) -> bool:
+    """Whether an agent of the destination is a copy whose original is in the trash by now."""
+    from .source import agent_of
+
+    original = read(lambda other: find_twin(other, agent_of(tx, theirs)))
+    return original is not None and original.hidden > 0 and original.version > theirs.version
+
+
+def _differs(mine: AgentRow) -> Conflict:
+    return Conflict(
+        f"agent {mine.id!r} is there in the destination and says something else. Delete one of the two, or make"
+        f" them equal. {AGAIN}",
+        found=mine.id,
+    )
+
+
+def _diverged(mine: AgentRow) -> Conflict:
+    return Conflict(f"agent {mine.id!r} was changed in both stores; it stays as it is in each. {AGAIN}", found=mine.id)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def begin(tx: Tx, agent: Agent) -> None:
+    """Write the row of a new agent, hidden and without versions."""
+    AGENT.put(tx, agent.row._replace(aid=tx.next("agent"), hidden=PURGED, version=0, fields=_STAGED))
+
+
+def put_version(tx: Tx, twin: AgentRow, row: VersionRow) -> None:
+    """Write the next version, with its change in the feed."""
+    VERSION.put(tx, row._replace(agent=twin.aid))
+    feed.record_agent(tx, twin.scope, twin.aid, "agent")
+    AGENT.update(tx, twin, twin._replace(version=row.version, modified_ms=row.at_ms))
+
+
+def finish(tx: Tx, agent: Agent) -> int:
+    """Show an agent that has its last version; return how many were shown."""
+    mine, twin = agent.row, find_twin(tx, agent)
+    if twin is None or twin.version != mine.version:
+        return 0
+    there = None if mine.hidden else agents.find(tx, twin.scope, twin.id)
+    if there is not None and there.aid != twin.aid:
+        if not _is_bare(tx, there):
+            raise _differs(twin)
+        AGENT.update(tx, there, there._replace(hidden=PURGED))
+    AGENT.update(tx, twin, mine._replace(aid=twin.aid))
+    return 1
+
+
+def mark_undone(tx: Tx, agent: Agent) -> None:
+    """Let exactly those operations of an agent be undone that are."""
+    from .sink import mark_undone as mark
+
+    twin = find_twin(tx, agent)
+    if twin is not None:
+        mark(tx, (twin.scope, 0, twin.aid), dict(agent.undone))

@@ -1,0 +1,550 @@
+"""The strict source: the records of a store that must be sound, each session as of one moment.
+
+Every page is a read of its own, so writers of the store are never held up. What is about to be yielded is checked as
+``verify`` checks it: damage that a row's own check does not show - a row that vanished, numbers that contradict each
+other - would else come over as if it were so. ``salvage`` streams what it could prove through this source, too, and
+then nothing is checked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ..errors import Corrupt
+from ..ids import entry_id
+from ..model import tree
+from ..ops import agents, blobs, branches, sessions, snapshots
+from ..ops.log import key_of
+from ..ops.verify import derived, live, log, places, tables, whole
+from ..ops.verify.base import Read, is_object
+from ..ops.verify.files import Trees
+from ..storage.base import Row, Tx, scalar
+from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
+from ..tables.branches import BRANCH, BranchRow
+from ..tables.content import BLOB, CHUNK, BlobRow
+from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
+from ..tables.files import JOURNAL
+from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
+from ..tables.live import DELTA, INBOX, STREAM
+from ..tables.sessions import LEASE, SessionRow
+from ..tables.table import Table
+from . import moments
+from .choice import Choice
+from .moments import UNDONE, tally
+from .stream import (
+    Agent,
+    AgentPoint,
+    Blob,
+    Branch,
+    Chunk,
+    Key,
+    Live,
+    Operation,
+    Page,
+    Pin,
+    Point,
+    Record,
+    Session,
+    Tally,
+    Version,
+)
+
+T = TypeVar("T")
+R = TypeVar("R", bound="tuple[Any, ...]")
+
+ROWS = 500
+BYTES = 8 << 20
+SPILLED = 128 << 10  # what an entry whose content lies in a blob counts for: reading it takes as long
+
+GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
+(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
+ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
+WHERE s.sid IS NULL LIMIT 1"""
+PLACES = "SELECT scope, sid, rank, updated FROM session"
+ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
+STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
+WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
+VERSIONS = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
+SIZES = f"""SELECT coalesce(length(body), 0) + coalesce(length(raw), 0) +
+CASE WHEN spill IS NULL THEN 0 ELSE {SPILLED} END
+FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
+BETWEEN = "WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
+POINTS = f"""SELECT {CHECKPOINT.selected("c")}, b.uid FROM checkpoint c
+LEFT JOIN branch b ON b.scope = c.scope AND b.bid = c.branch
+WHERE c.scope = ? AND c.session = ? AND c.cid > ? AND c.cid <= ? ORDER BY c.cid LIMIT ?"""
+KEYS = f"""SELECT {ONCE.selected("i")}, b.uid FROM idempotency i
+LEFT JOIN branch b ON b.scope = i.scope AND b.bid = i.branch
+WHERE i.scope = ? AND i.session = ? AND (i.ikey, i.branch, i.seq) > (?, ?, ?)
+ORDER BY i.ikey, i.branch, i.seq LIMIT ?"""
+KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
+OF_SUBJECT = "WHERE scope = ? AND session = ? AND agent = ? AND oid <= ? ORDER BY oid"
+OF_SESSION = "WHERE scope = ? AND session = ?"
+TOTALS = """SELECT (SELECT count(*) FROM session WHERE hidden < 2 OR key NOT LIKE 'copying:%'),
+(SELECT count(*) FROM entry), (SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL)"""
+
+
+class Known(Protocol):
+    """What a source asks whoever takes the records: what is there already is not read."""
+
+    def agent(self, agent: Agent) -> int | None:
+        """Return the version that is there, 0 for none; None if the agent is to be left out."""
+
+    def has(self, scope: str, content_hash: str) -> bool:
+        """Whether a content is there."""
+
+    def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
+        """Return where the branches that are there end, by their ids; None if nothing of the session is wanted.
+
+        ``require`` raises ``Corrupt`` if the session is damaged; it is called before anything is wanted or refused.
+        """
+
+
+class _Subject(NamedTuple):
+    """A session or an agent whose operations are to be yielded, up to the newest one of its moment."""
+
+    name: str
+    newest: int
+
+
+class Source:
+    """The records of a store: all of it, the scopes that are named, or what was chosen of one scope.
+
+    ``live`` is for what is under way in the store, too; ``sound=False`` leaves the checks out.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        *,
+        scope: str | None = None,
+        choice: Choice | None = None,
+        live: bool = False,
+        sound: bool = True,
+    ) -> None:
+        self._read = read
+        self._scope = choice.scope if choice else scope  # None: all
+        self._choice = choice
+        self._live = live
+        self._sound = sound
+        self._trees = Trees()
+        self._sessions: dict[tuple[str, int], _Subject] = {}
+        self._agents: dict[tuple[str, int], _Subject] = {}
+        self._orders: dict[tuple[str, int], int] = {}  # of the sessions that were yielded and are not purged
+
+    def totals(self) -> dict[str, int]:
+        """Return how many sessions, entries and bytes of content there are."""
+        found = self._read(lambda tx: tx.one(TOTALS)) or (0, 0, 0)
+        if self._choice is not None:
+            return {"sessions": len(self._choice.sids)}
+        return dict(zip(("sessions", "entries", "bytes"), map(int, found), strict=True))
+
+    def records(self, known: Known) -> Iterator[Record]:
+        """Yield everything that is not known yet; damage raises ``Corrupt``."""
+        if self._sound:
+            self._read(_require_rows)
+        listed = self._listed()
+        yield from self._all_agents(known)
+        if self._choice is None:
+            yield from self._all_contents(known)
+        for order, (scope, sid) in sorted(enumerate(listed), key=lambda each: each[1]):
+            yield from self._session(scope, sid, order, known)
+        yield from self._all_operations()
+        yield from self._all_keys()
+
+    def endings(self) -> Iterator[Record]:
+        """Yield what comes last: sessions that were purged since they were yielded, and the checkpoints of agents."""
+        yield from self._purged_since()
+        yield from self._agent_points()
+
+    def _listed(self) -> list[tuple[str, int]]:
+        """Return the sessions, in the order in which they last changed."""
+        rows = self._read(lambda tx: tx.all(PLACES))
+        sids = None if self._choice is None else self._choice.sids
+        found = [row for row in rows if self._is_in(row[0]) and (sids is None or row[1] in sids)]
+        return [(scope, sid) for scope, sid, _, _ in sorted(found, key=lambda row: (row[0], *row[2:]))]
+
+    def _is_in(self, scope: str) -> bool:
+        return self._scope is None or scope == self._scope
+
+    def _pages(self, table: Table[R], limit: int = ROWS) -> Iterator[R]:
+        """Yield the rows of a table in the order of its key, a page per read."""
+        after = None
+        while True:
+            stored, after = self._read(lambda tx: table.page(tx, after, limit))  # noqa: B023
+            for row in map(table.checked, stored):
+                if self._is_in(row.scope):  # type: ignore[attr-defined]
+                    yield row
+            if after is None:
+                return
+
+    # ------------------------------------------------------------------ agents
+
+    def _all_agents(self, known: Known) -> Iterator[Record]:
+        """Yield agents, those in the trash first: they leave their id to others."""
+        aids = None if self._choice is None else self._choice.aids
+        found = [(row.hidden == 0, row.aid, row.scope) for row in self._pages(AGENT) if aids is None or row.aid in aids]
+        for _, aid, scope in sorted(found):
+            agent, newest = self._read(lambda tx: self._agent(tx, scope, aid))  # noqa: B023
+            if _is_staged(agent.row):
+                continue
+            at = known.agent(agent)
+            if at is None:
+                continue
+            self._agents[scope, aid] = _Subject(agent.name, newest.number)
+            yield agent
+            yield from self._versions(agent.row, at)
+
+    def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[Agent, Tally]:
+        row = agents.by_number(tx, scope, aid)
+        if self._sound:
+            for fault in tables.agent_faults(tx, row):
+                raise Corrupt(f"agent {row.id!r}: {fault.what}", what=f"agent {row.id}")
+        undone = tuple(tx.all(UNDONE, (scope, 0, aid)))
+        done = tally(tx, moments.OPERATIONS, moments.OPERATION_ID, scope, 0, aid)
+        return agent_of(tx, row)._replace(undone=undone, operations=done.total), done
+
+    def _versions(self, agent: AgentRow, at: int) -> Iterator[Record]:
+        while at < agent.version:
+            rows = self._read(lambda tx: _versions(tx, agent, at))  # noqa: B023
+            yield from map(Version, rows)
+            at = rows[-1].version
+
+    # ------------------------------------------------------------------ content
+
+    def _all_contents(self, known: Known) -> Iterator[Record]:
+        for row in self._pages(BLOB, 200):
+            if row.hash is not None and not known.has(row.scope, row.hash):  # others are being uploaded
+                try:
+                    yield from self._blob(row)
+                except Corrupt:
+                    if self._read(lambda tx: blobs.find(tx, row.scope, row.hash or "")) == row:  # noqa: B023
+                        raise  # it is still there, and damaged
+
+    def _blob(self, row: BlobRow) -> Iterator[Record]:
+        yield Blob(row)
+        digest = sha256()
+        for number in range(row.chunks):
+            found, data = self._read(lambda tx: _chunk(tx, row, number))  # noqa: B023
+            digest.update(data)
+            yield Chunk(found)
+        if digest.hexdigest() != row.hash:
+            raise Corrupt(f"content {(row.hash or '')[:12]} does not match its hash", what=f"blob {row.hash}")
+
+    def _needed(self, page: Page, known: Known) -> Iterator[Record]:
+        """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
+        gone = {row.key for row in page.lost if row.what == tables.ATTACHMENT}
+        roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
+        for link in page.links:
+            if not known.has(link.scope, link.hash):
+                if link.key in roots:
+                    yield from self._tree(link, known, strict=link.key not in gone)
+                yield from self._content(link.scope, link.hash, strict=link.key not in gone)
+
+    def _content(self, scope: str, content_hash: str, *, strict: bool) -> Iterator[Record]:
+        row = self._read(lambda tx: blobs.find(tx, scope, content_hash))
+        if row is not None:
+            yield from self._blob(row)
+        elif strict:
+            raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")
+
+    def _tree(self, link: LinkRow, known: Known, *, strict: bool) -> Iterator[Record]:
+        """Yield a tree from the leaves up: one that is there already has all that is below it."""
+        try:
+            waiting = [(self._read(lambda tx: snapshots.read_root(tx, link.scope, link.hash)).tree, False)]
+        except Corrupt:
+            if strict:
+                raise
+            return
+        while waiting:
+            digest, below = waiting.pop()
+            if known.has(link.scope, digest.hex()):
+                continue
+            if not below:
+                waiting.append((digest, True))
+                for node in self._directory(link.scope, digest, strict=strict).values():
+                    if node.kind in (tree.DIR, tree.FILE):
+                        waiting.append((node.content, node.kind == tree.FILE))
+            else:
+                yield from self._content(link.scope, digest.hex(), strict=strict)
+
+    def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
+        try:
+            return tree.decode(self._read(lambda tx: blobs.read_whole(tx, scope, digest.hex())))
+        except Corrupt:
+            if strict:
+                raise
+            return {}
+
+    # ------------------------------------------------------------------ a session
+
+    def _session(self, scope: str, sid: int, order: int, known: Known) -> Iterator[Record]:
+        session = self._read(lambda tx: self._moment(tx, scope, sid, order))
+        tips = None if session.staged else known.session(session, lambda: self._require_session(scope, sid))
+        if tips is None:
+            return
+        self._sessions[scope, sid] = _Subject(session.row.id, session.operations.number)
+        if not session.purged:
+            self._orders[scope, sid] = order
+        yield session
+        try:
+            yield from self._parts(session, tips, known)
+        except Corrupt:
+            again = self._read(lambda tx: self._moment(tx, scope, sid, order))
+            if not again.purged or session.purged:
+                raise
+            del self._orders[scope, sid]
+            yield again  # it was purged meanwhile
+
+    def _require_session(self, scope: str, sid: int) -> None:
+        if self._sound:
+            self._read(lambda tx: _require_session(tx, scope, sid))
+
+    def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> Session:
+        return moments.of(tx, sessions.by_number(tx, scope, sid), order)
+
+    def _parts(self, session: Session, tips: dict[str, int], known: Known) -> Iterator[Record]:
+        for branch in session.branches:
+            uid, at = branch.row.uid, branch.row.fork_seq
+            if uid not in tips:
+                yield branch
+            at = max(at, tips.get(uid, at))
+            while at < branch.tip:
+                page = self._read(lambda tx: self._page(tx, branch, at))  # noqa: B023
+                yield from self._needed(page, known)
+                yield page
+                at = page.high
+        yield from self._points(session)
+        if self._live:
+            yield from self._under_way(session.row)
+
+    def _page(self, tx: Tx, branch: Branch, low: int) -> Page:
+        """Read the next entries of a branch; whatever is damaged or missing raises ``Corrupt``."""
+        row = branches.get(tx, branch.row.scope, branch.row.bid)
+        first = key_of(row.bid, 0)
+        count = shares(tx.all(SIZES, (row.scope, first + low, first + branch.tip, ROWS)))
+        line = log.line_of(tx, row)._replace(tip=branch.tip, tip_hash=branch.hash)
+        rows = log.read_rows(tx, line, low, count)
+        if not rows or [each.key for each in rows] != list(range(first + low + 1, first + low + count + 1)):
+            raise _damage(row, low + 1, "it is missing, or one behind it is")
+        if self._sound:
+            self._require_entries(tx, line, low, rows)
+        previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
+        links, gone = _links(tx, row, low, rows), _lost(tx, row, low, low + count)
+        return Page(row.uid, previous or b"", rows, links, gone)
+
+    def _require_entries(self, tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
+        """Check entries as verify does: their checks, the chain, and what follows from them."""
+        before = log.before_of(tx, line, low)
+        for row in rows:
+            if fault := log.entry_fault(tx, line, row, before) or self._trees.fault(tx, row, line.lost.get(row.seq)):
+                raise _damage(line.branch, row.seq, fault.what)
+            before = log.after_of(line, row, before)
+
+    def _points(self, session: Session) -> Iterator[Record]:
+        after, scope, sid = 0, session.row.scope, session.row.sid
+        newest = session.checkpoints.number
+        while rows := self._read(lambda tx: tx.all(POINTS, (scope, sid, after, newest, ROWS))):  # noqa: B023
+            for stored in rows:
+                row, uid = _joined(CHECKPOINT, stored)
+                if self._sound and (fault := self._read(lambda tx: tables.checkpoint_fault(tx, row))):  # noqa: B023
+                    raise Corrupt(f"checkpoint {row.id} is damaged: {fault}", what=f"checkpoint {row.id}")
+                yield Point(row, uid)
+                after = row.cid
+
+    def _under_way(self, session: SessionRow) -> Iterator[Record]:
+        """Yield who runs a session, the answers that are being written, the messages that wait, a change of files."""
+        own = (session.scope, session.sid)
+        for table in (LEASE, STREAM, INBOX, JOURNAL):
+            for row in self._read(lambda tx: _sound_rows(tx, table, own)):  # noqa: B023
+                bid = row.branch if table is STREAM else row.key >> 32 if table is INBOX else 0
+                held = self._read(lambda tx: BRANCH.get(tx, session.scope, bid)) if bid else None  # noqa: B023
+                yield Live(table, row, held.uid if held else None)
+                if table is STREAM:
+                    yield from (Live(DELTA, each) for each in self._read(lambda tx: _pieces(tx, row)))  # noqa: B023
+
+    def _purged_since(self) -> Iterator[Record]:
+        """Yield again the sessions that were purged after they were read: what was brought of them is to be erased."""
+        for (scope, sid), order in self._orders.items():
+            if self._read(lambda tx: sessions.by_number(tx, scope, sid)).hidden == 2:  # noqa: B023
+                yield self._read(lambda tx: self._moment(tx, scope, sid, order))  # noqa: B023
+
+    # ------------------------------------------------------------------ what belongs to no session alone
+
+    def _all_operations(self) -> Iterator[Record]:
+        """Yield the operations on what was yielded, in the order in which they were made."""
+        if self._choice is None:
+            rows: Iterable[OperationRow] = self._pages(OPERATION)
+        else:
+            rows = sorted(self._operations_of(), key=lambda row: row.oid)
+        for row in rows:
+            session = self._sessions.get((row.scope, row.session))
+            agent = self._agents.get((row.scope, row.agent))
+            subject = session or agent
+            if subject is None and (row.session or row.agent):
+                continue  # it is on something that is there already, or was made meanwhile
+            if subject is None or row.oid <= subject.newest:
+                yield self._operation(row, session and session.name, agent and agent.name)
+
+    def _operations_of(self) -> Iterator[OperationRow]:
+        asked = [(scope, sid, 0, each.newest) for (scope, sid), each in self._sessions.items()]
+        asked += [(scope, 0, aid, each.newest) for (scope, aid), each in self._agents.items()]
+        for args in asked:
+            yield from self._read(lambda tx: OPERATION.all(tx, OF_SUBJECT, args))  # noqa: B023
+
+    def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> Operation:
+        if self._sound and (fault := self._read(lambda tx: tables.operation_fault(tx, row))):
+            raise Corrupt(f"operation {row.id} is damaged: {fault}", what=f"operation {row.id}")
+        undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
+        return Operation(row, session, agent, undoes.id if undoes else None)
+
+    def _all_keys(self) -> Iterator[Record]:
+        """Yield the keys of the sessions that were yielded, and of the store."""
+        for (scope, sid), subject in self._sessions.items():
+            yield from self._keys(scope, sid, subject.name)
+        for (scope,) in self._read(lambda tx: tx.all(KEY_SCOPES)):
+            for key in self._keys(scope, 0, None) if self._is_in(scope) else ():
+                if self._choice is None or (key.row.kind == "session" and key.row.id in self._choice.ids):
+                    yield key
+
+    def _keys(self, scope: str, sid: int, name: str | None) -> Iterator[Key]:
+        after = ("", -1, -1)
+        while rows := self._read(lambda tx: tx.all(KEYS, (scope, sid, *after, ROWS))):  # noqa: B023
+            for stored in rows:
+                row, uid = _joined(ONCE, stored)
+                yield Key(row, name, uid)
+                after = row.ikey, row.branch, row.seq
+
+    def _agent_points(self) -> Iterator[Record]:
+        if self._choice is not None:
+            return
+        for row in self._pages(AGENT_CHECKPOINT):
+            pins = self._read(lambda tx: PIN.all(tx, "WHERE scope = ? AND checkpoint = ?", (row.scope, row.acid)))  # noqa: B023
+            agent = self._read(lambda tx: agent_of(tx, agents.by_number(tx, row.scope, row.agent)))  # noqa: B023
+            yield AgentPoint(row, agent.name, tuple(self._pin(each) for each in pins))
+
+    def _pin(self, row: PinRow) -> Pin:
+        def named(tx: Tx) -> tuple[str, str, str]:
+            fault = whole.pin_fault(tx, row) if self._sound else ""
+            return fault, sessions.by_number(tx, row.scope, row.session).id, branches.get(tx, row.scope, row.branch).uid
+
+        fault, session_id, uid = self._read(named)
+        if fault:
+            raise Corrupt(f"{whole.pin_name(row)}: {fault}", what=f"checkpoint number {row.checkpoint}")
+        return Pin(row, session_id, uid)
+
+
+# ---------------------------------------------------------------------- functions of a transaction
+
+
+def agent_of(tx: Tx, row: AgentRow) -> Agent:
+    """Name an agent so that it is found in another store."""
+    return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
+
+
+def _is_staged(row: AgentRow) -> bool:
+    return row.hidden == 2 and row.version == 0
+
+
+def _require_rows(tx: Tx) -> None:
+    """Refuse a store in which whole sessions, branches or agents are missing."""
+    if tx.dialect.gapless and tx.one(GAPS) != (0,):
+        raise Corrupt("records of sessions, branches or agents are missing", what="session")
+    for (uid,) in tx.all(ORPHAN):
+        raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
+
+
+def _require_session(tx: Tx, scope: str, sid: int) -> None:
+    """Refuse a session whose row, details or branches do not agree with its entries."""
+    session = sessions.by_number(tx, scope, sid)
+    where = f"session {session.id}"
+    for fault in places.session_faults(tx, session):
+        raise Corrupt(f"{where}: {fault.what}", what=where)
+    if not is_object(sessions.detail(tx, session)):
+        raise Corrupt(f"{where}: its details are damaged", what=where)
+    for branch in branches.of_session(tx, scope, sid, session.branches):
+        for fault in places.branch_faults(tx, branch):
+            raise Corrupt(f"branch {branch.uid}: {fault.what}", what=f"branch {branch.uid}")
+
+
+def _versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:
+    """Read the next versions of an agent; a damaged or missing one raises ``Corrupt``."""
+    count = shares(tx.all(STATE_SIZES, (agent.scope, agent.aid, after, ROWS)))
+    rows = VERSION.all(tx, VERSIONS, (agent.scope, agent.aid, after, agent.version, count))
+    readable = all(row.state is None or is_object(row.state) for row in rows)
+    if not rows or not readable or [row.version for row in rows] != list(range(after + 1, after + len(rows) + 1)):
+        raise Corrupt(f"a version of agent {agent.id!r} is damaged or missing", what=f"agent {agent.id}")
+    return rows
+
+
+def _chunk(tx: Tx, blob: BlobRow, number: int) -> tuple[Any, bytes]:
+    """Read a chunk as it is packed, and what it holds."""
+    data = blobs.read_chunk(tx, blob.scope, blob.blob_id, number)
+    return CHUNK.get(tx, blob.scope, blob.blob_id, number), data
+
+
+def _links(tx: Tx, branch: BranchRow, low: int, rows: list[EntryRow]) -> list[LinkRow]:
+    """Return the links of entries; where content is gone nobody can tell from it, so the stored ones are added."""
+    found = set[LinkRow]()
+    for row in rows:
+        if row.body is None and row.spill is None:
+            found.update(LINK.all(tx, "INDEXED BY link_key WHERE scope = ? AND key = ?", (branch.scope, row.key)))
+        elif row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):
+            found.update(LinkRow(branch.scope, each, row.key) for each in _linked(tx, branch, row))
+    return sorted(found)
+
+
+def _linked(tx: Tx, branch: BranchRow, row: EntryRow) -> set[str]:
+    try:
+        content, _ = log.content_of(tx, branch.scope, row)
+        return derived.links(row, derived.needs(row, *content))
+    except derived.UNREADABLE as error:
+        raise _damage(branch, row.seq, f"its content cannot be read: {error}") from error
+
+
+def _damage(branch: BranchRow, seq: int, what: str) -> Corrupt:
+    name = entry_id(branch.uid, seq)
+    return Corrupt(f"entry {name} is damaged: {what}", what=f"entry {name}")
+
+
+def _lost(tx: Tx, branch: BranchRow, low: int, high: int) -> list[LostRow]:
+    """Return what a repair recorded about these entries; what it recorded about the branch goes with the first ones."""
+    first = key_of(branch.bid, 0)
+    begin = first - 1 if low == branch.fork_seq else first + low
+    rows = LOST.all(tx, BETWEEN, (branch.scope, begin, first + high))
+    return [row for row in rows if row.key == first or row.key > first + low]
+
+
+def _joined(table: Table[R], stored: Row) -> tuple[R, Any]:
+    """Split what a join read: a row of a table, checked, and the one column behind it."""
+    *own, more = stored
+    return table.checked(tuple(own)), more
+
+
+_FAULTS: dict[str, Callable[[Tx, Any], str]] = {
+    LEASE.name: live.lease_fault,
+    STREAM.name: live.stream_fault,
+    INBOX.name: live.sent_fault,
+    JOURNAL.name: whole.journal_fault,
+}
+
+
+def _sound_rows(tx: Tx, table: Table[Any], own: tuple[str, int]) -> list[Any]:
+    order = ", ".join(table.key)
+    return table.all(tx, f"{OF_SESSION} ORDER BY {order}", own)
+
+
+def _pieces(tx: Tx, stream: Any) -> list[Any]:
+    return DELTA.all(tx, "WHERE scope = ? AND stream = ? ORDER BY n", (stream.scope, stream.id))
+
+
+def shares(sizes: Iterable[Row]) -> int:
+    """Return how many of some rows make one page, by their sizes: at least one."""
+    total = count = 0
+    for (size,) in sizes:
+        total += size
+        if total > BYTES and count:
+            break
+        count += 1
+    return count
