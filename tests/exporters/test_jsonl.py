@@ -325,9 +325,7 @@ def test_hostile_files_are_bounded(store: Store, talk: Session) -> None:
     for limits in (Limits(line=100), Limits(lines=3), Limits(bytes=1000)):
         with pytest.raises(Invalid, match="larger than is read"):
             read_into(target, data, limits=limits)
-    deep = (
-        b'{"type":"agent_version","agent":"a","version":1,"at_ms":0,"state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
-    )
+    deep = b'{"type":"agent_version","version":1,"at_ms":0,"state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
     with pytest.raises(Corrupt, match="line 2: it is nested too deeply"):
         read_into(target, data.splitlines(keepends=True)[0] + deep)
     with pytest.raises(Corrupt, match="something stands behind the end"):

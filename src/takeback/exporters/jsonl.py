@@ -1,25 +1,23 @@
 """Sessions as lines, losslessly: each a JSON object, the first says which format, the last closes with a checksum.
 
-The sessions are copied into a store of their own first, with whatever they need: so each is as it was at one moment,
-every hash was computed again on the way, and the original may be in use. No line names a scope, a number that is local
-to a store, or the time of the export: the same sessions give the same bytes, from whichever store they come.
+Each session is as it was at one moment and every hash of it is computed again on the way; the store may be in use. No
+line names a scope, a number that is local to a store, or the time of the export: the same sessions give the same bytes,
+from whichever store they come.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from ..client.copying import copy
-from ..client.copying_base import Progress
-from ..client.open import open_store
+from ..client.copying import Progress, source_of
 from ..client.session import Session
 from ..client.store import Store
-from ..ops.lines import reading, records
+from ..model.copied import Copying
+from ..records import stream as records
+from ..records.lines import written
+from ..records.stream import Agent, Page, Record
 from .secrets import Findings
 
 _BINARY = b'"data":{"$base64":'  # a piece of a picture or the like: no text to look for secrets in
@@ -67,26 +65,39 @@ def lines(
     store: Store, sessions: Iterable[Session | str], *, subagents: bool = True, progress: Progress | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the lines of an export, each with the kind of its record."""
-    with tempfile.TemporaryDirectory(prefix="takeback-export-") as folder:
-        path = Path(folder) / "copy.db"
-        with open_store(path, scope=store.scope, durability="relaxed") as chosen:
-            copy(store, chosen, sessions=sessions, subagents=subagents, progress=progress)
-            read = chosen._backend.scoped(None).read
-            yield from _closed(reading.all_records(read, chosen.scope))
+    source = source_of(store, [_id(each) for each in sessions], subagents=subagents)
+    yield from written(_told(source.records(_Nothing()), source.totals()["sessions"], progress))
 
 
-def _closed(found: Iterable[records.Record]) -> Iterator[tuple[str, bytes]]:
-    """Put the first and the last line around records."""
-    digest, count = sha256(), 0
-    for record in _headed(found):
-        line = records.encode(record)
-        digest.update(line)
-        count += 1
-        yield records.kind_of(record), line
-    end = records.End(lines=count, sha256=digest.hexdigest())
-    yield records.kind_of(end), records.encode(end)
+def _id(session: Session | str) -> str:
+    return session if isinstance(session, str) else session.id
 
 
-def _headed(found: Iterable[records.Record]) -> Iterator[records.Record]:
-    yield records.Header(format=records.FORMAT, version=records.VERSION)
-    yield from found
+class _Nothing:
+    """What a new file holds already: only what was written to it."""
+
+    def __init__(self) -> None:
+        self._contents = set[str]()
+
+    def agent(self, agent: Agent) -> int | None:
+        return 0
+
+    def has(self, scope: str, content_hash: str) -> bool:
+        there = content_hash in self._contents
+        self._contents.add(content_hash)
+        return there
+
+    def session(self, session: records.Session, require: Callable[[], None]) -> dict[str, int] | None:
+        require()
+        return {}
+
+
+def _told(found: Iterator[Record], total: int, progress: Progress | None) -> Iterator[Record]:
+    """Yield records, and tell how far they are with every session and page of entries."""
+    sessions = entries = 0
+    for record in found:
+        yield record
+        sessions += isinstance(record, records.Session)
+        entries += len(record.rows) if isinstance(record, Page) else 0
+        if progress is not None and isinstance(record, records.Session | Page):
+            progress(Copying("entries", sessions=sessions, sessions_total=total, entries=entries))

@@ -31,7 +31,7 @@ from ..errors import Busy, Conflict, Corrupt, Invalid, NotFound
 from ..ids import is_id
 from ..model.message import Message
 from ..ops import identity, sessions
-from ..ops.lines import records
+from ..records import lines as records
 from .files import sync_folder
 
 SCHEMA = "takeback.mirror/1"

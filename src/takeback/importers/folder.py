@@ -23,7 +23,7 @@ from ..errors import Ambiguous, Corrupt, Error, Invalid, NotFound
 from ..ids import is_id
 from ..model.message import Message
 from ..model.work import Task
-from ..ops.lines import records
+from ..records import lines as records
 
 SCHEMA, FILE = "takeback.mirror/1", "session.json"
 FROM = "mirrored_from"

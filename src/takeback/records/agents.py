@@ -146,10 +146,12 @@ def finish(tx: Tx, agent: Agent) -> int:
     return 1
 
 
-def mark_undone(tx: Tx, agent: Agent) -> None:
-    """Let exactly those operations of an agent be undone that are."""
+def mark_undone(tx: Tx, agent: Agent) -> bool:
+    """Let exactly those operations of an agent be undone that are; return whether the agent is whole."""
     from .sink import mark_undone as mark
 
     twin = find_twin(tx, agent)
-    if twin is not None:
-        mark(tx, (twin.scope, 0, twin.aid), dict(agent.undone))
+    if twin is None or twin.fields == _STAGED:
+        return False
+    mark(tx, (twin.scope, 0, twin.aid), dict(agent.undone))
+    return True

@@ -658,7 +658,8 @@ class Sink:
         self.flush()
         self._shown = True
         for agent in self._undone:
-            self._write(agent.row.scope, lambda tx: agents.mark_undone(tx, agent))  # noqa: B023
+            if not self._write(agent.row.scope, lambda tx: agents.mark_undone(tx, agent)):  # noqa: B023
+                raise Invalid(f"of agent {agent.row.id!r} a version is missing")
         listed = sorted(self._places.values(), key=lambda each: (each.scope, each.order))
         self._finish_all([each for each in listed if not each.purged])
         purged = [each for each in listed if each.purged]

@@ -28,7 +28,7 @@ from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
 from ..tables.files import JOURNAL
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
-from ..tables.sessions import LEASE, SessionRow
+from ..tables.sessions import LEASE, PURGED, SessionRow
 from ..tables.table import Table
 from . import moments
 from .choice import Choice
@@ -62,7 +62,7 @@ GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
 (SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
 ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
 WHERE s.sid IS NULL LIMIT 1"""
-PLACES = "SELECT scope, sid, rank, updated FROM session"
+PLACES = "SELECT scope, sid, hidden, rank, updated FROM session"
 ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
 STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
@@ -80,6 +80,7 @@ WHERE i.scope = ? AND i.session = ? AND (i.ikey, i.branch, i.seq) > (?, ?, ?)
 ORDER BY i.ikey, i.branch, i.seq LIMIT ?"""
 KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
 OF_SUBJECT = "WHERE scope = ? AND session = ? AND agent = ? AND oid <= ? ORDER BY oid"
+OF_POINT = "WHERE scope = ? AND checkpoint = ? ORDER BY session"
 OF_SESSION = "WHERE scope = ? AND session = ?"
 TOTALS = """SELECT (SELECT count(*) FROM session WHERE hidden < 2 OR key NOT LIKE 'copying:%'),
 (SELECT count(*) FROM entry), (SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL)"""
@@ -159,11 +160,13 @@ class Source:
         yield from self._agent_points()
 
     def _listed(self) -> list[tuple[str, int]]:
-        """Return the sessions, in the order in which they last changed."""
-        rows = self._read(lambda tx: tx.all(PLACES))
-        sids = None if self._choice is None else self._choice.sids
-        found = [row for row in rows if self._is_in(row[0]) and (sids is None or row[1] in sids)]
-        return [(scope, sid) for scope, sid, _, _ in sorted(found, key=lambda row: (row[0], *row[2:]))]
+        """Return the sessions in the order in which they last changed; purged ones, which nobody lists, come first."""
+        found = list[tuple[str, bool, int, int, int]]()
+        for scope, sid, hidden, rank, updated in self._read(lambda tx: tx.all(PLACES)):
+            if self._is_in(scope) and (self._choice is None or sid in self._choice.sids):
+                seen = hidden != PURGED
+                found.append((scope, seen, rank if seen else 0, updated if seen else 0, sid))
+        return [(scope, sid) for scope, _, _, _, sid in sorted(found)]
 
     def _is_in(self, scope: str) -> bool:
         return self._scope is None or scope == self._scope
@@ -184,8 +187,9 @@ class Source:
     def _all_agents(self, known: Known) -> Iterator[Record]:
         """Yield agents, those in the trash first: they leave their id to others."""
         aids = None if self._choice is None else self._choice.aids
-        found = [(row.hidden == 0, row.aid, row.scope) for row in self._pages(AGENT) if aids is None or row.aid in aids]
-        for _, aid, scope in sorted(found):
+        rows = [row for row in self._pages(AGENT) if aids is None or row.aid in aids]
+        found = sorted((row.hidden == 0, row.scope, row.id, row.created_ms, row.aid) for row in rows)
+        for _, scope, _, _, aid in found:
             agent, newest = self._read(lambda tx: self._agent(tx, scope, aid))  # noqa: B023
             if _is_staged(agent.row):
                 continue
@@ -258,16 +262,16 @@ class Source:
                 raise
             return
         while waiting:
-            digest, below = waiting.pop()
-            if known.has(link.scope, digest.hex()):
-                continue
-            if not below:
+            digest, expanded = waiting.pop()
+            if expanded:
+                yield from self._content(link.scope, digest.hex(), strict=strict)
+            elif not known.has(link.scope, digest.hex()):
                 waiting.append((digest, True))
                 for node in self._directory(link.scope, digest, strict=strict).values():
-                    if node.kind in (tree.DIR, tree.FILE):
-                        waiting.append((node.content, node.kind == tree.FILE))
-            else:
-                yield from self._content(link.scope, digest.hex(), strict=strict)
+                    if node.kind == tree.DIR:
+                        waiting.append((node.content, False))
+                    elif node.kind == tree.FILE and not known.has(link.scope, node.content.hex()):
+                        waiting.append((node.content, True))
 
     def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
         try:
@@ -367,7 +371,7 @@ class Source:
     def _purged_since(self) -> Iterator[Record]:
         """Yield again the sessions that were purged after they were read: what was brought of them is to be erased."""
         for (scope, sid), order in self._orders.items():
-            if self._read(lambda tx: sessions.by_number(tx, scope, sid)).hidden == 2:  # noqa: B023
+            if self._read(lambda tx: sessions.by_number(tx, scope, sid)).hidden == PURGED:  # noqa: B023
                 yield self._read(lambda tx: self._moment(tx, scope, sid, order))  # noqa: B023
 
     # ------------------------------------------------------------------ what belongs to no session alone
@@ -419,8 +423,12 @@ class Source:
     def _agent_points(self) -> Iterator[Record]:
         if self._choice is not None:
             return
+        checked = set[tuple[str, int]]()
         for row in self._pages(AGENT_CHECKPOINT):
-            pins = self._read(lambda tx: PIN.all(tx, "WHERE scope = ? AND checkpoint = ?", (row.scope, row.acid)))  # noqa: B023
+            if self._sound and (row.scope, row.agent) not in checked:
+                checked.add((row.scope, row.agent))
+                self._read(lambda tx: _require_agent_points(tx, row.scope, row.agent))  # noqa: B023
+            pins = self._read(lambda tx: PIN.all(tx, OF_POINT, (row.scope, row.acid)))  # noqa: B023
             agent = self._read(lambda tx: agent_of(tx, agents.by_number(tx, row.scope, row.agent)))  # noqa: B023
             yield AgentPoint(row, agent.name, tuple(self._pin(each) for each in pins))
 
@@ -444,7 +452,7 @@ def agent_of(tx: Tx, row: AgentRow) -> Agent:
 
 
 def _is_staged(row: AgentRow) -> bool:
-    return row.hidden == 2 and row.version == 0
+    return row.hidden == PURGED and row.version == 0
 
 
 def _require_rows(tx: Tx) -> None:
@@ -466,6 +474,14 @@ def _require_session(tx: Tx, scope: str, sid: int) -> None:
     for branch in branches.of_session(tx, scope, sid, session.branches):
         for fault in places.branch_faults(tx, branch):
             raise Corrupt(f"branch {branch.uid}: {fault.what}", what=f"branch {branch.uid}")
+
+
+def _require_agent_points(tx: Tx, scope: str, aid: int) -> None:
+    """Refuse checkpoints of an agent that do not agree with the agent, or with where its sessions were."""
+    agent = agents.by_number(tx, scope, aid)
+    for sound, row, here in whole.in_order(tx, scope, aid):
+        if fault := whole.checkpoint_fault(tx, agent, row, here) if sound else "its record is damaged":
+            raise Corrupt(f"checkpoint {row.id}: {fault}", what=f"checkpoint {row.id}")
 
 
 def _versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:
