@@ -11,6 +11,7 @@ import contextlib
 import functools
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import pytest
 
 import takeback
 from takeback import presence
+from takeback.records import stream
+from takeback.records.source import Source
 from takeback.storage.files import FileLock
 from takeback.tables import schema
 from takeback.tables.entries import Chain, EntryRow
@@ -150,6 +153,74 @@ def rows_of(path: Path) -> dict[str, set[Any]]:
         return {table: set(database.execute(_all_columns(database, table)).fetchall()) for table in TABLES}
     finally:
         database.close()
+
+
+def records_of(path: Path) -> dict[str, Counter[Any]]:
+    """Give all records of a store, by their kind: what holds in any store, so what a repaired copy must have as well.
+
+    A branch ends and a session stands where its entries say; both are told by the entries and by the session's row.
+    """
+    found: dict[str, Counter[Any]] = {}
+    with takeback.open(path, read_only=True) as store:
+        source = Source(store._backend.scoped(None).read, live=True)
+        for record in [*source.records(Everything()), *source.endings()]:
+            kind, values = portable(record)
+            found.setdefault(kind, Counter()).update(values)
+            if isinstance(record, stream.Session | stream.Agent):
+                found.setdefault("operation", Counter()).update(record.undone)
+    return found
+
+
+class Everything:
+    """Wants every record, each content once."""
+
+    def __init__(self) -> None:
+        self._contents = set[tuple[str, str]]()
+
+    def agent(self, agent: stream.Agent) -> int:
+        return 0
+
+    def has(self, scope: str, content_hash: str) -> bool:
+        there = (scope, content_hash) in self._contents
+        self._contents.add((scope, content_hash))
+        return there
+
+    def session(self, session: stream.Session, require: Callable[[], None]) -> dict[str, int]:
+        return {}
+
+
+# Columns that are local to a store, or that a store computes for itself.
+_LOCAL = {
+    *("sid", "aid", "bid", "blob_id", "oid", "cid", "acid", "parent", "session", "agent", "branch", "updated", "rank"),
+    *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
+    *("position", "branches", "fork"),
+}
+
+
+def portable(record: Any) -> tuple[str, list[Any]]:
+    """Give a record without what is local to a store: its kind, and what it says."""
+    if isinstance(record, stream.Page):
+        lost = {row.key & 0xFFFFFFFF: row.what for row in record.lost}
+        return "entry", [repr((record.branch, row.seq, row._replace(key=0), lost.get(row.seq))) for row in record.rows]
+    kind = record.table.name if isinstance(record, stream.Live) else type(record).__name__.lower()
+    said = {name: value for name, value in record.row._asdict().items() if name not in _LOCAL}
+    if kind == "inbox":
+        said["key"] = bool(said["key"])
+    if kind == "session" and said["hidden"] == 2:
+        said["key"] = ""  # what a purge writes there is random
+    return kind, [repr((sorted(said.items()), _beside(record)))]
+
+
+def _beside(record: Any) -> Any:
+    """Give what a record names, by names."""
+    if isinstance(record, stream.AgentPoint):
+        pins = [(pin.session, pin.branch, pin.row.seq, pin.row.hash, pin.row.hidden) for pin in record.pins]
+        return record.agent, sorted(pins)
+    if isinstance(record, stream.Session):
+        return record.doc, record.parent
+    if isinstance(record, stream.Branch):
+        return record.parent
+    return [value for value in record[1:] if isinstance(value, str)]
 
 
 def _all_columns(database: apsw.Connection, table: str) -> str:
@@ -394,11 +465,12 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "revision of a session changed": (_flip_packed("session", "sid = 1", revision=_plus(4)), {"session"}, {}),
     "rank of a session forged": (_forge("session", "sid = 1", "rank = 1"), {"tag"}, {}),
     "last change of a session forged": (_forge("session", "sid = 1", "updated = updated - 1"), {"missing"}, {}),
-    "session row missing": (_drop("session", "sid = 3"), {"missing"}, {"session": 1}),
+    # Its id is lost, so the places of checkpoints and operations on it have another name.
+    "session row missing": (_drop("session", "sid = 3"), {"missing"}, {"session": 1, "agent_checkpoint": 1}),
     "last session row missing": (
         _drop("session", "sid = (SELECT max(sid) FROM session)"),
         {"branch"},
-        {"session": 1, "agent": 1, "agent_version": 1, "feed": 1},
+        {"session": 1, "agent": 1, "agent_version": 1, "feed": 1, "operation": 1},
     ),
     "parent missing": (_forge("session", "sid = 2", "parent = 99"), {"missing"}, {"session": 1}),
     "circle of parents": (_circle, {"session"}, {}),
@@ -446,7 +518,8 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "session of a branch forged": (_forge("branch", "bid = 2", "session = 3"), {"missing"}, {}),
     "branch missing": (_drop("branch", "bid = 4"), {"missing"}, {"branch": 1}),
     "operation changed": (_flip("operation", "oid = 2", "after = x'7b7d'"), {"operation"}, {"operation": 1}),
-    "operation missing in the middle": (_drop("operation", "oid = 3"), {"missing"}, {"operation": 1}),
+    # The operation that it took back and the one that took it back name none any more.
+    "operation missing in the middle": (_drop("operation", "oid = 3"), {"missing"}, {"operation": 3}),
     "last operation missing": (_drop("operation", "kind = 'tag'"), {"missing"}, {"operation": 1}),
     "operation unreadable": (_forge("operation", "oid = 2", "before = x'5b'"), {"operation"}, {"operation": 1}),
     "undo of nothing": (_forge("operation", "kind = 'undo'", "undoes = 99"), {"operation"}, {"operation": 2}),
@@ -639,11 +712,18 @@ def _template() -> bytes:
         return build(Path(place) / "a.db").read_bytes()
 
 
-def damaged(tmp_path: Path, name: str) -> tuple[Path, dict[str, set[Any]]]:
-    """Plant a damage in a closed store; give it with the rows that it had."""
-    path = tmp_path / "a.db"
+@functools.cache
+def _records() -> dict[str, Counter[Any]]:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "a.db"
+        path.write_bytes(_template())
+        return records_of(path)
+
+
+def damaged(tmp_path: Path, name: str) -> tuple[Path, dict[str, Counter[Any]]]:
+    """Plant a damage in a closed store; give it with the records that it had."""
+    path, before = tmp_path / "a.db", _records()
     path.write_bytes(_template())
-    before = rows_of(path)
     database = apsw.Connection(str(path))
     DAMAGES[name][0](database)
     database.close()

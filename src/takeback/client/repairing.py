@@ -1,4 +1,7 @@
-"""Repairing a store: a copy is made, repaired while nobody else has it open, and verified. The store itself stays."""
+"""Repairing a store: what can be read goes into a scratch copy, what can be proved of that into a new store.
+
+The store itself stays as it is. The new one is verified, every public read of it is tried, and nothing else is left.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import Conflict, Invalid
 from ..model.report import Problem, Repaired
-from ..ops import repair
+from ..records.salvage import mend
+from ..records.sink import Sink
+from ..records.source import Source
 from .address import path_of
 from .open import open_store
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 FILES = ("", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal")
+_SCRATCH = ".scratch"
 
 
 def copy_repaired(store: Store, to: str | os.PathLike[str] | None) -> Repaired:
@@ -24,13 +30,18 @@ def copy_repaired(store: Store, to: str | os.PathLike[str] | None) -> Repaired:
     if any(os.path.lexists(target + suffix) for suffix in FILES):
         raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
     try:
-        unread = store._backend.copy_to(target)
-        return _repaired(store, target, unread)
+        return _repaired(store, target)
     except BaseException:
-        for suffix in FILES:
-            with contextlib.suppress(OSError):
-                os.unlink(target + suffix)
+        _remove(target)
         raise
+    finally:
+        _remove(target + _SCRATCH)
+
+
+def _remove(path: str) -> None:
+    for suffix in FILES:
+        with contextlib.suppress(OSError):
+            os.unlink(path + suffix)
 
 
 def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
@@ -41,27 +52,38 @@ def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
     return os.path.realpath(path_of(store.url)) + ".repaired"
 
 
-def _repaired(store: Store, target: str, unread: list[str]) -> Repaired:
-    done = _mended(target, store._clock.now_ms())
+def _repaired(store: Store, target: str) -> Repaired:
+    unread = store._backend.copy_to(target + _SCRATCH)
     with open_store(target, clock=store._clock) as copy:
+        lost, rebuilt = _salvaged(target + _SCRATCH, copy)
         report = copy.verify()
     pages = [
         Problem("file", words, "they could not be read from the file", "What they held is named beside this")
         for words in unread
     ]
-    return Repaired(target, (*pages, *done.lost), done.rebuilt, report)
+    return Repaired(target, (*pages, *lost), rebuilt, report)
 
 
-def _mended(path: str, now_ms: int) -> repair.Repairs:
-    """Repair a copy in one transaction; references between rows hold again at its end, not after every step."""
+def _salvaged(scratch: str, copy: Store) -> tuple[tuple[Problem, ...], int]:
+    """Put a scratch copy right, and its records into a new store; references between its rows need not hold."""
     from ..storage.connection import SqliteTx, close_quietly, connect, translated  # few repair: nothing else loads it
 
     with translated():
-        copy = connect(path)
+        connection = connect(scratch)
         try:
-            copy.pragma("foreign_keys", False)
-            with copy:
-                done = repair.repair(SqliteTx(copy.cursor()), now_ms=now_ms)
+            connection.pragma("foreign_keys", False)
+            connection.pragma("synchronous", "off")
+            tx = SqliteTx(connection.cursor())
+            with connection:
+                lost, rebuilt = mend(tx, now_ms=copy._clock.now_ms())
+            sink = Sink(copy._backend.scoped(None), now_ms=copy._clock.now_ms)
+            source = Source(lambda op: op(tx), live=True, sound=False)
+            for record in source.records(sink):
+                sink.put(record)
+            for record in source.endings():
+                sink.put(record)
+            sink.close()
         finally:
-            close_quietly(copy)
-    return done
+            close_quietly(connection)
+    left = [Problem("session", str(each.found), str(each), "It is not in the copy") for each in sink.conflicts]
+    return (*lost, *left), rebuilt

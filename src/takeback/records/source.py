@@ -306,7 +306,9 @@ class Source:
             self._read(lambda tx: _require_session(tx, scope, sid))
 
     def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> Session:
-        return moments.of(tx, sessions.by_number(tx, scope, sid), order)
+        row = sessions.by_number(tx, scope, sid)
+        session = moments.of(tx, row, order)
+        return session._replace(doc=sessions.detail(tx, row)) if self._live else session
 
     def _parts(self, session: Session, tips: dict[str, int], known: Known) -> Iterator[Record]:
         for branch in session.branches:
@@ -335,7 +337,8 @@ class Source:
         if self._sound:
             self._require_entries(tx, line, low, rows)
         previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
-        links, gone = _links(tx, row, low, rows), _lost(tx, row, low, low + count)
+        gone = _lost(tx, row, low, low + count)
+        links = _links(tx, row, rows, {each.key for each in gone if each.what in (tables.CONTENT, tables.ENTRY)})
         return Page(row.uid, previous or b"", rows, links, gone)
 
     def _require_entries(self, tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
@@ -500,10 +503,12 @@ def _chunk(tx: Tx, blob: BlobRow, number: int) -> tuple[Any, bytes]:
     return CHUNK.get(tx, blob.scope, blob.blob_id, number), data
 
 
-def _links(tx: Tx, branch: BranchRow, low: int, rows: list[EntryRow]) -> list[LinkRow]:
-    """Return the links of entries; where content is gone nobody can tell from it, so the stored ones are added."""
+def _links(tx: Tx, branch: BranchRow, rows: list[EntryRow], lost: set[int]) -> list[LinkRow]:
+    """Return the links of entries; where content was erased nobody can tell from it, so the stored ones are taken."""
     found = set[LinkRow]()
     for row in rows:
+        if row.key in lost:
+            continue
         if row.body is None and row.spill is None:
             found.update(LINK.all(tx, "INDEXED BY link_key WHERE scope = ? AND key = ?", (branch.scope, row.key)))
         elif row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):

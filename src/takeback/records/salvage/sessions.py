@@ -1,4 +1,4 @@
-"""Repair of sessions: that every number has a row, what is not the head of it, and what lies beside it.
+"""Salvage of sessions: that every number has a row, what is not the head of it, and what lies beside it.
 
 A row with one bad value is proved by its check with a value that another record knows. One that cannot be proved is
 left as it is until entries and branches are right: whether its head agrees with them tells which part of it is damaged
@@ -15,17 +15,17 @@ from typing import Any
 from ... import codec
 from ...ids import is_id, new_id
 from ...model.status import STATUSES
+from ...ops import sessions, work
+from ...ops.sessions import EMPTY, KINDS
+from ...ops.verify import derived
+from ...ops.verify.base import PURGED, UNREADABLE, is_object
+from ...ops.verify.places import ABOVE, ANY_AGENT, has_session
 from ...tables.branches import BRANCH
 from ...tables.entries import ENTRY
 from ...tables.history import FEED, OPERATION
 from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow
-from .. import sessions, work
-from ..sessions import EMPTY, KINDS
-from ..verify import derived
-from ..verify.base import PURGED, UNREADABLE, is_object
-from ..verify.places import ABOVE, ANY_AGENT, has_session
 from . import agents
-from .base import PARTLY, Read, Repair, extend, proved
+from .base import PARTLY, Read, Salvage, proved
 
 SCOPE = "SELECT scope FROM branch WHERE session = ? ORDER BY bid LIMIT 1"
 CREATED = "SELECT min(created_ms) FROM branch WHERE session = ?"
@@ -44,18 +44,21 @@ UNKNOWN = "unknown"
 _FEW = 5  # tags, of which every order is tried
 
 
-def fix_sessions(fix: Repair) -> None:
+def fix_sessions(fix: Salvage) -> None:
     """Let every number have a row, and prove the damaged ones as far as other records know what they said."""
     # One record alone that names a number behind the last row is more likely to be wrong than the row to be missing.
     named = {row.session for row in fix.sound(BRANCH)} & {row.session for row in fix.sound(FEED)}
-    for sid, found in fix.numbered(SESSION, extend(fix.highest(SESSION), named)):
-        if found is None:
+    owners = {session for _, session in fix.tx.all(OWNERS)}
+    for sid, found in fix.numbered(SESSION, named):
+        if found is not None and not found.sound and sid not in owners:
+            fix.never_given(SESSION, found.row)
+        elif found is None:
             _put_back(fix, sid)
         elif not found.sound:
             _mend(fix, found)
 
 
-def readable(fix: Repair, row: SessionRow) -> SessionRow:
+def readable(fix: Salvage, row: SessionRow) -> SessionRow:
     """Return a damaged row with values of the right type in what is packed."""
     wrong = {name: value for name, value in EMPTY.items() if type(getattr(row, name)) is not type(value)}
     wrong["calls"] = row.calls if isinstance(row.calls, list) else None
@@ -64,7 +67,7 @@ def readable(fix: Repair, row: SessionRow) -> SessionRow:
     return row._replace(tags=tags, **wrong)
 
 
-def states(fix: Repair) -> dict[int, int]:
+def states(fix: Salvage) -> dict[int, int]:
     """Return how many changes of its state each session has made, from the versions in its entries."""
     owners: dict[int, int] = dict(fix.tx.all(OWNERS))
     newest = dict[int, int]()
@@ -80,13 +83,13 @@ def states(fix: Repair) -> dict[int, int]:
 # ---------------------------------------------------------------------- the row
 
 
-def _put_unsound(fix: Repair, row: SessionRow, chk: int) -> None:
+def _put_unsound(fix: Salvage, row: SessionRow, chk: int) -> None:
     """Write a row that does not match its check: its head is found once entries and branches are right."""
     fix.delete(SESSION, row)
     fix.tx.run(SESSION.insert, (*SESSION.seal(row)[:-1], chk))
 
 
-def _put_back(fix: Repair, sid: int) -> None:
+def _put_back(fix: Salvage, sid: int) -> None:
     texts: dict[str, Any] = {**dict.fromkeys(("scope", "key", "agent", "workspace", "tags"), ""), "status": "active"}
     nothing: dict[str, Any] = {**dict.fromkeys(SessionRow._fields, 0), "name": None, "label": None, "title": None}
     known = {"sid": sid, "id": _id_from_children(fix, sid), "kind": "main", "updated_ms": fix.now_ms}
@@ -96,7 +99,7 @@ def _put_back(fix: Repair, sid: int) -> None:
     fix.lose("session", f"session {new.id}", "its record was missing: name, title, agent and times are lost", PARTLY)
 
 
-def _id_from_children(fix: Repair, sid: int) -> str:
+def _id_from_children(fix: Salvage, sid: int) -> str:
     for (doc,) in fix.tx.all(CHILD_DETAILS, (sid,)):
         parent = codec.decode(doc).get("parent_id") if is_object(doc) else None
         if isinstance(parent, str) and is_id(parent):
@@ -104,16 +107,16 @@ def _id_from_children(fix: Repair, sid: int) -> str:
     return ""
 
 
-def _mend(fix: Repair, found: Read[SessionRow]) -> None:
+def _mend(fix: Salvage, found: Read[SessionRow]) -> None:
     row = found.row
     whole = proved(SESSION, found, _candidates(fix, row))
     if whole is not None:
-        fix.rebuild(SESSION, row, whole)
+        fix.replace(SESSION, row, whole)
     elif row.scope != _scope(fix, row):  # branches and entries are found by it
         _put_unsound(fix, row._replace(scope=_scope(fix, row)), found.chk)
 
 
-def _candidates(fix: Repair, row: SessionRow) -> Iterator[dict[str, Any]]:
+def _candidates(fix: Salvage, row: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield values that other records know for fields of a session."""
     yield {"scope": _scope(fix, row)}
     yield {"states": states(fix).get(row.sid, 0)}
@@ -129,12 +132,12 @@ def _candidates(fix: Repair, row: SessionRow) -> Iterator[dict[str, Any]]:
             yield from ({thing: value} for thing, value in said.items() if thing in SessionRow._fields)
 
 
-def _tags(fix: Repair, sid: int) -> tuple[str, ...]:
+def _tags(fix: Salvage, sid: int) -> tuple[str, ...]:
     """Return the tags by which a session is found, in no order."""
     return tuple(dict.fromkeys(row.tag for row, sound, _ in fix.all(TAG, "WHERE sid = ?", (sid,)) if sound))
 
 
-def _scope(fix: Repair, row: SessionRow) -> str:
+def _scope(fix: Salvage, row: SessionRow) -> str:
     found = fix.tx.one(SCOPE, (row.sid,))
     return str(found[0]) if found else row.scope
 
@@ -145,7 +148,7 @@ def is_plausible(row: SessionRow) -> bool:
     return known and {row.archived, row.pinned} <= {0, 1} and row.hidden in (0, 1, PURGED)
 
 
-def rebuilt(fix: Repair, row: SessionRow) -> SessionRow:
+def rebuilt(fix: Salvage, row: SessionRow) -> SessionRow:
     """Return a row of which only what proves itself is kept, and its head."""
     sid, scope, agent = row.sid, _scope(fix, row), row.agent
     session_id = _free_id(fix, sid, scope, (row.id, row.key.rpartition(":")[2]))
@@ -175,12 +178,12 @@ def rebuilt(fix: Repair, row: SessionRow) -> SessionRow:
     return known._replace(hidden=int(row.hidden == 1), workspace=workspace, key=key)
 
 
-def _free_id(fix: Repair, sid: int, scope: str, wanted: Iterable[str]) -> str:
+def _free_id(fix: Salvage, sid: int, scope: str, wanted: Iterable[str]) -> str:
     free = (each for each in wanted if is_id(each) and not fix.tx.one(TAKEN, (scope, each, sid)))
     return next(free, "") or new_id(fix.now_ms)
 
 
-def _key(fix: Repair, row: SessionRow) -> tuple[str, str]:
+def _key(fix: Salvage, row: SessionRow) -> tuple[str, str]:
     """Return workspace and key: a fixed key names agent and directory, and proves them."""
     key, stem = row.key, f"agent:{sessions.escape(row.agent)}"
     is_directory = key == f"{stem}:directory:{sessions.escape(row.workspace)}"
@@ -193,7 +196,7 @@ def _key(fix: Repair, row: SessionRow) -> tuple[str, str]:
 # ---------------------------------------------------------------------- what lies beside it
 
 
-def fix_beside(fix: Repair) -> None:
+def fix_beside(fix: Salvage) -> None:
     """Let every session have its details, a parent that is there, and an agent with a record."""
     for row in fix.sound(SESSION):
         _mend_details(fix, row)
@@ -210,7 +213,7 @@ def fix_beside(fix: Repair) -> None:
             fix.lose("detail", DETAIL.called(detail), "there is no such session")
 
 
-def _mend_details(fix: Repair, row: SessionRow) -> None:
+def _mend_details(fix: Salvage, row: SessionRow) -> None:
     found = fix.all(DETAIL, "WHERE scope = ? AND sid = ?", (row.scope, row.sid))
     if found and found[0].sound and is_object(found[0].row.doc):
         return
@@ -218,17 +221,3 @@ def _mend_details(fix: Repair, row: SessionRow) -> None:
     doc = codec.encode({"parent_id": parent.row.id} if parent else {})
     DETAIL.upsert(fix.tx, DetailRow(row.scope, row.sid, doc))
     fix.lose("detail", f"session {row.id}", "its prompt, model, task and metadata are lost", PARTLY)
-
-
-def fix_tags(fix: Repair) -> None:
-    """Let every session be found by its tags, and by no others."""
-    wanted = {tag for row in fix.sound(SESSION) for tag in row.tag_rows}
-    for tag, sound, _ in fix.rows(TAG):
-        if sound and tag in wanted:
-            wanted.remove(tag)
-        else:
-            fix.delete(TAG, tag)
-            fix.rebuilt += 1
-    for tag in sorted(wanted):
-        TAG.put(fix.tx, tag)
-        fix.rebuilt += 1

@@ -1,8 +1,8 @@
-"""Repair of checkpoints of agents and their pins, and of what is known of files.
+"""Salvage of checkpoints of agents and their pins, and of what is known of files.
 
 A pin that cannot be proved says from then on that nobody knows where its session was: restoring leaves that one as it
 is. A checkpoint stays if its checksum fits, or if what does not fit was said already; else it is left out, and
-its pins go on with the next one, which builds on them. What was seen of files is only left out: they are read again.
+its pins go on with the next one, which builds on them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ids import is_id, new_id
+from ...ops import agent_checkpoints, agent_totals, chain, checkpoints
+from ...ops.agent_checkpoints import UNKNOWN, parts
+from ...ops.log import key_of
+from ...ops.verify import whole
+from ...ops.verify.base import has, intact
+from ...ops.verify.whole import InForce, checkpoint_fault, in_order, pin_fault
 from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, PinRow
 from ...tables.entries import ENTRY
-from ...tables.files import JOURNAL, SEEN
-from .. import agent_checkpoints, agent_totals, chain, checkpoints
-from ..agent_checkpoints import UNKNOWN, parts
-from ..log import key_of
-from ..verify import whole
-from ..verify.base import has, intact
-from ..verify.whole import InForce, checkpoint_fault, in_order, pin_fault
-from .base import PARTLY, Read, Repair, proved
+from .base import PARTLY, Read, Salvage, proved
 
 BRANCHES_OF = "SELECT bid FROM branch WHERE scope = ? AND session = ? ORDER BY bid"
 AGENTS = "SELECT aid FROM agent WHERE scope = ?"
@@ -32,16 +31,12 @@ NEXT = "SELECT min(acid) FROM agent_checkpoint WHERE scope = ? AND agent = ? AND
 _VERSIONS = 1000
 
 
-def fix_whole(fix: Repair) -> None:
-    """Put checkpoints of agents right, and drop what is damaged of what is known of files."""
-    what = "its record was damaged: its files are read again"
-    fix.drop(SEEN, lambda tx, row: "", "seen", what, whole.AGAIN, where=whole.seen_name)
-    what = "its record was damaged: it is not taken back by itself"
-    fix.drop(JOURNAL, whole.journal_fault, "journal", what, where=whole.journal_name)
+def fix_agent_points(fix: Salvage) -> None:
+    """Put checkpoints of agents right."""
     for found in fix.rows(AGENT_CHECKPOINT):
         new = None if found.sound else proved(AGENT_CHECKPOINT, found, _candidates(fix, found.row))
         if new is not None:
-            fix.rebuild(AGENT_CHECKPOINT, found.row, new)
+            fix.replace(AGENT_CHECKPOINT, found.row, new)
     mended = _fix_pins(fix)
     for scope, aid in fix.tx.all(WITH_CHECKPOINTS):
         _fix_agent(fix, scope, aid, mended=None in mended or aid in mended)
@@ -50,7 +45,7 @@ def fix_whole(fix: Repair) -> None:
 # ---------------------------------------------------------------------- the rows
 
 
-def _candidates(fix: Repair, row: AgentCheckpointRow) -> Iterator[dict[str, Any]]:
+def _candidates(fix: Salvage, row: AgentCheckpointRow) -> Iterator[dict[str, Any]]:
     """Yield what a damaged row may have said."""
     yield from ({"name": row.id}, {"id": row.name})
     yield from ({"agent": aid} for (aid,) in fix.tx.all(AGENTS, (row.scope,)))
@@ -75,7 +70,7 @@ def _with_sums(row: AgentCheckpointRow, here: InForce) -> AgentCheckpointRow:
     return row._replace(sessions=agent_checkpoints.visible(here.pins), checksum=checksum)
 
 
-def _fix_agent(fix: Repair, scope: str, aid: int, *, mended: bool) -> None:
+def _fix_agent(fix: Salvage, scope: str, aid: int, *, mended: bool) -> None:
     """Go through an agent's checkpoints in order; keep those that fit."""
     agent, gone = intact(fix.tx, AGENT, scope, aid), []
     for sound, row, here in in_order(fix.tx, scope, aid):
@@ -85,9 +80,7 @@ def _fix_agent(fix: Repair, scope: str, aid: int, *, mended: bool) -> None:
         carried = _with_sums(new, here)
         if not checkpoint_fault(fix.tx, agent, new, here):
             fix.replace(AGENT_CHECKPOINT, row, new)
-            if sound:
-                fix.rebuilt += 1  # only its statistics were wrong, and the sessions say them again
-            else:
+            if not sound:  # else only its statistics were wrong, and the sessions say them again
                 fix.lose("checkpoint", where, "its name, type or time may be others", PARTLY)
         elif mended and not checkpoint_fault(fix.tx, agent, carried, here):
             fix.replace(AGENT_CHECKPOINT, row, carried)
@@ -102,7 +95,7 @@ def _fix_agent(fix: Repair, scope: str, aid: int, *, mended: bool) -> None:
         fix.delete(AGENT_CHECKPOINT, row)
 
 
-def _partly(fix: Repair, row: AgentCheckpointRow) -> AgentCheckpointRow:
+def _partly(fix: Salvage, row: AgentCheckpointRow) -> AgentCheckpointRow:
     """Return a damaged row as far as it can be used.
 
     Its position is not to be trusted, so from then on all changes count.
@@ -114,7 +107,7 @@ def _partly(fix: Repair, row: AgentCheckpointRow) -> AgentCheckpointRow:
     return row._replace(id=checkpoint_id, name=name, type=kind, position=0, rank=0)
 
 
-def _move(fix: Repair, pin: PinRow, following: int | None) -> bool:
+def _move(fix: Salvage, pin: PinRow, following: int | None) -> bool:
     """Let a pin whose checkpoint goes be the next one's, if that has none of its own; it has one more then."""
     fix.delete(PIN, pin)
     if following is None or has(fix.tx, PIN, pin.scope, pin.session, following):
@@ -131,7 +124,7 @@ def _move(fix: Repair, pin: PinRow, following: int | None) -> bool:
 # ---------------------------------------------------------------------- pins
 
 
-def _fix_pins(fix: Repair) -> set[int | None]:
+def _fix_pins(fix: Salvage) -> set[int | None]:
     """Prove pins or say that nobody knows; return the agents of which something is not known any more, None for all."""
     mended = set[int | None]()
     for found in list(fix.rows(PIN)):
@@ -146,7 +139,6 @@ def _fix_pins(fix: Repair) -> set[int | None]:
         new = _proved_pin(fix, found)
         if new is not None:
             PIN.put(fix.tx, new)
-            fix.rebuilt += 1
             continue
         (aid,) = fix.tx.one(whole.OWNER, (pin.scope, pin.checkpoint)) or (None,)
         mended.add(aid)
@@ -158,7 +150,7 @@ def _fix_pins(fix: Repair) -> set[int | None]:
     return mended
 
 
-def _proved_pin(fix: Repair, found: Read[PinRow]) -> PinRow | None:
+def _proved_pin(fix: Salvage, found: Read[PinRow]) -> PinRow | None:
     """Return what a pin said that was taken out: by its check, by the hash of its entry, or by its checkpoint."""
     pin, places = found.row, list(_places(fix, found.row))
     if found.sound:
@@ -169,7 +161,7 @@ def _proved_pin(fix: Repair, found: Read[PinRow]) -> PinRow | None:
     return next((new for new in free if not pin_fault(fix.tx, new)), None)
 
 
-def _places(fix: Repair, pin: PinRow) -> Iterator[dict[str, Any]]:
+def _places(fix: Salvage, pin: PinRow) -> Iterator[dict[str, Any]]:
     """Yield what a damaged pin may have said."""
     for (bid,) in fix.tx.all(BRANCHES_OF, (pin.scope, pin.session)):
         yield {"branch": bid}
@@ -179,7 +171,7 @@ def _places(fix: Repair, pin: PinRow) -> Iterator[dict[str, Any]]:
     yield {"seq": 0, "hash": chain.GENESIS}
 
 
-def _is_fitting(fix: Repair, pin: PinRow) -> bool:
+def _is_fitting(fix: Salvage, pin: PinRow) -> bool:
     """Whether the check alone of a pin was damaged: the checksum of its checkpoint proves it."""
     checkpoint = intact(fix.tx, AGENT_CHECKPOINT, pin.scope, pin.checkpoint)
     if checkpoint is None:
@@ -191,7 +183,7 @@ def _is_fitting(fix: Repair, pin: PinRow) -> bool:
     return agent_checkpoints.total_of(pins.values()) == parts(checkpoint).total
 
 
-def _adopt(fix: Repair, pin: PinRow) -> None:
+def _adopt(fix: Salvage, pin: PinRow) -> None:
     """Let a pin whose checkpoint is gone be the next one's of its agent."""
     for (aid,) in fix.tx.all(AGENTS_OF, (pin.scope, pin.session)):
         (following,) = fix.tx.one(NEXT, (pin.scope, aid, pin.checkpoint)) or (None,)

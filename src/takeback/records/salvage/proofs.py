@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...model.status import STATUSES
+from ...ops import checkpoints, sessions
 from ...storage.base import Row, Value
 from ...tables.content import CHUNK
 from ...tables.schema import TABLES
 from ...tables.table import Table, matches
-from .. import checkpoints, sessions
-from .base import Repair
+from .base import Salvage
 
 Known: TypeAlias = "Callable[[str], Sequence[Value]]"
 
@@ -35,7 +35,7 @@ _WORDS = (*checkpoints.TYPES, *STATUSES, *sessions.KINDS, "message", "tool", "zs
 _MOST = 100  # values of a column that are tried
 
 
-def fix_proved(fix: Repair) -> None:
+def fix_proved(fix: Salvage) -> None:
     """Put every row right that one bit or one value makes fit; the store's own records have a pass of their own."""
     for table in TABLES:
         order = table.order(fix.tx)
@@ -54,7 +54,6 @@ def fix_proved(fix: Repair) -> None:
             if new is not None and free:
                 fix.tx.run(f"DELETE FROM {table.name} WHERE {where}", before)
                 fix.tx.run(table.insert, new)
-                fix.rebuilt += 1
 
 
 # ---------------------------------------------------------------------- one bit

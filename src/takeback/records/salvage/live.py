@@ -1,4 +1,4 @@
-"""Repair of what is under way: what can be told is kept, the rest is left out.
+"""What was under way: what can be told is kept, the rest is left out.
 
 In the copy nobody runs a session whose lease was damaged. Pieces of a stream are kept up to the first that is lost.
 Messages that wait in an inbox are numbered anew where one is lost.
@@ -10,16 +10,24 @@ from itertools import groupby
 
 from ... import codec
 from ...model import words
+from ...ops.verify import live, whole
+from ...ops.verify.base import is_object
+from ...ops.verify.places import LAST_SENT, fewer_sent, other_open
+from ...tables.files import JOURNAL
 from ...tables.live import DELTA, INBOX, STREAM, SentRow
-from ...tables.sessions import DETAIL, LEASE, DetailRow
-from ..verify import live
-from ..verify.base import is_object
-from ..verify.places import LAST_SENT, OPEN, fewer_sent, other_open
-from .base import Read, Repair
+from ...tables.sessions import DETAIL, LEASE
+from .base import Read, Salvage
 
 
-def fix_live(fix: Repair) -> None:
-    """Put leases, streams and inboxes right."""
+def fix_live(fix: Salvage) -> None:
+    """Put leases, streams, inboxes and changes of files right."""
+    for detail in fix.sound(DETAIL):
+        if is_object(detail.doc) and fewer_sent(fix.tx, detail):
+            (left,) = fix.tx.one(LAST_SENT, (detail.scope, detail.sid)) or (0,)
+            missing = words.count(codec.decode(detail.doc)["sent"] - (left or 0), "sent message")
+            fix.lose("inbox", f"inbox of session number {detail.sid}", f"{missing} of it could not be kept")
+        if is_object(detail.doc) and other_open(fix.tx, detail):
+            fix.lose("stream", f"answers of session number {detail.sid}", "what was being written there is lost")
     fix.drop(LEASE, live.lease_fault, "lease", "its record was damaged: nobody runs the session")
     what = "its record was damaged, and what had arrived is lost with it"
     fix.drop(STREAM, lambda tx, row: live.stream_fault(tx, row) not in ("", live.MISSING), "stream", what)
@@ -32,12 +40,11 @@ def fix_live(fix: Repair) -> None:
             fix.lose("stream", f"stream {row.id}", "pieces of it are missing")
     for _, found in groupby(list(fix.rows(INBOX)), lambda each: (each.row.scope, each.row.session)):
         _fix_inbox(fix, list(found))
-    for detail in fix.sound(DETAIL):
-        if is_object(detail.doc):
-            _count_again(fix, detail)
+    what = "its record was damaged: it is not taken back by itself"
+    fix.drop(JOURNAL, whole.journal_fault, "journal", what, where=whole.journal_name)
 
 
-def _fix_inbox(fix: Repair, found: list[Read[SentRow]]) -> None:
+def _fix_inbox(fix: Salvage, found: list[Read[SentRow]]) -> None:
     """Number the messages of an inbox that can be kept without a gap."""
     kept, last = list[SentRow](), 0
     for row, sound, _ in found:
@@ -54,20 +61,3 @@ def _fix_inbox(fix: Repair, found: list[Read[SentRow]]) -> None:
         for row in kept:
             fix.delete(INBOX, row)
         INBOX.put_many(fix.tx, [row._replace(n=n) for n, row in enumerate(kept, 1)])
-        fix.rebuilt += 1
-
-
-def _count_again(fix: Repair, row: DetailRow) -> None:
-    """Let a session know how many answers are being written, and how many messages are left of those sent to it."""
-    about, asked, where = codec.decode(row.doc), (row.scope, row.sid), f"session number {row.sid}"
-    if other_open(fix.tx, row):
-        (about["open"],) = fix.tx.one(OPEN, asked) or (0,)
-        fix.lose("stream", f"answers of {where}", "what is being written there was counted anew")
-    if fewer_sent(fix.tx, row):
-        (left,) = fix.tx.one(LAST_SENT, asked) or (0,)
-        missing = words.count(about["sent"] - (left or 0), "sent message")
-        about["sent"] = left or 0
-        fix.lose("inbox", f"inbox of {where}", f"{missing} of it could not be kept")
-    doc = codec.encode(about)
-    if about != codec.decode(row.doc):
-        fix.replace(DETAIL, row, row._replace(doc=doc))

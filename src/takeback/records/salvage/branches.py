@@ -1,4 +1,4 @@
-"""Repair of branches: where each starts, and whose it is.
+"""Salvage of branches: where each starts, and whose it is.
 
 The first entry of a branch proves id, parent and fork point together: its hash follows from the hash of the entry
 where the branch starts and from a header that names the branch. So candidates are tried until one fits: what the row
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from ... import codec
 from ...ids import MAX_SEQ, is_id, new_id
+from ...ops import branches, chain
+from ...ops.log import key_of
+from ...ops.verify.base import UNREADABLE, is_object
+from ...ops.verify.log import chain_of, content_of, hash_of, line_of, read_row
+from ...ops.verify.places import COUNT, has_session, shortcut
+from ...ops.verify.tables import BRANCH as LOST_BRANCH
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
 from ...tables.history import FEED, OPERATION
 from ...tables.sessions import SESSION, SessionRow
-from .. import branches, chain
-from ..log import key_of
-from ..verify.base import UNREADABLE, is_object
-from ..verify.log import chain_of, content_of, hash_of, line_of, read_row
-from ..verify.places import COUNT, has_session, shortcut
-from ..verify.tables import BRANCH as LOST_BRANCH
-from .base import PARTLY, Read, Repair, extend, proved
+from .base import PARTLY, Read, Salvage, proved
 from .sessions import readable
 
 ENTRY_BRANCHES = "SELECT DISTINCT key >> 32 FROM entry"
@@ -42,21 +42,23 @@ class _Start(NamedTuple):
     fork: int
 
 
-def fix_branches(fix: Repair) -> None:
+def fix_branches(fix: Salvage) -> None:
     """Let every number have a sound row that starts where its entries say."""
     told = {row.branch for row in fix.sound(FEED) if row.session > 0}
     heads = {session.branch for session in _sessions(fix)}
     owners = {bid for (bid,) in fix.tx.all(ENTRY_BRANCHES)}
-    for bid, found in fix.numbered(BRANCH, extend(fix.highest(BRANCH), (told & heads) | owners)):
-        if found is None or not found.sound or not _fits(fix, found.row):
+    for bid, found in fix.numbered(BRANCH, (told & heads) | owners):
+        if found is not None and not found.sound and bid not in told | heads | owners:
+            fix.never_given(BRANCH, found.row)
+        elif found is None or not found.sound or not _fits(fix, found.row):
             _mend(fix, bid, found)
         else:
             new = _with_shortcut(fix, found.row)
             if new != found.row:
-                fix.rebuild(BRANCH, found.row, new)
+                fix.replace(BRANCH, found.row, new)
 
 
-def _fits(fix: Repair, branch: BranchRow) -> bool:
+def _fits(fix: Salvage, branch: BranchRow) -> bool:
     """Whether a sound row can stay: what it names is there, and its first entry does not prove another start."""
     if not has_session(fix.tx, branch.scope, branch.session) or not _is_plausible(fix, branch):
         return False
@@ -71,7 +73,7 @@ def _fits(fix: Repair, branch: BranchRow) -> bool:
     return _start(fix, branch.bid, branch.scope, branch) in (None, stored)
 
 
-def _is_plausible(fix: Repair, branch: BranchRow) -> bool:
+def _is_plausible(fix: Salvage, branch: BranchRow) -> bool:
     if branch.parent is None or branch.fork_seq == 0:
         return branch.parent is None and branch.fork_seq == 0
     found = fix.find(BRANCH, branch.parent)
@@ -80,7 +82,7 @@ def _is_plausible(fix: Repair, branch: BranchRow) -> bool:
     return found.row.scope == branch.scope and found.row.fork_seq < branch.fork_seq
 
 
-def _with_shortcut(fix: Repair, branch: BranchRow) -> BranchRow:
+def _with_shortcut(fix: Salvage, branch: BranchRow) -> BranchRow:
     parent = None if branch.parent is None else branches.get(fix.tx, branch.scope, branch.parent)
     depth, jump, jump_seq = shortcut(fix.tx, parent, branch.fork_seq)
     return branch._replace(depth=depth, jump=jump, jump_seq=jump_seq)
@@ -89,12 +91,12 @@ def _with_shortcut(fix: Repair, branch: BranchRow) -> BranchRow:
 # ---------------------------------------------------------------------- what the entries prove
 
 
-def _hash_at(fix: Repair, start: _Start) -> bytes | None:
+def _hash_at(fix: Salvage, start: _Start) -> bytes | None:
     """Return the hash that the first entry of a branch follows from, None if that entry is not there."""
     return chain.GENESIS if start.fork == 0 else _entry_hash(fix, start.parent or 0, start.fork)
 
 
-def _entry_hash(fix: Repair, bid: int, seq: int) -> bytes | None:
+def _entry_hash(fix: Salvage, bid: int, seq: int) -> bytes | None:
     """Return the hash that an entry says it has, None if it is not there."""
     found = fix.find(ENTRY, key_of(bid, seq)) if 0 <= seq <= MAX_SEQ else None
     try:
@@ -103,19 +105,19 @@ def _entry_hash(fix: Repair, bid: int, seq: int) -> bytes | None:
         return None
 
 
-def _older(fix: Repair, scope: str, bid: int) -> list[int]:
+def _older(fix: Salvage, scope: str, bid: int) -> list[int]:
     """Return the branches that another one may start on, the newest first."""
     return [each for (each,) in fix.tx.all(OLDER, (scope, bid))]
 
 
-def _first(fix: Repair, bid: int, scope: str) -> EntryRow | None:
+def _first(fix: Salvage, bid: int, scope: str) -> EntryRow | None:
     """Return the first entry of a branch if there is one and it is intact."""
     ends = fix.ends(bid)
     row = None if ends is None else read_row(fix.tx, scope, key_of(bid, ends[0]))
     return row if row is not None and chain_of(row) is not None else None
 
 
-def _proves(fix: Repair, bid: int, scope: str, start: _Start) -> bool:
+def _proves(fix: Salvage, bid: int, scope: str, start: _Start) -> bool:
     """Whether the first entry follows from this start; without entries nothing does."""
     row, previous = _first(fix, bid, scope), _hash_at(fix, start)
     if row is None or previous is None or row.seq != start.fork + 1:
@@ -131,7 +133,7 @@ def _plain(bid: int, scope: str, start: _Start) -> BranchRow:
     return BranchRow(scope, bid, start.uid, 0, "", start.parent, start.fork, 0, None, 0, 0, start.fork, chain.GENESIS)
 
 
-def _start(fix: Repair, bid: int, scope: str, row: BranchRow | None) -> _Start | None:
+def _start(fix: Salvage, bid: int, scope: str, row: BranchRow | None) -> _Start | None:
     """Search the start that the first entry proves, or the recorded end of a branch without entries."""
     uids = _uids(fix, bid, row)
     if fix.ends(bid) is None:
@@ -145,7 +147,7 @@ def _start(fix: Repair, bid: int, scope: str, row: BranchRow | None) -> _Start |
     return next((each for each in tries if _proves(fix, bid, scope, each)), None)
 
 
-def _empty_start(fix: Repair, bid: int, scope: str, uids: list[str], row: BranchRow | None) -> _Start | None:
+def _empty_start(fix: Salvage, bid: int, scope: str, uids: list[str], row: BranchRow | None) -> _Start | None:
     """A branch without entries ends where it starts: its row or a head at it knows that entry's hash."""
     if not uids:
         return None
@@ -162,27 +164,27 @@ def _empty_start(fix: Repair, bid: int, scope: str, uids: list[str], row: Branch
 # ---------------------------------------------------------------------- who it was
 
 
-def _sessions(fix: Repair) -> Iterator[SessionRow]:
+def _sessions(fix: Salvage) -> Iterator[SessionRow]:
     """Yield what sessions say, damaged or not."""
     return (readable(fix, row) for row, _, _ in fix.rows(SESSION))
 
 
-def _heads(fix: Repair, bid: int) -> list[SessionRow]:
+def _heads(fix: Salvage, bid: int) -> list[SessionRow]:
     return [session for session in _sessions(fix) if session.branch == bid]
 
 
-def _scope(fix: Repair, sid: int) -> str | None:
+def _scope(fix: Salvage, sid: int) -> str | None:
     found = fix.find(SESSION, sid)
     return None if found is None else found.row.scope
 
 
-def _missing(fix: Repair, scope: str, sid: int) -> int:
+def _missing(fix: Salvage, scope: str, sid: int) -> int:
     """Return how many more branches a session counts than there are."""
     found, (count,) = fix.find(SESSION, sid), fix.tx.one(COUNT, (scope, sid)) or (0,)
     return 0 if found is None else readable(fix, found.row).branches - int(count)
 
 
-def _uids(fix: Repair, bid: int, row: BranchRow | None) -> list[str]:
+def _uids(fix: Salvage, bid: int, row: BranchRow | None) -> list[str]:
     """Return ids that a branch may have had: its own, that of a head on it, those that operations name."""
     found = [row.uid] if row is not None else []
     found += [head.uid for head in _heads(fix, bid)]
@@ -190,7 +192,7 @@ def _uids(fix: Repair, bid: int, row: BranchRow | None) -> list[str]:
     return list(dict.fromkeys(uid for uid in found if is_id(uid)))
 
 
-def _named(fix: Repair) -> Iterator[tuple[int, str]]:
+def _named(fix: Salvage) -> Iterator[tuple[int, str]]:
     """Yield session and id of each branch that an operation names."""
     for row in fix.sound(OPERATION):
         for view in (row.before, row.after):
@@ -200,7 +202,7 @@ def _named(fix: Repair) -> Iterator[tuple[int, str]]:
                     yield row.session, said[thing][0]
 
 
-def _mend(fix: Repair, bid: int, found: Read[BranchRow] | None) -> None:
+def _mend(fix: Salvage, bid: int, found: Read[BranchRow] | None) -> None:
     old = None if found is None else found.row
     sid = _session(fix, bid, old)
     scope = _scope(fix, sid) or ""
@@ -212,9 +214,7 @@ def _mend(fix: Repair, bid: int, found: Read[BranchRow] | None) -> None:
         whole = new._replace(name=name, created_ms=found.row.created_ms)
         if new.fork_seq <= found.row.tip_seq <= new.tip_seq:
             whole = whole._replace(tip_seq=found.row.tip_seq, tip_hash=found.row.tip_hash)
-    if whole is not None:
-        fix.rebuilt += 1
-    else:
+    if whole is None:
         whole = new
         what = "its name is lost" if start else "its name and where it starts are lost"
         fix.lose("branch", f"branch {new.uid}", what, PARTLY)
@@ -239,7 +239,7 @@ def _changes(new: BranchRow) -> Iterator[dict[str, Any]]:
         yield {**known, "tip_seq": new.fork_seq, **extra}
 
 
-def _session(fix: Repair, bid: int, old: BranchRow | None) -> int:
+def _session(fix: Salvage, bid: int, old: BranchRow | None) -> int:
     """Return the session that a branch belongs to, as others know it or as it is most likely."""
     told = _told(fix, bid)
     if told:
@@ -255,14 +255,14 @@ def _session(fix: Repair, bid: int, old: BranchRow | None) -> int:
     return next((sid for sid in (*own, *stored, *short, *unknown) if _scope(fix, sid) is not None), 1)
 
 
-def _told(fix: Repair, bid: int) -> int | None:
+def _told(fix: Salvage, bid: int) -> int | None:
     """Return the session that the feed names for a branch most often, if it is there."""
     changes = fix.all(FEED, "WHERE branch = ? AND session > 0", (bid,))
     told = Counter(row.session for row, sound, _ in changes if sound)
     return next((sid for sid, _ in told.most_common() if _scope(fix, sid) is not None), None)
 
 
-def _unproved(fix: Repair, bid: int, scope: str, old: BranchRow | None) -> _Start:
+def _unproved(fix: Salvage, bid: int, scope: str, old: BranchRow | None) -> _Start:
     """Return a start that nothing proves: at the beginning, or where the first entry says if its parent is known."""
     free = (uid for uid in _uids(fix, bid, old) if not fix.tx.one(TAKEN_UID, (scope, uid, bid)))
     uid = next(free, "") or new_id(fix.now_ms)
@@ -272,7 +272,7 @@ def _unproved(fix: Repair, bid: int, scope: str, old: BranchRow | None) -> _Star
     return _Start(uid, parent, first - 1 if parent else 0)
 
 
-def _row(fix: Repair, bid: int, sid: int, scope: str, start: _Start, old: BranchRow | None) -> BranchRow:
+def _row(fix: Salvage, bid: int, sid: int, scope: str, start: _Start, old: BranchRow | None) -> BranchRow:
     _, last = fix.ends(bid) or (0, 0)
     end = _entry_hash(fix, bid, last) if last else _hash_at(fix, start)
     row = _plain(bid, scope, start)._replace(
@@ -286,7 +286,7 @@ def _row(fix: Repair, bid: int, sid: int, scope: str, start: _Start, old: Branch
     return _with_shortcut(fix, row)
 
 
-def _name(fix: Repair, bid: int, sid: int, scope: str) -> str:
+def _name(fix: Salvage, bid: int, sid: int, scope: str) -> str:
     """Name a branch whose name is lost: the first one of a session is called main."""
     (first,) = fix.tx.one(FIRST_OF, (sid,)) or (None,)
     wanted = "main" if first is None or first >= bid else f"lost-{bid}"

@@ -1,4 +1,4 @@
-"""Repair of where branches end and where sessions are: the entries know, and the feed remembers where a head went.
+"""Salvage of where branches end and where sessions are: the entries know, and the feed remembers where a head went.
 
 A session's row that does not match its check is tried with every head that may have been. If none fits, the place it
 names tells which part of it is damaged: hash and numbers there are those of the entry, or they are not.
@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import codec
-from ...tables.agents import AGENT_CHECKPOINT
+from ...ops import branches, chain, log, open_calls, work
+from ...ops.open_calls import OpenCall
+from ...ops.verify.base import PURGED, UNREADABLE, intact, is_object
+from ...ops.verify.places import COUNT
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.history import FEED, OPERATION, FeedRow
-from ...tables.sessions import SESSION, TAG, SessionRow
-from .. import branches, chain, log, open_calls, work
-from ..open_calls import OpenCall
-from ..sessions import minute_rank
-from ..verify.base import PURGED, UNREADABLE, intact, is_object
-from ..verify.places import COUNT
-from .base import PARTLY, Read, Repair
+from ...tables.sessions import SESSION, SessionRow
+from .base import PARTLY, Read, Salvage
 from .sessions import is_plausible, readable, rebuilt, states
 
 LAST_CHANGES = "SELECT scope, session, max(pos) FROM feed WHERE session > 0 GROUP BY scope, session"
@@ -31,45 +29,27 @@ BEGUN = "WHERE scope = ? AND sid <> ? AND rank % ? <= ? ORDER BY rank DESC LIMIT
 _MINUTE = 60_000
 
 
-# ---------------------------------------------------------------------- ends of branches
-
-
-def end_of(fix: Repair, branch: BranchRow) -> int:
+def end_of(fix: Salvage, branch: BranchRow) -> int:
     """Return the last entry of a branch, or where it starts."""
     _, last = fix.ends(branch.bid) or (0, 0)
     return max(branch.fork_seq, last)
 
 
-def fix_tips(fix: Repair) -> None:
-    """Let every branch end with its last entry; that of an attached head may say less, but nothing wrong."""
-    for branch in fix.sound(BRANCH):
-        end, session = end_of(fix, branch), intact(fix.tx, SESSION, branch.scope, branch.session)
-        attached = session is not None and session.branch == branch.bid and session.attached == 1
-        may_stay = branch.fork_seq <= branch.tip_seq <= end if attached else branch.tip_seq == end
-        if not may_stay or _hash(fix, branch, branch.tip_seq) != branch.tip_hash:
-            fix.rebuild(BRANCH, branch, branch._replace(tip_seq=end, tip_hash=_hash(fix, branch, end)))
-
-
-def _hash(fix: Repair, branch: BranchRow, seq: int) -> bytes:
-    return log.point_on(fix.tx, branch.scope, branch, seq).hash
-
-
-# ---------------------------------------------------------------------- heads
-
-
-def fix_heads(fix: Repair) -> None:
+def fix_heads(fix: Salvage) -> None:
     """Let every session stand at an entry of a branch of its own, and show the numbers and counts there."""
+    newest = states(fix)
     for found in fix.rows(SESSION):
         new = _sound_head(fix, found.row) if found.sound else _found_head(fix, found)
-        new = _with_calls(fix, _counted(fix, new))
+        new = _counted(fix, new)
+        new = new._replace(states=max(new.states, newest.get(new.sid, 0)))
         if not found.sound or new != found.row:
             fix.replace(SESSION, found.row, new)
-            fix.rebuilt += found.sound
         if found.sound and new.branches < found.row.branches:
             fix.lose("branch", f"session {new.id}", "a branch without entries is lost")
+    _fix_tips(fix)
 
 
-def _sound_head(fix: Repair, session: SessionRow) -> SessionRow:
+def _sound_head(fix: Salvage, session: SessionRow) -> SessionRow:
     """Correct a head that says where it is, but not truly."""
     branch = _named(fix, session) or _own(fix, session, session.branch)
     if branch is None:
@@ -83,7 +63,7 @@ def _sound_head(fix: Repair, session: SessionRow) -> SessionRow:
     return new._replace(archived=int(session.archived == 1), pinned=int(session.pinned == 1), hidden=hidden)
 
 
-def _named(fix: Repair, session: SessionRow) -> BranchRow | None:
+def _named(fix: Salvage, session: SessionRow) -> BranchRow | None:
     """Return the branch whose id a head has, if everything else that the head says is true there."""
     branch = BRANCH.one(fix.tx, "WHERE scope = ? AND uid = ?", (session.scope, session.uid))
     if branch is None or branch.session != session.sid:
@@ -91,7 +71,7 @@ def _named(fix: Repair, session: SessionRow) -> BranchRow | None:
     return branch if _agrees(fix, session._replace(branch=branch.bid), branch) else None
 
 
-def _is_attached(fix: Repair, session: SessionRow, branch: BranchRow, end: int) -> bool:
+def _is_attached(fix: Salvage, session: SessionRow, branch: BranchRow, end: int) -> bool:
     """Whether a head is at the tip of its branch.
 
     A head that leaves the tip writes it down: none that is detached is behind it, none that is attached before it.
@@ -101,12 +81,12 @@ def _is_attached(fix: Repair, session: SessionRow, branch: BranchRow, end: int) 
     return branch.tip_seq < session.seq == end
 
 
-def _own(fix: Repair, session: SessionRow, bid: int) -> BranchRow | None:
+def _own(fix: Salvage, session: SessionRow, bid: int) -> BranchRow | None:
     branch = intact(fix.tx, BRANCH, session.scope, bid)
     return branch if branch is not None and branch.session == session.sid else None
 
 
-def _standing(fix: Repair, session: SessionRow, branch: BranchRow, seq: int, attached: int) -> SessionRow:
+def _standing(fix: Salvage, session: SessionRow, branch: BranchRow, seq: int, attached: int) -> SessionRow:
     point = log.point_on(fix.tx, session.scope, branch, seq)
     (count,) = fix.tx.one(COUNT, (session.scope, session.sid)) or (0,)
     # The fork of a purged session's first branch may have changed behind its back.
@@ -114,7 +94,7 @@ def _standing(fix: Repair, session: SessionRow, branch: BranchRow, seq: int, att
     return session._replace(**place, attached=attached, hash=point.hash, **point.numbers._asdict(), branches=count)
 
 
-def _counted(fix: Repair, session: SessionRow) -> SessionRow:
+def _counted(fix: Salvage, session: SessionRow) -> SessionRow:
     """Show the tasks and build attempts of the head; where they are lost, the row keeps what it says."""
     if session.hidden == PURGED:
         return session._replace(tasks=0, completed=0, builds=0)
@@ -125,23 +105,7 @@ def _counted(fix: Repair, session: SessionRow) -> SessionRow:
     return session._replace(**counts)
 
 
-def _with_calls(fix: Repair, session: SessionRow) -> SessionRow:
-    """Let a row that keeps open tool calls keep those of its head; where they are lost, it keeps none."""
-    if session.calls is None:
-        return session
-    there = _open_at(fix, session)
-    try:
-        stored = tuple(map(OpenCall._make, session.calls))
-    except UNREADABLE:
-        return session._replace(calls=there)
-    if there is None:
-        return session._replace(calls=None)
-    fits = stored == there[max(0, len(there) - len(stored)) :]
-    partial = len(stored) < len(there) and not open_calls.is_partial(stored, session.open_seq)
-    return session if fits and not partial else session._replace(calls=there)
-
-
-def _open_at(fix: Repair, session: SessionRow) -> tuple[OpenCall, ...] | None:
+def _open_at(fix: Salvage, session: SessionRow) -> tuple[OpenCall, ...] | None:
     """Return the open tool calls of a head; None if they cannot be read or are more than a row keeps."""
     try:
         there = open_calls.at(fix.tx, session._replace(calls=None))
@@ -150,30 +114,18 @@ def _open_at(fix: Repair, session: SessionRow) -> tuple[OpenCall, ...] | None:
     return there if len(there) <= open_calls.MOST else None
 
 
-def fix_states(fix: Repair) -> None:
-    """Let every session count at least the versions of its state that its entries have."""
-    newest = states(fix)
-    for session in fix.sound(SESSION):
-        if newest.get(session.sid, 0) > session.states:
-            fix.rebuild(SESSION, session, session._replace(states=newest[session.sid]))
-
-
-def fix_places(fix: Repair) -> None:
-    """Let every session name its last change as the feed has it, and rank at least as high as that made it."""
-    newest = {(scope, sid): pos for scope, sid, pos in fix.tx.all(LAST_CHANGES)}
-    for session in fix.sound(SESSION):
-        updated = newest.get((session.scope, session.sid), session.updated)
-        new = session._replace(updated=updated)
-        if session.rank < minute_rank(session.updated_ms):
-            new = new._replace(rank=_rank(fix, new))
-        if new != session:
-            fix.rebuild(SESSION, session, new)
+def _fix_tips(fix: Salvage) -> None:
+    """Let every branch end with its last entry."""
+    for branch in fix.sound(BRANCH):
+        end = end_of(fix, branch)
+        tip = log.point_on(fix.tx, branch.scope, branch, end).hash
+        fix.replace(BRANCH, branch, branch._replace(tip_seq=end, tip_hash=tip))
 
 
 # ---------------------------------------------------------------------- damaged rows
 
 
-def _found_head(fix: Repair, found: Read[SessionRow]) -> SessionRow:
+def _found_head(fix: Salvage, found: Read[SessionRow]) -> SessionRow:
     """Find out where a session stood: the feed remembers; the check proves what only the row knew."""
     session = readable(fix, found.row)
     if session.states == 0:  # perhaps because nothing of what is packed can be read
@@ -185,7 +137,6 @@ def _found_head(fix: Repair, found: Read[SessionRow]) -> SessionRow:
     branch = own or told or _newest(fix, session)
     for new in _tries(fix, session, branch, last):
         if SESSION.check(new) == found.chk:
-            fix.rebuilt += 1
             return new
     if own is not None and _agrees(fix, session, own) and not found.sound:
         fix.lose("session", f"session {session.id}", "its record was damaged: name, title and status are lost", PARTLY)
@@ -201,7 +152,7 @@ def _found_head(fix: Repair, found: Read[SessionRow]) -> SessionRow:
     return new._replace(**_times(fix, new, last))
 
 
-def _newest(fix: Repair, session: SessionRow) -> BranchRow:
+def _newest(fix: Salvage, session: SessionRow) -> BranchRow:
     """Return the newest branch of a session; one that has none is given one."""
     asked = (session.scope, session.sid)
     found = BRANCH.one(fix.tx, "WHERE scope = ? AND session = ? ORDER BY bid DESC LIMIT 1", asked)
@@ -210,7 +161,7 @@ def _newest(fix: Repair, session: SessionRow) -> BranchRow:
     )
 
 
-def _agrees(fix: Repair, session: SessionRow, branch: BranchRow) -> bool:
+def _agrees(fix: Salvage, session: SessionRow, branch: BranchRow) -> bool:
     """Whether the place that a row names is one, and its hash and numbers are those of the entry there."""
     end = end_of(fix, branch)
     if not (session.seq == end if session.attached else 0 <= session.seq <= end):
@@ -218,7 +169,7 @@ def _agrees(fix: Repair, session: SessionRow, branch: BranchRow) -> bool:
     return _standing(fix, session, branch, session.seq, session.attached) == session
 
 
-def _tries(fix: Repair, session: SessionRow, branch: BranchRow, last: FeedRow | None) -> Iterator[SessionRow]:
+def _tries(fix: Salvage, session: SessionRow, branch: BranchRow, last: FeedRow | None) -> Iterator[SessionRow]:
     """Yield heads that may have been: with the values of the row that nobody else knows, one of them put right."""
     end = end_of(fix, branch)
     seqs = {end, session.seq, last.last_seq if last else end}
@@ -226,13 +177,12 @@ def _tries(fix: Repair, session: SessionRow, branch: BranchRow, last: FeedRow | 
         for attached in (1, 0):
             new = _counted(fix, _standing(fix, session, branch, seq, attached))
             times = _times(fix, new, last)
-            both = {name: times[name] for name in ("updated", "rank")}
             kept = (session.calls, None, (), _open_at(fix, new))
-            for change in ({}, *({name: value} for name, value in times.items()), both, times):
+            for change in ({}, *({name: value} for name, value in times.items()), times):
                 yield from (new._replace(**{**change, "calls": calls}) for calls in kept)
 
 
-def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, Any]:
+def _times(fix: Salvage, session: SessionRow, last: FeedRow | None) -> dict[str, Any]:
     """Compute what a head says beside its place, from the feed, the operations log and the entries."""
     (appends,) = fix.tx.one(APPENDS, (session.scope, session.sid)) or (0,)
     done = [row for row, _, _ in fix.all(OPERATION, "WHERE scope = ? AND session = ?", (session.scope, session.sid))]
@@ -240,23 +190,5 @@ def _times(fix: Repair, session: SessionRow, last: FeedRow | None) -> dict[str, 
     ends = (session.scope, log.key_of(session.branch, 0), log.key_of(session.branch, log.MAX_SEQ))
     any_ms, message_ms = fix.tx.one(TIMES, ends) or (None, None)
     updated_ms = max([session.created_ms, any_ms or 0, *(row.at_ms for row in done)])
-    new = session._replace(updated_ms=updated_ms, updated=last.pos if last else 0)
-    return {
-        "revision": appends + moves,
-        "updated": new.updated,
-        "rank": _rank(fix, new),
-        "updated_ms": updated_ms,
-        "message_ms": message_ms,
-    }
-
-
-def _rank(fix: Repair, session: SessionRow) -> int:
-    """Return the rank that a session's last change gave it: its tags have it, or it is the last that had begun then."""
-    own = fix.all(TAG, "WHERE scope = ? AND sid = ?", (session.scope, session.sid))
-    if tagged := [row.rank for row, sound, _ in own if sound]:
-        return max(tagged)
-    others = fix.all(SESSION, BEGUN, (session.scope, session.sid, minute_rank(_MINUTE), session.updated))
-    begun = [row.rank for row, sound, _ in others if sound][:1]
-    points = [row for row in fix.sound(AGENT_CHECKPOINT) if row.scope == session.scope]
-    before = [row.rank for row in points if row.position < session.updated]
-    return max([minute_rank(session.updated_ms), *begun, *before])
+    updated = last.pos if last else 0
+    return {"revision": appends + moves, "updated": updated, "updated_ms": updated_ms, "message_ms": message_ms}

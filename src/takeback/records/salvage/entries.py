@@ -1,4 +1,4 @@
-"""Repair of entries: what the chain proves is put right, what it does not becomes a place without content.
+"""Salvage of entries: what the chain proves is put right, what it does not becomes a place without content.
 
 An entry is proved when its content and header, with one value computed anew, give a hash that it has itself or that the
 records behind it expect. The running numbers, the tool calls and the id follow from the content and the entry before;
@@ -17,17 +17,17 @@ from ...ids import MAX_SEQ
 from ...model import forms
 from ...model.entry import CALL, STATE_KINDS, Draft, More, Numbers
 from ...model.message import MESSAGE_KINDS, Message, decode_raw, draft
+from ...ops import entries, open_calls
+from ...ops.log import key_of
+from ...ops.verify import derived, log
+from ...ops.verify.base import UNREADABLE
+from ...ops.verify.log import Before, Line, after_of, chain_of, is_sound, line_of, read_row
+from ...ops.verify.tables import BRANCH, CONTENT, ENTRY, lost_fault
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LOST, Chain, EntryRow, LostRow
-from .. import entries, open_calls
-from ..log import key_of
-from ..verify import derived, log
-from ..verify.base import UNREADABLE
-from ..verify.log import Before, Line, after_of, chain_of, is_sound, line_of, read_row
-from ..verify.tables import BRANCH, CONTENT, ENTRY, lost_fault
-from .base import EMPTY, SPARE, Repair
+from .base import EMPTY, SPARE, Salvage
 
 BEHIND = "SELECT key FROM entry WHERE key > ? AND key <= ? ORDER BY key"
 TOLD = "SELECT 1 FROM feed WHERE scope = ? AND branch = ? AND last_seq >= ? AND kind = 'entries' AND session > 0"
@@ -38,21 +38,21 @@ _UNKNOWN = bytes(32)
 _SALT, _HASH, _END = slice(2, 18), slice(21, 53), 53  # in the last bytes of ``rest``, of what is not redacted
 
 
-def fix_entries(fix: Repair) -> None:
+def fix_entries(fix: Salvage) -> None:
     """Go through all branches, parents first."""
     for branch in fix.sound(BRANCHES):
         _fix_line(fix, _line(fix, branch))
     _fix_lost(fix)
 
 
-def walk(fix: Repair, line: Line, seq: int) -> Iterator[EntryRow]:
+def walk(fix: Salvage, line: Line, seq: int) -> Iterator[EntryRow]:
     """Yield the entries of a branch behind a seq; what was yielded may be replaced meanwhile."""
     while rows := log.read_rows(fix.tx, line, seq, _PAGE):
         yield from rows
         seq = rows[-1].seq
 
 
-def _line(fix: Repair, branch: BranchRow) -> Line:
+def _line(fix: Salvage, branch: BranchRow) -> Line:
     """Return a branch with its end; where the row that knew it is damaged, the last entry there is.
 
     An end far behind it that the feed does not know either is damaged as well: the gap would take for ever to fill.
@@ -65,7 +65,7 @@ def _line(fix: Repair, branch: BranchRow) -> Line:
     return line._replace(tip=last, tip_hash=found or _UNKNOWN)
 
 
-def _fix_line(fix: Repair, line: Line) -> None:
+def _fix_line(fix: Salvage, line: Line) -> None:
     line, seq = _with_what_follows(fix, line), line.branch.fork_seq
     before = log.before_of(fix.tx, line, seq)
     for row in walk(fix, line, seq):
@@ -78,13 +78,13 @@ def _fix_line(fix: Repair, line: Line) -> None:
     _lose_missing(fix, line, seq, line.tip + 1, before)
 
 
-def _lose_missing(fix: Repair, line: Line, low: int, high: int, before: Before) -> Before:
+def _lose_missing(fix: Salvage, line: Line, low: int, high: int, before: Before) -> Before:
     for seq in range(low + 1, high):
         before = _lose(fix, line, seq, None, before)
     return before
 
 
-def _with_what_follows(fix: Repair, line: Line) -> Line:
+def _with_what_follows(fix: Salvage, line: Line) -> Line:
     """Keep entries behind the recorded end if they follow from it, drop them if they do not."""
     branch = line.branch
     before = log.before_of(fix.tx, line, max(line.tip, branch.fork_seq))
@@ -93,7 +93,6 @@ def _with_what_follows(fix: Repair, line: Line) -> Line:
         next_one = row.seq == line.tip + 1 and before.hash is not None
         if next_one and log.judge(fix.tx, line, row, before)[0] is None:
             line, before = line._replace(tip=row.seq, tip_hash=row.chain.hash), after_of(line, row, before)
-            fix.rebuilt += 1
         else:
             fix.delete(ENTRIES, row)
             fix.lose("entry", line.where(row.seq), "it lay behind the end of its branch and did not follow from it")
@@ -103,15 +102,15 @@ def _with_what_follows(fix: Repair, line: Line) -> Line:
 # ---------------------------------------------------------------------- proving
 
 
-def _mend(fix: Repair, line: Line, row: EntryRow, before: Before) -> Before:
+def _mend(fix: Salvage, line: Line, row: EntryRow, before: Before) -> Before:
     new = _proved(fix, line, row, before)
     if new is None:
         return _lose(fix, line, row.seq, row, before)
-    fix.rebuild(ENTRIES, row, new)
+    fix.replace(ENTRIES, row, new)
     return after_of(line, new, before)
 
 
-def _proved(fix: Repair, line: Line, row: EntryRow, before: Before) -> EntryRow | None:
+def _proved(fix: Salvage, line: Line, row: EntryRow, before: Before) -> EntryRow | None:
     """Return the row with one value put right if the chain proves it."""
     if before.hash is None or line.lost.get(0) == BRANCH:
         return None
@@ -144,7 +143,7 @@ def _claimed(row: EntryRow) -> Chain | None:
         return Chain(0, *Numbers(), (), end[_SALT], None, end[_HASH]) if len(end) == _END else None
 
 
-def _proved_as(fix: Repair, line: Line, row: EntryRow, previous: bytes, before: Before) -> EntryRow | None:
+def _proved_as(fix: Salvage, line: Line, row: EntryRow, previous: bytes, before: Before) -> EntryRow | None:
     """Return a reading of a row as it must have been, None if it cannot be read, hashed or proved."""
     try:
         (body, raw), hashed = log.content_of(fix.tx, line.branch.scope, row)
@@ -163,7 +162,7 @@ def _proved_as(fix: Repair, line: Line, row: EntryRow, previous: bytes, before: 
 
 
 def _numbers(
-    fix: Repair, line: Line, row: EntryRow, content: tuple[bytes | None, bytes | None], before: Before
+    fix: Salvage, line: Line, row: EntryRow, content: tuple[bytes | None, bytes | None], before: Before
 ) -> Iterator[Numbers]:
     """Yield the running numbers that an entry may have: its own, and those that follow from the entry before it."""
     yield row.chain.numbers
@@ -192,7 +191,7 @@ def _adds(row: EntryRow, body: bytes, raw: bytes | None) -> Numbers:
     return draft(said, usage=message.usage, given=given).adds
 
 
-def _expected(fix: Repair, line: Line, seq: int, tried: bytes) -> set[bytes]:
+def _expected(fix: Salvage, line: Line, seq: int, tried: bytes) -> set[bytes]:
     """Return the hashes that other records expect of an entry, with ``tried`` if the next entry follows from it."""
     branch = line.branch
     found = {line.tip_hash} if seq == line.tip else set()
@@ -203,7 +202,7 @@ def _expected(fix: Repair, line: Line, seq: int, tried: bytes) -> set[bytes]:
     return found | {tried for each in lines if _follows(fix, each, seq, tried)}
 
 
-def _is_contradicted(fix: Repair, line: Line, row: EntryRow) -> bool:
+def _is_contradicted(fix: Salvage, line: Line, row: EntryRow) -> bool:
     """Whether the records behind an entry that nothing before it can prove expect another one."""
     if line.lost.get(row.seq) == ENTRY or line.lost.get(0) == BRANCH:
         return False
@@ -212,7 +211,7 @@ def _is_contradicted(fix: Repair, line: Line, row: EntryRow) -> bool:
     return expects and row.chain.hash not in _expected(fix, line, row.seq, row.chain.hash)
 
 
-def _follows(fix: Repair, line: Line, seq: int, previous: bytes) -> bool:
+def _follows(fix: Salvage, line: Line, seq: int, previous: bytes) -> bool:
     """Whether the entry behind a place is intact and follows from this hash."""
     row = read_row(fix.tx, line.branch.scope, key_of(line.branch.bid, seq + 1))
     found = chain_of(row)
@@ -227,7 +226,7 @@ def _follows(fix: Repair, line: Line, seq: int, previous: bytes) -> bool:
 # ---------------------------------------------------------------------- losing
 
 
-def _lose(fix: Repair, line: Line, seq: int, row: EntryRow | None, before: Before) -> Before:
+def _lose(fix: Salvage, line: Line, seq: int, row: EntryRow | None, before: Before) -> Before:
     """Leave a place without content, with the hash if others expect it."""
     known = _hash(fix, line, seq, row)
     numbers, kind = _guess(fix, line, seq, row)
@@ -243,7 +242,7 @@ def _lose(fix: Repair, line: Line, seq: int, row: EntryRow | None, before: Befor
     return after_of(line, new, before)
 
 
-def _hash(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> bytes | None:
+def _hash(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> bytes | None:
     """Return the hash of a lost entry if another record confirms one."""
     said = None if row is None else _claimed(row)
     stored = said.hash if said is not None and len(said.hash) == len(_UNKNOWN) else None
@@ -257,7 +256,7 @@ def _hash(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> bytes | No
     return stored if alone and row is not None and is_sound(row) else None
 
 
-def _guess(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> tuple[Numbers, str]:
+def _guess(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> tuple[Numbers, str]:
     """Return running numbers and kind of a lost entry as far as they are known, else those of the entry before it."""
     session, last = line.session, _last_numbers(fix, line, seq)
     if session is not None and (session.branch, session.seq) == (line.branch.bid, seq):
@@ -271,7 +270,7 @@ def _guess(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> tuple[Num
     return numbers, CALL if row is not None and row.kind == CALL else "lost"
 
 
-def _last_numbers(fix: Repair, line: Line, seq: int) -> Numbers:
+def _last_numbers(fix: Salvage, line: Line, seq: int) -> Numbers:
     """Return the numbers of the entry before a place, even of a lost one."""
     own = seq - 1 > line.branch.fork_seq
     key = key_of(line.branch.bid if own else line.branch.parent or 0, seq - 1)
@@ -279,7 +278,7 @@ def _last_numbers(fix: Repair, line: Line, seq: int) -> Numbers:
     return found.numbers if found else Numbers()
 
 
-def _between(fix: Repair, line: Line, seq: int, row: EntryRow | None, last: Numbers) -> Numbers:
+def _between(fix: Salvage, line: Line, seq: int, row: EntryRow | None, last: Numbers) -> Numbers:
     """Return the numbers that a damaged row has if they lie between its neighbours'; else infer what its entry was.
 
     The entry behind it says whether it was a message, a change of the state of work, or touched a tool call.
@@ -307,7 +306,7 @@ def _is_order(low: Numbers, high: Numbers) -> bool:
     return all(map(int.__le__, low._replace(open_seq=0), high._replace(open_seq=0)))
 
 
-def _state_kind(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> str:
+def _state_kind(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> str:
     """Return the kind of a lost state entry: its own if that is one, else what the next state entry says of it."""
     if row is not None and row.kind in STATE_KINDS:
         return row.kind
@@ -328,7 +327,7 @@ def _lasts(row: EntryRow) -> dict[str, Any]:
         return {}
 
 
-def _time(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> int:
+def _time(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> int:
     """Return the time of a lost entry if it fits between those of its neighbours, else that of the one before."""
     keys = (key_of(line.branch.bid, at) for at in (seq - 1, seq + 1))
     before, after = (fix.find(ENTRIES, key) for key in keys)
@@ -337,7 +336,7 @@ def _time(fix: Repair, line: Line, seq: int, row: EntryRow | None) -> int:
     return row.at_ms if row is not None and low <= row.at_ms <= high else low
 
 
-def _fix_lost(fix: Repair) -> None:
+def _fix_lost(fix: Salvage) -> None:
     """Drop records of losses that are damaged or wrong; entries without content get theirs again above."""
     for row, sound, _ in fix.rows(LOST):
         if not sound or lost_fault(fix.tx, row):

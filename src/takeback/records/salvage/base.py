@@ -1,4 +1,4 @@
-"""What every pass of a repair uses: the rows of the copy, the list of losses, and proving a row by its check.
+"""What every pass of a salvage uses: the rows of the scratch copy, the list of losses, and proving a row by its check.
 
 The copy was written anew into strict tables, so every row of it can be read and every column has its type. Whether a
 row says what it said when it was stored is another question: each is read together with its check.
@@ -11,9 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...ids import MAX_SEQ
 from ...model.report import Problem
+from ...ops.log import key_of
 from ...storage.base import Row, Tx, Value
 from ...tables.table import Table, matches
-from ..log import key_of
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -33,14 +33,13 @@ class Read(NamedTuple, Generic[R]):
     chk: int
 
 
-class Repair:
-    """A repair under way."""
+class Salvage:
+    """A salvage under way."""
 
     def __init__(self, tx: Tx, now_ms: int) -> None:
         self.tx = tx
         self.now_ms = now_ms
         self.lost: dict[tuple[str, str], Problem] = {}
-        self.rebuilt = 0
 
     def read(self, op: Callable[[Tx], T]) -> T:
         """Run a look of verify within this transaction."""
@@ -49,8 +48,6 @@ class Repair:
     def lose(self, kind: str, where: str, what: str, fix: str = GONE) -> None:
         """Say that a record is lost; the same one is said once."""
         self.lost.setdefault((kind, where), Problem(kind, where, what, fix))
-
-    # ------------------------------------------------------------------ rows
 
     def rows(self, table: Table[R]) -> Iterator[Read[R]]:
         """Yield every row of a table; a page is read before its rows are given, so they may be changed."""
@@ -78,11 +75,6 @@ class Repair:
         self.delete(table, old)
         return table.put(self.tx, new)
 
-    def rebuild(self, table: Table[R], old: R, new: R) -> R:
-        """Put a row in the place of another from which nothing is lost."""
-        self.rebuilt += 1
-        return self.replace(table, old, new)
-
     def drop(
         self,
         table: Table[R],
@@ -99,43 +91,21 @@ class Repair:
                 self.delete(table, row)
                 self.lose(kind, (where or table.called)(row), what, fix)
 
+    def numbered(self, table: Table[R], named: Iterable[int]) -> Iterator[tuple[int, Read[R] | None]]:
+        """Yield the rows of a table by their numbers, and where it has none those that others name, in order."""
+        there = {number for (number,) in self.tx.all(f"SELECT {table.number} FROM {table.name}")}
+        for number in sorted(there.union(named)):
+            yield number, self.find(table, number)
+
+    def never_given(self, table: Table[R], row: R) -> None:
+        """Leave out a damaged row with a number that nobody knows."""
+        self.delete(table, row)
+        self.lose(table.name, table.called(row), "its record was damaged, and nothing belongs to its number")
+
     def ends(self, bid: int) -> tuple[int, int] | None:
         """Return the seqs of the first and the last entry that a branch owns, None if it has none."""
         first, last = self.tx.one(ENDS, (key_of(bid, 0), key_of(bid, MAX_SEQ)) * 2) or (None, None)
         return None if first is None else (first & MAX_SEQ, last & MAX_SEQ)
-
-    # ------------------------------------------------------------------ numbers
-
-    def highest(self, table: Table[R]) -> int:
-        """Return the highest number that a table has given out.
-
-        A row whose number lies far beyond the rows there are, and which does not match its check, has a damaged
-        number: it is dropped, or the gap before it would take for ever to fill.
-        """
-        (count,) = self.tx.one(f"SELECT count(*) FROM {table.name}") or (0,)
-        for row, sound, _ in self.all(table, f"WHERE {table.number} > ?", (2 * count + SPARE,)):
-            if not sound or getattr(row, table.number) > SPARE * (count + SPARE):
-                self.never_given(table, row)
-        (top,) = self.tx.one(f"SELECT max({table.number}) FROM {table.name}") or (None,)
-        return top or 0
-
-    def never_given(self, table: Table[R], row: R) -> None:
-        """Drop a row with a number that was never given out."""
-        self.delete(table, row)
-        self.lose(table.name, f"{table.name} number {getattr(row, table.number)}", "that number was never given out")
-
-    def numbered(self, table: Table[R], top: int = 0) -> Iterator[tuple[int, Read[R] | None]]:
-        """Yield the numbers from 1 to ``top``, or to the last row, with their rows; None where there is none."""
-        expected = 1
-        for found in self.rows(table):
-            number = getattr(found.row, table.number)
-            if number < 1:
-                self.never_given(table, found.row)
-                continue
-            yield from ((missing, None) for missing in range(expected, number))
-            yield number, found
-            expected = number + 1
-        yield from ((missing, None) for missing in range(expected, top + 1))
 
 
 def _read(table: Table[R], stored: Row) -> Read[R]:
@@ -146,11 +116,3 @@ def proved(table: Table[R], found: Read[R], changes: Iterable[Mapping[str, Any]]
     """Return a row with the first change of columns that makes it match its check; None if none does."""
     tries = (found.row._replace(**change) for change in changes)  # type: ignore[attr-defined]
     return next((new for new in tries if table.check(new) == found.chk), None)
-
-
-def extend(top: int, named: Iterable[int]) -> int:
-    """Return the highest number that must exist: those that are named go on from the highest row without a gap."""
-    known = set(named)
-    while top + 1 in known:
-        top += 1
-    return top

@@ -1,0 +1,194 @@
+"""What lies beside the log: contents, checkpoints, operations, idempotency keys. What cannot be proved is left out.
+
+Content is what its hash says or it is nothing. An entry whose attachment or file is gone says so from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import Corrupt
+from ...ops.log import key_of
+from ...ops.verify import content, derived, tables
+from ...ops.verify.changes import operation_deficits, operation_gaps
+from ...ops.verify.content import CHUNKS_OF
+from ...ops.verify.files import Trees
+from ...ops.verify.index import HAS_BLOB
+from ...ops.verify.log import Line, content_of, line_of
+from ...ops.verify.tables import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ...tables.branches import BRANCH
+from ...tables.content import BLOB, BlobRow
+from ...tables.entries import ENTRY as ENTRIES
+from ...tables.entries import LINK, LOST, EntryRow, LostRow
+from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OperationRow
+from .base import PARTLY, Salvage, proved
+from .entries import walk
+
+OWNERS = "SELECT DISTINCT scope, blob_id FROM chunk"
+SCOPES = "SELECT DISTINCT scope FROM chunk WHERE blob_id = ?"
+DROP = "DELETE FROM chunk WHERE blob_id = ?"
+DROP_OF = "DELETE FROM chunk WHERE scope = ? AND blob_id = ? AND n >= ?"
+FOUND = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
+BRANCHES_OF = "SELECT bid FROM branch WHERE session = ?"
+SIDS = "SELECT ifnull(max(sid), 0) FROM session"
+
+
+# ---------------------------------------------------------------------- contents
+
+
+def fix_blobs(fix: Salvage) -> None:
+    """Check all contents against their hashes; a record that is damaged or missing follows from the chunks."""
+    for row, sound, _ in fix.rows(BLOB):
+        if sound and row.hash is None:
+            continue  # an upload that was under way
+        if not sound or content.blob_fault(fix.read, row):
+            _mend_blob(fix, row)
+    for scope, blob_id in fix.tx.all(OWNERS):
+        found = fix.find(BLOB, blob_id)
+        if found is None or found.row.scope != scope:
+            _adopt(fix, scope, blob_id, free=found is None)
+
+
+def _content(fix: Salvage, scope: str, blob_id: int, count: int) -> tuple[str, int, int] | None:
+    """Return hash, size and number of the first chunks of a blob, if they are whole."""
+    try:
+        return (*content.digest_of(fix.read, scope, blob_id, count), count)
+    except Corrupt:
+        return None
+
+
+def _whole(fix: Salvage, scope: str, blob_id: int) -> tuple[str, int, int] | None:
+    count, last = fix.tx.one(CHUNKS_OF, (scope, blob_id)) or (0, None)
+    return None if count and last != count - 1 else _content(fix, scope, blob_id, count)
+
+
+def _mend_blob(fix: Salvage, row: BlobRow) -> None:
+    (scope,) = fix.tx.one(SCOPES, (row.blob_id,)) or (row.scope,)
+    counted = _content(fix, scope, row.blob_id, row.chunks) if 0 <= row.chunks < 1 << 20 else None
+    known = counted if counted is not None and counted[0] == row.hash else _whole(fix, scope, row.blob_id)
+    if known is None or fix.tx.one(FOUND, (scope, known[0])) not in (None, (row.blob_id,)):
+        fix.tx.run(DROP, (row.blob_id,))
+        fix.delete(BLOB, row)
+        fix.lose("blob", f"blob {row.hash}", "its content was damaged, or a part of it is missing")
+    else:
+        fix.tx.run(DROP_OF, (scope, row.blob_id, known[2]))
+        fix.replace(BLOB, row, BlobRow(scope, row.blob_id, *known, row.created_ms, ""))
+
+
+def _adopt(fix: Salvage, scope: str, blob_id: int, *, free: bool) -> None:
+    """Give chunks a record again, else erase them."""
+    known = _whole(fix, scope, blob_id)
+    if known is None or not free or fix.tx.one(FOUND, (scope, known[0])):
+        fix.tx.run(DROP_OF, (scope, blob_id, -(1 << 63)))
+        fix.lose("blob", f"blob number {blob_id}", "its record was missing, and a chunk was lost, or it is there twice")
+        return
+    BLOB.put(fix.tx, BlobRow(scope, blob_id, *known, fix.now_ms, ""))
+    fix.lose("blob", f"blob {known[0]}", "when it was stored is lost", PARTLY)
+
+
+def fix_contents(fix: Salvage) -> None:
+    """Let entries note the tool calls that they touch, and say which of their attachments and files are lost."""
+    for link, sound, _ in fix.rows(LINK):
+        if not sound:
+            fix.delete(LINK, link)
+    trees = Trees()
+    for branch in fix.sound(BRANCH):
+        line = line_of(fix.tx, branch)
+        for entry in walk(fix, line, branch.fork_seq):
+            if line.lost.get(entry.seq) not in (CONTENT, ENTRY):
+                _look_into(fix, line, entry, trees)
+
+
+def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: Trees) -> None:
+    (body, raw), _ = content_of(fix.tx, line.branch.scope, row)
+    if body is None:
+        return
+    needed = derived.needs(row, body, raw)
+    calls = tuple(dict.fromkeys(needed.marks))
+    if row.chain.calls != calls:
+        fix.replace(ENTRIES, row, row.with_chain(row.chain._replace(calls=calls)))
+    gone = [each for each in sorted(derived.links(row, needed)) if not fix.tx.one(HAS_BLOB, (row.scope, each))]
+    fault = trees.fault(fix.tx, row)
+    if gone or fault:
+        lost = LostRow(row.scope, row.key, ATTACHMENT, fix.now_ms)
+        fix.replace(LOST, lost, lost)
+    for each in gone:
+        where = f"blob {each} of entry {tables.place(row.key)}"
+        fix.lose("blob", where, "the content of an attachment or of a snapshot is lost")
+    if fault:
+        fix.lose("snapshot", f"entry {tables.place(row.key)}", fault.what, PARTLY)
+
+
+# ---------------------------------------------------------------------- checkpoints and keys
+
+
+def fix_checkpoints(fix: Salvage) -> None:
+    """Keep a checkpoint if its check or its hash proves the entry that it names."""
+    for found in fix.rows(CHECKPOINT):
+        row = found.row
+        if found.sound and not checkpoint_fault(fix.tx, row):
+            continue
+        fix.delete(CHECKPOINT, row)
+        places = list(_places(fix, row))
+        if found.sound:  # it means an entry of another branch of its session
+            tries = [row._replace(branch=place["branch"]) for place in places if "branch" in place]
+        else:
+            whole = proved(CHECKPOINT, found, places)
+            tries = [] if whole is None else [whole]
+        new = next((each for each in tries if not checkpoint_fault(fix.tx, each)), None)
+        if new is not None:
+            CHECKPOINT.put(fix.tx, new)
+        else:
+            fix.lose("checkpoint", f"checkpoint {row.name}", "its record was damaged, or the entry it names is gone")
+
+
+def _places(fix: Salvage, row: CheckpointRow) -> Iterator[dict[str, Any]]:
+    """Yield what a damaged row may have said: one of the entries at that place."""
+    for (bid,) in fix.tx.all(BRANCHES_OF, (row.session,)):
+        yield {"branch": bid}
+        found = fix.find(ENTRIES, key_of(bid, row.seq))
+        if found is not None and found.sound:
+            yield from ({"hash": found.row.chain.hash}, {"branch": bid, "hash": found.row.chain.hash})
+
+
+def fix_keys(fix: Salvage) -> None:
+    """Leave out idempotency keys that are damaged or name what is not there."""
+    what = "its record was damaged, or what it stands for is lost: a retry with this key is stored again"
+    fix.drop(ONCE, tables.key_fault, "idempotency", what)
+
+
+# ---------------------------------------------------------------------- operations
+
+
+def fix_operations(fix: Salvage) -> None:
+    """Leave out operations that are lost, and let go of those in the ones that named them."""
+    (top,) = fix.tx.one(SIDS) or (0,)
+    if missing := operation_gaps(fix.tx) or sum(operation_deficits(fix.tx, 0, top).values()):
+        fix.lose("operation", "operations", f"{missing} of them are missing, so they cannot be undone")
+    for found in list(fix.rows(OPERATION)):
+        if not found.sound:
+            whole = proved(OPERATION, found, ({"after": found.row.before}, {"before": found.row.after}))
+            if whole is None:
+                _drop(fix, found.row)
+            else:
+                fix.replace(OPERATION, found.row, whole)
+    while changed := [row for row in fix.sound(OPERATION) if operation_fault(fix.tx, row)]:
+        for row in changed:
+            _let_go(fix, row)
+
+
+def _drop(fix: Salvage, row: OperationRow) -> None:
+    fix.delete(OPERATION, row)
+    fix.lose("operation", f"operation {row.id}", "what it did is lost, so it cannot be undone")
+
+
+def _let_go(fix: Salvage, row: OperationRow) -> None:
+    """Let go of operations that are not there; one that cannot be read itself is left out."""
+    for new in (row._replace(undone_by=None), row._replace(undoes=None), row._replace(undoes=None, undone_by=None)):
+        if new != row and not operation_fault(fix.tx, new):
+            fix.replace(OPERATION, row, new)
+            what = "which operation took it back, or which it took back, is lost"
+            fix.lose("operation", f"operation {row.id}", what, PARTLY)
+            return
+    _drop(fix, row)
