@@ -30,6 +30,7 @@ KINDS = {
     "branch": "branch",
     "entry": "entry",
     "lost": "entry",
+    "lost": "entry",
     "blob": "blob",
     "chunk": "chunk",
     "checkpoint": "point",
