@@ -1780,8 +1780,9 @@ class AsyncRewind:
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
     ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known. ``target_at`` is when the point was reached. ``pending`` says that an earlier change of these files was cut
-    off: it is taken back first, and what is shown is what is done after that."""
+    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
+    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
+    after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1855,6 +1856,11 @@ class AsyncRewind:
     def not_captured(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
+
+    @property
+    def not_written(self) -> tuple[str, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.not_written
 
     @property
     def pending(self) -> str | None:
