@@ -179,13 +179,20 @@ def put_objects(session: Session, objects: Iterable[bytes]) -> None:
 
 
 def planted(session: Session, tree: Forged) -> int:
-    """Add a snapshot of this tree to a session, past every check; give the entry's number."""
+    """Add a snapshot of this tree to a session, past every check; give the entry's number.
+
+    The one before comes again behind it, as if the session itself had made it of that: so a rewind brings all of it.
+    """
     root, store = root_of(digest(tree.top)), session._store
     put_objects(session, [*tree.objects, tree.top, root])
 
     def put(tx: Any) -> int:
-        row = entries.writable(tx, store.scope, session.id)
-        return snapshots.put(tx, row, digest(root).hex(), who="session", carried=None, now_ms=store._clock.now_ms()).seq
+        row, now_ms = entries.writable(tx, store.scope, session.id), store._clock.now_ms()
+        before = snapshots.disk_of(tx, row)
+        made = snapshots.put(tx, row, digest(root).hex(), who="session", carried=None, now_ms=now_ms)
+        if before is not None:
+            snapshots.put(tx, made, before, who="session", carried=None, now_ms=now_ms)
+        return made.seq
 
     seq = store._write(put)
     session.refresh()
@@ -249,7 +256,7 @@ def _unsorted(rng: random.Random) -> tuple[bytes, str]:
 
 
 def _unknown_kind(rng: random.Random) -> tuple[bytes, str]:
-    return _with(rng, (b"k", rng.choice(["", "F", "h", "ff", "\x1b[2J", "block"]), 0o644, 0, b"")), "unknown kind"
+    return _with(rng, (b"k", rng.choice(["", "a", "F", "h", "ff", "\x1b[2J", "block"]), 0o644, 0, b"")), "unknown kind"
 
 
 def _bad_digest(rng: random.Random) -> tuple[bytes, str]:
@@ -270,6 +277,16 @@ def _nul_in_target(rng: random.Random) -> tuple[bytes, str]:
     return _with(rng, a_link(b"l", b"a\0b")), "NUL"
 
 
+def _odd(rng: random.Random) -> tuple[bytes, str]:
+    link, empty = a_link(b"o"), pack([])
+    lines = [
+        (*link[:2], 0o777, *link[3:]),
+        (*link[:3], 1, link[4]),
+        (*a_directory(b"o", empty)[:3], 4096, digest(empty)),
+    ]
+    return _with(rng, rng.choice([*lines, (b"o", "x", 0, 1, b"")])), "'o'"
+
+
 def _other_form(rng: random.Random) -> tuple[bytes, str]:
     line = a_file(b"f")
     forms = [
@@ -286,7 +303,7 @@ def _other_form(rng: random.Random) -> tuple[bytes, str]:
 
 WRONG = (
     *(_bad_name, _control, _control, _control, _bad_mode, _twice, _unsorted, _unknown_kind, _bad_digest, _bad_size),
-    *(_other_size, _nul_in_target, _other_form),
+    *(_other_size, _nul_in_target, _odd, _other_form),
 )
 
 

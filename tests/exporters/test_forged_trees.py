@@ -1,4 +1,4 @@
-"""Exports whose hashes all fit and whose trees no scan made: refused, with the reason, and nothing of them is stored."""
+"""Exports whose hashes all fit and whose trees no scan made are refused with the reason, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _made import lines_of, read_into
+
+import takeback
 from _forged import (
     CONTENT,
     Forged,
@@ -26,9 +29,6 @@ from _forged import (
     sound,
     tree_of,
 )
-from _made import lines_of, read_into
-
-import takeback
 from takeback import Corrupt, Session, Store
 from takeback.model import tree
 from takeback.ops import operations, snapshots
@@ -133,6 +133,8 @@ TABLE: dict[str, tuple[bytes, str]] = {
     "another size": (tree_of([(b"a", "f", 0o644, 7, digest(CONTENT))]), "the content of 'a' has 8 bytes instead of 7"),
     "no content": (tree_of([a_file(b"a", b"nowhere")]), "the content of 'a' is missing"),
     "no directory": (tree_of([a_directory(b"a", b"nowhere")]), "the record of directory 'a' is missing or damaged"),
+    "a link with a mode": (tree_of([(b"a", "l", 0o777, 1, b"x")]), "'a' is a link with a mode"),
+    "a directory with a size": (tree_of([(b"a", "d", 0o755, 9, digest(pack([])))]), "'a' has the size 9, and is no"),
     "no list": (pack({"a": 1}), "it cannot be read"),
     "another form": (b"\xdc\x00\x01" + tree_of([a_file(b"a")])[1:], "not written in the one form"),
     "a field too many": (pack([[*a_file(b"a"), 1]]), "not written in the one form"),
@@ -212,6 +214,10 @@ def test_as_deep_and_as_many_as_a_scan_gives_is_fine(judge: Judge) -> None:
     assert judge(bomb(18, 2)) is None  # half a million paths in 19 objects
 
 
+def test_an_empty_directory_need_not_be_stored(judge: Judge) -> None:
+    assert judge(Forged(tree_of([a_directory(b"empty", pack([]))]), ())) is None
+
+
 def test_a_directory_of_too_many_names_is_refused(judge: Judge) -> None:
     lines = [(b"%06d" % number, "x", 0, 0, b"") for number in range(tree.MOST_NAMES + 1)]
     assert judge(Forged(pack(lines[:-1]), ())) is None
@@ -227,7 +233,7 @@ def test_no_forged_tree_is_accepted_in_silence(
     export: bytes, target: Store, judge: Judge, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:
     rng = random.Random(f"forged {seed}")
-    cases, every = counts(2_000, 50_000), counts(10, 50)
+    cases, every = counts(2_000, 50_000), counts(33, 100)
     for number in range(cases):
         forged = hostile(rng)
         fault = judge(forged)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from _forged import IGNORED, spelling
 
+from _forged import IGNORED, spelling
 from takeback.model import names
 
 pytestmark = [pytest.mark.trial("T1"), pytest.mark.promise("R27")]

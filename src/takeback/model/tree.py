@@ -22,7 +22,7 @@ from . import names
 
 FILE, LINK, DIR, GAP, ABSENT = "f", "l", "d", "x", "a"
 THERE = frozenset({FILE, LINK, DIR})  # what can be written
-_KINDS = THERE | {GAP, ABSENT}
+_KINDS = THERE | {GAP}  # of a tree
 
 MOST_NAMES, LARGEST = 500_000, 256 << 20  # of one directory, and bytes of its record
 MOST_PATHS, DEEPEST = 2_000_000, 100  # of a whole tree
@@ -127,8 +127,17 @@ def _fault_of(line: _Line) -> str:
         return f"{names.shown(line.name)} has the size {line.size}, which no file has"
     if line.kind in (FILE, DIR) and len(line.content) != _DIGEST:
         return f"{names.shown(line.name)} names its content by {len(line.content)} bytes instead of {_DIGEST}"
+    return _odd(line)
+
+
+def _odd(line: _Line) -> str:
+    """Say which field of a name is not what its kind has."""
     if line.kind == LINK and b"\0" in line.content:
         return f"{names.shown(line.name)} is a link whose target holds a NUL"
+    if line.kind == LINK and (line.mode or line.size != len(line.content)):
+        return f"{names.shown(line.name)} is a link with a mode, or with another size than its target"
+    if line.kind in (DIR, GAP) and line.size:
+        return f"{names.shown(line.name)} has the size {line.size}, and is no file"
     return ""
 
 
