@@ -1197,8 +1197,8 @@ class AsyncSession:
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
         With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
-        files as they were at that point, and is the workspace of the new session. ``undo`` takes the fork back, and
-        leaves that directory.
+        files as they were at that point, and is the workspace of the new session; what belongs to a repository is left
+        out, and logged. ``undo`` takes the fork back, and leaves that directory.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(
@@ -1780,8 +1780,9 @@ class AsyncRewind:
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
     ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known. ``target_at`` is when the point was reached. ``pending`` says that an earlier change of these files was cut
-    off: it is taken back first, and what is shown is what is done after that."""
+    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
+    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
+    after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1855,6 +1856,11 @@ class AsyncRewind:
     def not_captured(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
+
+    @property
+    def not_written(self) -> tuple[str, ...]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.not_written
 
     @property
     def pending(self) -> str | None:

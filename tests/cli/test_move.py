@@ -4,6 +4,8 @@ import pytest
 from _terminal import Terminal
 from _world import World, use_tool
 
+from _forged import CONTENT, Forged, a_file, planted, tree_of
+
 pytestmark = pytest.mark.feature("F10")
 
 PREVIEW = [
@@ -360,3 +362,25 @@ def test_operations_name_branches_and_show_no_long_ids(work: World) -> None:
 
 def test_before_the_first_turn_is_said_so(work: World) -> None:
     assert "from turn 3 to before turn 1" in work.ok("rewind", "oauth:1^", "-n").out
+
+
+# ---------------------------------------------------------------------- repositories
+
+
+@pytest.mark.trial("T1")
+@pytest.mark.promise("R27")
+def test_a_repository_in_a_snapshot_has_a_line_of_its_own_and_is_not_written(work: World) -> None:
+    forged = Forged(tree_of([a_file(b".git"), a_file(b"kept.txt")]), (CONTENT,))
+    with work.open() as store, store.get_session("fix-retry") as s:
+        s.capture_files()
+        seq = planted(s, forged)
+    ran = work.ok("rewind", f"fix-retry:e{seq}", "-n")
+    assert "  not written   ! .git belongs to a repository: never written" in ran.lines
+    document = work.ok("rewind", f"fix-retry:e{seq}", "-y", "--json").document
+    assert document["not_written"] == [".git"]
+    assert (work.project / "kept.txt").read_bytes() == CONTENT
+    assert not (work.project / ".git").exists()
+    told = work.process("fork", f"fix-retry:e{seq}", "--into", "../elsewhere", "--name", "other")
+    assert told.returncode == 0, told.stderr
+    assert "'.git' was not written into" in told.stderr
+    assert sorted(path.name for path in (work.project.parent / "elsewhere").iterdir()) == ["kept.txt"]

@@ -30,7 +30,6 @@ KINDS = {
     "branch": "branch",
     "entry": "entry",
     "lost": "entry",
-    "lost": "entry",
     "blob": "blob",
     "chunk": "chunk",
     "checkpoint": "point",

@@ -128,6 +128,8 @@ class Plan:
             more = "" if len(rewind.not_captured) <= 5 else f" and {len(rewind.not_captured) - 5:,} more"
             shown = (line(_with_count(self._session.workspace or "", each)) for each in rewind.not_captured[:5])
             yield f"  not captured  {', '.join(shown)}{more}"
+        for path in rewind.not_written[:_SHOWN]:
+            yield f"  not written   {mark} {line(path)} belongs to a repository: never written"
 
     # ------------------------------------------------------------------ for programs
 
@@ -152,6 +154,7 @@ class Plan:
             "others": [*rewind.others],
             "other_sessions": rewind.other_sessions,
             "not_captured": [*rewind.not_captured],
+            "not_written": [*rewind.not_written],
             "operation": None if done is None else documents.operation(done),
         }
 

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any
 
 from ..errors import Invalid, NotFound, Unsupported
-from ..model import tree
+from ..model import names, tree
 from ..model.comparison import Comparison, Side
 from ..model.entry import Numbers
 from ..model.files import Diff, FileDiff, FileState
@@ -22,6 +22,7 @@ from ..model.work import FileTouched
 from ..ops import checkpoints, entries, moves, snapshots, work
 from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
+from ..storage import notices
 from ..storage.base import Tx
 from ..workspace import preview
 from ..workspace.apply import Step
@@ -255,14 +256,17 @@ class Looking(Capturing, Reading):
 
 
 def write_files(session: Looking, point: Point | None, into: str) -> None:
-    """Write the files of a point into a new or empty directory."""
+    """Write the files of a point into a new or empty directory; what belongs to a repository is left out, and named."""
     trees, root = session._files_at(point)
-    steps = [
-        Step(path, None, new)
-        for path, _, new in tree.differences(trees.load, tree.EMPTY, root)
-        if new is not None and new.kind in (FILE, LINK, DIR)
-    ]
+    steps, refused = list[Step](), dict[bytes, None]()
+    for path, _, new in tree.differences(trees.load, tree.EMPTY, root):
+        if preview.is_refused(path, None, new):
+            refused[names.control_part(path)] = None
+        elif new is not None and new.kind in tree.THERE:
+            steps.append(Step(path, None, new))
     restoring.materialise(trees, into, steps)
+    for path in refused:
+        notices.warn("%s was not written into %r: it belongs to a repository", names.shown(path), into)
 
 
 _NONE = work.Found(0, 0, {})

@@ -258,8 +258,8 @@ class Moving(Looking):
         """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
 
         With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
-        files as they were at that point, and is the workspace of the new session. ``undo`` takes the fork back, and
-        leaves that directory.
+        files as they were at that point, and is the workspace of the new session; what belongs to a repository is left
+        out, and logged. ``undo`` takes the fork back, and leaves that directory.
         """
         if into is not None and not as_session:
             raise Invalid("only a session has a workspace of its own: fork(as_session=True, into=...)")

@@ -46,8 +46,9 @@ class Rewind:
 
     ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
     ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known. ``target_at`` is when the point was reached. ``pending`` says that an earlier change of these files was cut
-    off: it is taken back first, and what is shown is what is done after that.
+    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
+    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
+    after that.
     """
 
     target: Point
@@ -64,6 +65,7 @@ class Rewind:
     others: tuple[str, ...]
     other_sessions: dict[str, str]
     not_captured: tuple[str, ...]
+    not_written: tuple[str, ...]
     pending: str | None
 
     def __init__(
@@ -146,7 +148,7 @@ class Rewind:
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
-        self.not_captured = self._missed()
+        self.not_captured, self.not_written = self._missed(), _texts(self._plan.refused)
         same = look.view == operations.head_view(row) or look.is_quiet
         self.is_empty = not self.files and (not talks or (same and not look.below))
 
@@ -340,6 +342,8 @@ class Rewind:
         if self.not_captured:
             more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
             yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
+        for path in self.not_written[:_SHOWN]:
+            yield f"  not written   ! {words.plain(path)} belongs to a repository: never written"
 
     def _repr_html_(self) -> str:
         rows = {each.path: f"{each.action} {each.by}" for each in self.files}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from ..model import names
 from ..model.files import FileDiff, FileState
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
 from ..workspace import read
@@ -30,6 +31,8 @@ def of_node(trees: Trees, node: Node | None) -> FileState:
 
 def on_disk(root: str, path: bytes) -> FileState:
     """Show what is at a path now, without leaving the workspace; what cannot be read is something else than none."""
+    if names.path_fault(path):
+        return MISSING  # it may come from a file that somebody wrote: nothing outside is read
     folder, _, name = os.fsdecode(path).rpartition("/")
     try:
         above = os.open(root, read.DIRECTORY)

@@ -59,9 +59,9 @@ class Trees:
         if data is None:
             data = self._store._read(lambda tx: blobs.read_whole(tx, self._store.scope, digest.hex()))
         try:
-            return tree.decode(data)
+            return tree.checked(data)
         except ValueError as error:
-            raise Corrupt("the record of a directory cannot be read", what=f"blob {digest.hex()}") from error
+            raise Corrupt(f"the record of a directory is not sound: {error}", what=f"blob {digest.hex()}") from error
 
     def root(self, content_hash: str) -> Root:
         """Give a root; one that is missing is ``Corrupt``, never an empty one."""

@@ -18,6 +18,7 @@ import msgspec
 
 from .. import codec
 from ..errors import Corrupt, Error
+from ..model import tree
 from ..model.entry import Draft, More, Numbers
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
@@ -78,6 +79,15 @@ def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
         return _read_root(blobs.read_whole(tx, scope, content_hash))
     except msgspec.MsgspecError as error:
         raise Corrupt("a snapshot of files cannot be read", what=f"blob {content_hash}") from error
+
+
+def root_fault(root: Root) -> str:
+    """Say why no scan can have made a root; empty if one can."""
+    if len(root.tree) != len(tree.EMPTY):
+        return f"it names its tree by {len(root.tree)} bytes instead of {len(tree.EMPTY)}"
+    if root.size < 0 or root.missed_count < len(root.missed):
+        return "its size or its count of what was not captured is too small"
+    return ""
 
 
 def missed(root: Root) -> Iterator[str]:

@@ -121,7 +121,8 @@ SessionLine = _line(
 BranchLine = _line(
     "branch",
     BRANCH,
-    "bid session parent depth jump jump_seq tip_seq tip_hash",
+    "bid uid session parent depth jump jump_seq tip_seq tip_hash",
+    ("id", str),
     ("session", str),
     ("parent", str | None, None),
     ("lost", Lost, None),
@@ -172,7 +173,7 @@ KeyLine = _line(
 _Any = (HeaderLine | EndLine | AgentLine | VersionLine | BlobLine | ChunkLine | SessionLine) | (
     BranchLine | EntryLine | PointLine | OperationLine | KeyLine
 )
-_read = msgspec.json.Decoder(_Any).decode
+decode = msgspec.json.Decoder(_Any).decode
 
 
 # ---------------------------------------------------------------------- stored bytes
@@ -243,11 +244,16 @@ def written(records: Iterable[Record]) -> Iterator[tuple[str, bytes]]:
     """Yield the lines of records, each with its kind, between the first and the last line."""
     digest, count = sha256(), 0
     for line in _headed(records):
-        data = _encode(line) + b"\n"
+        data = encode(line)
         digest.update(data)
         count += 1
         yield str(line.__struct_config__.tag), data
-    yield "end", _encode(EndLine(lines=count, sha256=digest.hexdigest())) + b"\n"
+    yield "end", encode(EndLine(lines=count, sha256=digest.hexdigest()))
+
+
+def encode(line: Any) -> bytes:
+    """Write a line."""
+    return _encode(line) + b"\n"
 
 
 def _headed(records: Iterable[Record]) -> Iterator[Any]:
@@ -259,7 +265,7 @@ def _headed(records: Iterable[Record]) -> Iterator[Any]:
         if isinstance(record, Page):
             yield from _entries(record)
         elif isinstance(record, Branch):
-            yield _said(BranchLine, record.row, session=session, parent=record.parent)
+            yield _said(BranchLine, record.row, id=record.row.uid, session=session, parent=record.parent)
         elif (write := _WRITES.get(type(record))) is not None and (line := write(record)) is not None:
             yield line
 
@@ -368,7 +374,7 @@ def _lines(source: BinaryIO, limits: Limits) -> Iterator[tuple[int, int, Any]]:
 
 def _decoded(line: bytes, number: int) -> Any:
     try:
-        return _read(line)
+        return decode(line)
     except RecursionError:
         wrong = "it is nested too deeply"
     except (msgspec.MsgspecError, ValueError) as error:
@@ -479,7 +485,7 @@ class _Reader:
     def _branch_of(self, line: Any) -> Branch:
         self._branch_lost = line.lost
         local = {"bid": 0, "session": 0, "parent": None, "depth": 0, "jump": None, "jump_seq": 0}
-        row = _row(BRANCH, line, scope=self._scope, **local, tip_seq=line.fork_seq, tip_hash=b"")
+        row = _row(BRANCH, line, scope=self._scope, uid=line.id, **local, tip_seq=line.fork_seq, tip_hash=b"")
         return Branch(row, line.parent, b"", line.fork_seq, b"")
 
 

@@ -345,7 +345,7 @@ class Source:
         """Check entries as verify does: their checks, the chain, and what follows from them."""
         before = log.before_of(tx, line, low)
         for row in rows:
-            if fault := log.entry_fault(tx, line, row, before) or self._trees.fault(tx, row, line.lost.get(row.seq)):
+            if fault := log.entry_fault(tx, line, row, before) or self._trees.fault(tx, row, lost=row.seq in line.lost):
                 raise _damage(line.branch, row.seq, fault.what)
             before = log.after_of(line, row, before)
 

@@ -2,6 +2,8 @@
 
 A directory is opened name by name with ``O_DIRECTORY | O_NOFOLLOW``; all else happens by a name in an open directory.
 What changes something on the disk goes through ``system`` and nothing else does, so that a test can stand in its way.
+Before each of these calls the name is judged: a repository's own directory, in any spelling, is neither entered nor
+made, replaced, moved or removed, whatever a plan says. It is ``Invalid``, and the change is taken back.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import Conflict, Corrupt
+from ..errors import Conflict, Corrupt, Invalid
+from ..model import names
 from ..model.tree import DIR, FILE, LINK, Node
 
 system = os
@@ -64,6 +67,16 @@ class Place(NamedTuple):
     name: bytes
 
 
+def judge(*touched: Place | bytes) -> None:
+    """Refuse a name that leads elsewhere or into a repository: the last moment before the system is told it."""
+    for each in touched:
+        name = each if isinstance(each, bytes) else each.name
+        if what := names.fault(name):
+            raise Invalid(f"a path within the directory cannot hold {what}")
+        if names.is_control(name):
+            raise Invalid(f"{names.shown(name)} belongs to a repository (git, hg, svn or jj) and is never written")
+
+
 class Inside:
     """The directories below a root, opened without following a link; a bounded number is kept open."""
 
@@ -93,6 +106,7 @@ class Inside:
             missing.append(name)
         here = self._use(at) if at else self.root
         for name in reversed(missing):
+            judge(name)  # what is inside is reached from here only
             try:
                 here = os.open(name, _DIRECTORY, dir_fd=here)
             except OSError as error:
@@ -141,6 +155,7 @@ def shown(paths: Sequence[bytes]) -> str:
 @contextlib.contextmanager
 def directory(place: Place) -> Iterator[int]:
     """Hold a directory open."""
+    judge(place)
     descriptor = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
     try:
         yield descriptor
@@ -214,6 +229,7 @@ def content(place: Place) -> Iterator[int | None]:
 
 def create(place: Place, node: Node, pieces: Iterable[bytes]) -> None:
     """Make a file, link or directory where nothing is; a file is checked and synced, a directory stays writable."""
+    judge(place)
     if node.kind == LINK:
         system.symlink(node.content, place.name, dir_fd=place.directory)
     elif node.kind == DIR:
@@ -224,6 +240,7 @@ def create(place: Place, node: Node, pieces: Iterable[bytes]) -> None:
 
 def make_directory(place: Place) -> None:
     """Make a directory where nothing is, for the owner only."""
+    judge(place)
     system.mkdir(place.name, OWNER, dir_fd=place.directory)
 
 
@@ -237,6 +254,7 @@ def ensure_directory(place: Place, mode: int) -> None:
 
 def write(place: Place, pieces: Iterable[bytes], *, mode: int) -> None:
     """Make a file and sync it."""
+    judge(place)
     descriptor = system.open(place.name, _CREATE, 0o600, dir_fd=place.directory)
     try:
         for piece in pieces:
@@ -280,16 +298,19 @@ def sync(descriptor: int) -> None:
 
 def move(source: Place, target: Place) -> None:
     """Rename; what is at the target is replaced."""
+    judge(source, target)
     system.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
 
 
 def unlink(place: Place) -> None:
     """Remove a file or a link."""
+    judge(place)
     system.unlink(place.name, dir_fd=place.directory)
 
 
 def put(source: Place, target: Place) -> None:
     """Move to where nothing is, else raise FileExistsError; one that was killed halfway may be repeated."""
+    judge(source, target)
     # A rename would replace what somebody put there a moment ago, without a word; a hard link never does.
     status = glance(source)
     if status is not None and stat.S_ISDIR(status.st_mode):
@@ -324,6 +345,7 @@ def _put_by_rename(source: Place, target: Place) -> None:
 
 def remove_if_empty(place: Place) -> bool:
     """Remove a directory; False if something is in it."""
+    judge(place)
     try:
         system.rmdir(place.name, dir_fd=place.directory)
     except OSError as error:
@@ -334,9 +356,9 @@ def remove_if_empty(place: Place) -> bool:
 
 
 def remove_all(place: Place) -> None:
-    """Remove a directory of ours with what is in it; absent is fine."""
+    """Remove a directory of ours with what is in it; absent is fine, and a repository that somebody put there stays."""
     status = glance(place)
-    if status is None:
+    if status is None or names.is_control(place.name):
         return
     if stat.S_ISDIR(status.st_mode):
         with directory(place) as descriptor:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import Invalid
+from ..model import names
 from ..model.tree import DIR, FILE, LINK, Node
 from ._inside import OWNER, PERMISSIONS
 
@@ -95,12 +96,13 @@ def check_id(id: str) -> str:
 
 
 def check_steps(steps: Iterable[Step], *, reserved: Iterable[bytes]) -> None:
-    """Refuse steps that leave the root, touch the staging directory, repeat a path or are of no known kind."""
+    """Refuse steps that leave the root, touch a repository or the staging directory, repeat a path or have no kind."""
     known: set[bytes] = set()
     for path, old, new in steps:
-        names = path.split(b"/")
-        if b"\0" in path or not {b"", b".", b".."}.isdisjoint(names) or names[0] in reserved:
-            raise Invalid(f"{path!r} is not a path within the directory; give names with '/' between them")
+        if names.path_fault(path) or path.partition(b"/")[0] in reserved:
+            raise Invalid(f"{path[:200]!r} is not a path within the directory; give names with '/' between them")
+        if names.leads_into_control(path):
+            raise Invalid(f"{names.shown(path)} belongs to a repository (git, hg, svn or jj) and is never written")
         if path in known:
             raise Invalid(f"{path!r} is there twice; give one step for each path")
         if any(node is not None and node.kind not in (FILE, LINK, DIR) for node in (old, new)):

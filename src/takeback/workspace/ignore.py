@@ -8,18 +8,19 @@ once stays captured when a rule comes to name it: a rule that an agent writes mu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import ids
+from ..model import names
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".takebackignore")
 STAGING = ".takeback-"  # how names of our own begin
-REPOSITORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 DEFAULTS = frozenset(  # folders that hold what can be made again
     (
         *("node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox"),
@@ -36,6 +37,11 @@ def is_ours(name: str) -> bool:
         return False
     rest = name.removeprefix(STAGING)
     return ids.is_id(rest.removesuffix(".tmp")) or rest.startswith(("mark-", "backup-"))
+
+
+def is_repository(name: str) -> bool:
+    """Say whether a name is that of a repository's own directory, in any spelling: never captured, never written."""
+    return names.is_control(os.fsencode(name))
 
 
 class _Part(NamedTuple):

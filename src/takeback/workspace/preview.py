@@ -1,7 +1,8 @@
 """The plan of a change of files: from what is there to what was there, path by path. Pure: it only compares trees.
 
-What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; nothing is
-removed that holds something kept. Each remaining path becomes one step.
+What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; what belongs
+to a repository is never written, whatever a tree says; nothing is removed that holds something kept. Each remaining
+path becomes one step.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ..model import tree
-from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Difference, Load, Node
+from ..model import names, tree
+from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, THERE, Difference, Load, Node
 from .apply import Step
 
 Yours = Mapping[bytes, bytes | None]  # paths that somebody else edited, and the tree with that if it is not on disk
@@ -23,6 +24,7 @@ class Plan(NamedTuple):
     kept: tuple[bytes, ...]  # somebody else's edits
     others: tuple[bytes, ...]  # paths that another live session changed too
     missed: tuple[bytes, ...]  # differ, but were not captured then or are not now
+    refused: tuple[bytes, ...] = ()  # belong to a repository: never written
 
 
 def plan(
@@ -36,11 +38,15 @@ def plan(
 ) -> Plan:
     """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
     steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
+    refused = dict[bytes, None]()
     gap: bytes | None = None  # the last directory that was not captured: what is in it follows it at once
     for path, old, new in tree.differences(load, now, wanted):
         old, new = _there(old), _there(new)
         if old == new or (gap is not None and path.startswith(gap)):
             continue  # what comes to be captured with its directory was there before: nobody saw it being made
+        if is_refused(path, old, new):
+            refused[names.control_part(path)] = None
+            continue
         if GAP in (old and old.kind, new and new.kind):
             gap = path + b"/"
             if old is None or new is None or old.kind != new.kind:
@@ -51,10 +57,17 @@ def plan(
             kept.append(path)
         else:
             steps[path] = Step(path, old, new)
-    fixed = {*left, *missed, *(path for path in kept if yours[path] is None)}
+    fixed = {*left, *missed, *refused, *(path for path in kept if yours[path] is None)}
     edited = {path: root for path, root in yours.items() if root and not overwrite(path)}
     back = _bring_back(load, now, edited, steps, fixed)
-    return Plan(_possible([*steps.values()], fixed, back, load, now), tuple(kept), tuple(left), tuple(missed))
+    possible = _possible([*steps.values()], fixed, back, load, now)
+    return Plan(possible, tuple(kept), tuple(left), tuple(missed), tuple(refused))
+
+
+def is_refused(path: bytes, old: Node | None, new: Node | None) -> bool:
+    """Say whether a path stays as it is since it belongs to a repository; a gap there is only not captured."""
+    there = not THERE.isdisjoint((old and old.kind, new and new.kind))
+    return there and names.leads_into_control(path)
 
 
 def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> dict[bytes, Node]:
@@ -62,7 +75,7 @@ def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], 
     back = dict[bytes, Node]()
     for path, root in yours.items():
         in_the_way = any(above in fixed and not _is_dir(load, now, above) for above in above_all(path))
-        if root is None or path in fixed or in_the_way:
+        if root is None or path in fixed or in_the_way or names.leads_into_control(path):
             continue
         for each in (*above_all(path), path):
             old, mine = _there(tree.find(load, now, each)), _there(tree.find(load, root, each))
@@ -114,12 +127,13 @@ def _is_dir(load: Load, root: bytes, path: bytes) -> bool:
 def _has_gaps(load: Load, root: bytes, path: bytes) -> bool:
     """Say whether something in a directory was not captured: it cannot be removed then."""
     node = tree.find(load, root, path)
-    waiting = [node.content] if node is not None and node.kind == DIR else []
+    waiting, known = [node.content] if node is not None and node.kind == DIR else [], set[bytes]()
     while waiting:
-        for each in load(waiting.pop()).values():
+        known.add(digest := waiting.pop())
+        for each in load(digest).values():
             if each.kind == GAP:
                 return True
-            if each.kind == DIR:
+            if each.kind == DIR and each.content not in known:  # directories that are equal are one
                 waiting.append(each.content)
     return False
 

@@ -10,6 +10,7 @@ changed directory too, so whoever has the root's digest has everything.
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import stat
 import time
@@ -31,7 +32,7 @@ from .memory import A_DIRECTORY, Folder, Known, Stat
 from .read import Keep
 from .status import Name
 
-_DEEPEST = 100
+_REPOSITORY = "a repository's own records"
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
 _SHOWN = 50
 # File systems of which it is known that a directory's own times change whenever a name comes or goes.
@@ -99,6 +100,7 @@ class Workspace:
                 self._look_everywhere(descriptor, keep)
             else:
                 self._look_at(descriptor, paths, keep)
+            self._require_bounded()
         except OSError as error:
             raise _unlooked(self.path, error) from error
         finally:
@@ -116,6 +118,12 @@ class Workspace:
         if self._full and room < self._total:
             self._total = room
             self._scan(descriptor, "", rules, keep, 0)
+
+    def _require_bounded(self) -> None:
+        """Refuse a workspace with more paths than a rewind would go through."""
+        paths = sum(len(folder.leaves) + len(folder.others) for folder in self.folders.values())
+        if paths > tree.MOST_PATHS:
+            raise OSError(errno.EFBIG, f"it holds more than {tree.MOST_PATHS:,} paths")
 
     def seen(self) -> Seen:
         """Give the tree as it was last seen."""
@@ -160,6 +168,7 @@ class Workspace:
             self.changed.add(path)
         own = status.key_of(os.fstat(descriptor))
         gone, rest = (status.asked if folder.listed == own else status.listed)(descriptor, folder)
+        _require_few(len(rest))  # before they are read: a first look has all of them here
         folder.listed = None  # until what was found is taken in
         rules = self._rules_in(descriptor, path, above, folder, rest)
         found = self._rest(descriptor, path, rest, folder, rules, keep, depth)
@@ -250,6 +259,7 @@ class Workspace:
             self.changed.add(path)
             shown = {os.fsencode(name): node for name, (_, node) in now.items()}
             data = tree.encode(shown)
+            _require_few(len(shown), len(data))
             digest = tree.digest(data)
             if digest != folder.digest:
                 folder.digest = digest
@@ -268,12 +278,12 @@ class Workspace:
         if ignore.is_ours(name):
             return None
         place = f"{path}{name}/"
-        if name in ignore.REPOSITORIES:
-            return gaps.gap("a repository's own records", is_dir=True)
+        if ignore.is_repository(name):
+            return gaps.gap(_REPOSITORY, is_dir=True)
         if (known is None or known[1].kind != DIR) and rules.ignores(place[:-1], name, is_dir=True):
             return gaps.gap("ignored", is_dir=True)
-        if depth >= _DEEPEST:
-            return gaps.gap(f"deeper than {_DEEPEST} directories", is_dir=True, again=True)
+        if depth >= tree.DEEPEST:
+            return gaps.gap(f"deeper than {tree.DEEPEST} directories", is_dir=True, again=True)
         try:
             descriptor = os.open(name, read.DIRECTORY, dir_fd=above)
         except OSError as error:
@@ -298,8 +308,10 @@ class Workspace:
             return None
         if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
             return gaps.gap("the store itself")
+        if ignore.is_repository(name):
+            return gaps.gap(_REPOSITORY)
         captured = known is not None and known[1].kind in (FILE, LINK)
-        if not captured and (name in ignore.REPOSITORIES or rules.ignores(path + name, name, is_dir=False)):
+        if not captured and rules.ignores(path + name, name, is_dir=False):
             return gaps.gap("ignored")
         try:
             if stat.S_ISLNK(key[4]):
@@ -461,6 +473,12 @@ class Workspace:
                 continue
             known.take({**known.names, name: (_NEVER, node or known.names[name][1])})
             self.changed.add(f"{folder}/" if folder else "")
+
+
+def _require_few(names: int, size: int = 0) -> None:
+    """Refuse a directory whose record nobody would read back; one inside another becomes a gap by this."""
+    if names > tree.MOST_NAMES or size > tree.LARGEST:
+        raise OSError(errno.EFBIG, f"a directory holds more than {tree.MOST_NAMES:,} names, or too long ones")
 
 
 def _unlooked(path: str, error: OSError) -> Unsupported:

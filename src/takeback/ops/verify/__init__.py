@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, index, live, places, tables, whole
+from . import changes, content, files, index, live, places, tables, whole
 from .base import BACKUP, UNREADABLE, Check, Found, Read, walk
 from .log import EntriesCheck
 
@@ -28,8 +28,9 @@ def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable
 
 def _checks() -> tuple[Check, ...]:
     """Return the checks of one run; the entries come first of all that name entries."""
-    others = (*index.RULES, *tables.RULES, *live.RULES, *whole.RULES, *changes.RULES)
-    return (*places.RULES, EntriesCheck(), *others, content.chunks_page)
+    trees = files.Trees()
+    others = (*index.RULES, *tables.RULES, *live.RULES, *whole.RULES, *changes.RULES, *files.named_beside(trees))
+    return (*places.RULES, EntriesCheck(trees), *others, content.chunks_page)
 
 
 def _attempt(found: Found, step: Callable[[], None]) -> None:

@@ -1,46 +1,202 @@
-"""Checks of snapshots: everything that their trees lead to is there. Each tree is looked at once."""
+"""Checks of snapshots: everything that their trees lead to is there, and could have come from a scan.
+
+Each directory is judged once, however many paths lead to it: what is below it is summed up in an ``Extent``, so a tree
+whose directories repeat each other is known to be too large without walking its paths.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import codec
-from ...model import tree
-from ...storage.base import Tx
+from ...model import names, tree
+from ...model.tree import Extent
+from ...storage.base import Tx, scalar
 from ...tables.entries import EntryRow
+from ...tables.history import OPERATION
+from ...tables.sessions import DETAIL
 from .. import blobs, snapshots
-from .base import BACKUP, UNREADABLE, Fault
+from .base import BACKUP, PAGE, UNREADABLE, Check, Fault, Found, Key
+
+SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"
+CHUNKS = "SELECT chunks FROM blob WHERE scope = ? AND hash = ?"
+
+
+class Unsound(Exception):
+    """A snapshot leads to what no scan made, or to what is not there."""
+
+    def __init__(self, what: str, *, missing: bool = False) -> None:
+        super().__init__(what)
+        self.missing = missing
+
+
+class _Open:
+    """A directory on the way: those in it that still wait, and what is known of the others."""
+
+    def __init__(self, path: bytes, digest: bytes, directory: tree.Directory) -> None:
+        self.path, self.digest = path, digest
+        self.waiting = [(name, node.content) for name, node in directory.items() if node.kind == tree.DIR]
+        self.paths, self.depth = len(directory), 0
+
+    def add(self, below: Extent) -> None:
+        """Count what a directory in it leads to."""
+        self.paths, self.depth = self.paths + below.paths, max(self.depth, below.depth + 1)
+        _require_bounded(Extent(self.paths, self.depth))
 
 
 class Trees:
-    """The trees of snapshots, with those that were found whole in this run over a store."""
+    """The trees of snapshots, with those that were found sound in this run over a store."""
 
     def __init__(self) -> None:
-        self._whole = set[tuple[str, bytes]]()
+        self._sound = dict[tuple[str, bytes, bool], Extent]()
 
-    def fault(self, tx: Tx, row: EntryRow, lost: str | None = None) -> Fault | None:
-        """Say what is missing of the files that an intact snapshot names; ``lost`` is what is known to be lost."""
-        if row.kind != snapshots.KIND or row.body is None or lost is not None:
+    def fault(self, tx: Tx, row: EntryRow, *, lost: bool = False) -> Fault | None:
+        """Say what is wrong with the files that an intact entry names, if it names any.
+
+        Where a repair recorded that some of them are ``lost``, what is missing is not said again.
+        """
+        if row.kind not in snapshots.NEEDS:
             return None
-        root = codec.decode(row.body)["root"]
-        what = self._missing(tx, row.scope, root)
-        return Fault("snapshot", f"of snapshot {root[:12]} {what}", BACKUP) if what else None
-
-    def _missing(self, tx: Tx, scope: str, root: str) -> str:
         try:
-            waiting = [(b"", snapshots.read_root(tx, scope, root).tree)]
+            body = _body(tx, row)
+            if body is None:
+                return None
+            if row.kind == snapshots.ANNOUNCED:
+                return _announced_fault(body)
+            found = (self.root_fault(tx, row.scope, root, lost=lost) for root in snapshots.NEEDS[row.kind](body))
+            return next(filter(None, found), None)
         except UNREADABLE as error:
-            return f"the root cannot be read: {error}"
-        while waiting:
-            path, digest = waiting.pop()
-            if (scope, digest) in self._whole:
+            return Fault("snapshot", f"the files that it names cannot be read: {error}", BACKUP)
+
+    def root_fault(self, tx: Tx, scope: str, root: str, *, lost: bool = False) -> Fault | None:
+        """Say what is wrong with a snapshot, by the hash of its root; a copy calls this before it believes one."""
+        try:
+            self._judge(tx, scope, _root(tx, scope, root).tree, lost)
+        except Unsound as error:
+            if lost and error.missing:
+                return None
+            return Fault("snapshot", f"of snapshot {root[:12]} {error}", BACKUP)
+        return None
+
+    def _judge(self, tx: Tx, scope: str, top: bytes, lost: bool) -> None:
+        """Walk from a directory down, each one once, and sum up what it leads to on the way back."""
+        stack = [] if (scope, top, lost) in self._sound else [_opened(tx, scope, b"", top, lost)]
+        while stack:
+            here = stack[-1]
+            if not here.waiting:
+                found = self._sound[scope, here.digest, lost] = Extent(here.paths, here.depth)
+                stack.pop()
+                if stack:
+                    stack[-1].add(found)
                 continue
-            try:
-                directory = tree.decode(blobs.read_whole(tx, scope, digest.hex()))
-            except UNREADABLE:
-                return f"the record of directory {path.decode('utf-8', 'replace') or '.'} is missing or damaged"
-            for name, node in directory.items():
-                if node.kind == tree.FILE and not blobs.exists(tx, scope, node.content.hex()):
-                    return f"the content of {(path + name).decode('utf-8', 'replace')} is missing"
-                if node.kind == tree.DIR:
-                    waiting.append((path + name + b"/", node.content))
-            self._whole.add((scope, digest))
-        return ""
+            name, digest = here.waiting.pop()
+            known = self._sound.get((scope, digest, lost))
+            if known is not None:
+                here.add(known)
+            else:
+                _require_bounded(Extent(0, len(stack)))  # before more is read: a chain may be very long
+                stack.append(_opened(tx, scope, here.path + name + b"/", digest, lost))
+
+
+def _require_bounded(extent: Extent) -> None:
+    if what := extent.fault():
+        raise Unsound(f"the tree holds {what}")
+
+
+def _root(tx: Tx, scope: str, root: str) -> snapshots.Root:
+    try:
+        if _is_too_large(tx, scope, root):
+            raise Unsound("the root is too large")
+        found = snapshots.read_root(tx, scope, root)
+    except UNREADABLE as error:
+        raise Unsound(f"the root cannot be read: {error}", missing=True) from error
+    if what := snapshots.root_fault(found):
+        raise Unsound(f"the root is not sound: {what}")
+    return found
+
+
+def _is_too_large(tx: Tx, scope: str, content_hash: str) -> bool:
+    """Whether a record is more than is read into memory."""
+    return (scalar(tx, CHUNKS, (scope, content_hash)) or 0) * blobs.CHUNK > tree.LARGEST
+
+
+def _opened(tx: Tx, scope: str, path: bytes, digest: bytes, lost: bool) -> _Open:
+    """Read a directory, judge it, and see that the contents of its files are there, or are known to be lost."""
+    where = names.shown(path[:-1]) if path else "."
+    if digest == tree.EMPTY:  # need not be stored
+        return _Open(path, digest, {})
+    try:
+        if _is_too_large(tx, scope, digest.hex()):
+            raise Unsound(f"the record of directory {where} is larger than {tree.LARGEST:,} bytes")
+        data = blobs.read_whole(tx, scope, digest.hex())
+    except UNREADABLE:
+        if lost:
+            return _Open(path, digest, {})
+        raise Unsound(f"the record of directory {where} is missing or damaged") from None
+    if what := tree.fault(data):
+        raise Unsound(f"the record of directory {where} is not sound: {what}")
+    directory = tree.decode(data)
+    for name, node in directory.items():
+        size = scalar(tx, SIZE, (scope, node.content.hex())) if node.kind == tree.FILE else node.size
+        if size != node.size and not (lost and size is None):
+            what = "is missing" if size is None else f"has {size:,} bytes instead of {node.size:,}"
+            raise Unsound(f"the content of {names.shown(path + name)} {what}")
+    return _Open(path, digest, directory)
+
+
+def _body(tx: Tx, row: EntryRow) -> dict[str, Any] | None:
+    """Read what an entry says, even from a blob; None if that was redacted or lost."""
+    spilled = row.spilled[0]
+    data = blobs.read_whole(tx, row.scope, spilled) if spilled else row.body
+    return None if data is None else codec.decode(data)
+
+
+def _announced_fault(body: dict[str, Any]) -> Fault | None:
+    """Say which path of announced files is none inside a workspace."""
+    for path in body["set"]:
+        if what := names.path_fault(path.encode("utf-8", "surrogateescape")):
+            return Fault("snapshot", f"a file is announced under a path that is none: it holds {what}", BACKUP)
+    return None
+
+
+# ---------------------------------------------------------------------- roots that are named beside entries
+
+
+def named_beside(trees: Trees) -> tuple[Check, ...]:
+    """Return the checks of roots that sessions' details and operations name; entries need not name these."""
+
+    def details(tx: Tx, found: Found, after: Key | None) -> Key | None:
+        stored, reached = DETAIL.page(tx, after, PAGE)
+        for row in map(DETAIL.checked, filter(DETAIL.is_sound, stored)):
+            if b'"disk"' in row.doc:
+                _add(tx, found, trees, DETAIL.called(row), row.scope, _said(row.doc).get("disk"))
+        return reached
+
+    def operations(tx: Tx, found: Found, after: Key | None) -> Key | None:
+        stored, reached = OPERATION.page(tx, after, PAGE)
+        for row in map(OPERATION.checked, filter(OPERATION.is_sound, stored)):
+            for doc in (row.before, row.after):
+                files = _said(doc).get("files") if b'"files"' in doc else None
+                root = files.get("root") if isinstance(files, dict) else None
+                _add(tx, found, trees, OPERATION.called(row), row.scope, root)
+        return reached
+
+    return details, operations
+
+
+def _add(tx: Tx, found: Found, trees: Trees, where: str, scope: str, root: object) -> None:
+    """Add what is wrong with a root; one that is not there is missed by whoever asks for it."""
+    if not isinstance(root, str) or not blobs.exists(tx, scope, root):
+        return
+    fault = trees.root_fault(tx, scope, root, lost=True)
+    if fault is not None:
+        found.add(fault.kind, where, fault.what, fault.fix)
+
+
+def _said(doc: bytes) -> dict[str, Any]:
+    """Read a JSON object; what is none is reported with its record."""
+    try:
+        said = codec.decode(doc)
+    except UNREADABLE:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -75,9 +75,9 @@ class Line(NamedTuple):
 class EntriesCheck:
     """The check of entries, for one run over a store."""
 
-    def __init__(self) -> None:
+    def __init__(self, trees: Trees) -> None:
         self._calls: dict[int, tuple[bytes | None, Calls]] = {}  # by key of entry: its hash, what is open behind it
-        self._trees = Trees()
+        self._trees = trees
 
     def __call__(self, tx: Tx, found: Found, after: Key | None) -> Key | None:
         """Check the next entries, branch after branch; the key is that of the branch before, and a seq."""
@@ -112,7 +112,7 @@ class EntriesCheck:
                 _missing(found, line, seq + 1, row.seq - 1)
                 before = Before(None, None)
             seq = row.seq
-            if fault := entry_fault(tx, line, row, before) or self._trees.fault(tx, row, line.lost.get(seq)):
+            if fault := entry_fault(tx, line, row, before) or self._trees.fault(tx, row, lost=seq in line.lost):
                 found.add(fault.kind, line.where(seq), fault.what, fault.fix)
             before = after_of(line, row, before)
             if before.calls and (seq in forks or row is rows[-1]):
