@@ -21,8 +21,11 @@ def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
     found = [each for each in trees.below(tx, session) if not each.hidden]
     if not found:
         return session
-    before = work.latest(tx, session, KIND)
-    known = work.mapping(tx, session, before)
+    try:
+        before = work.latest(tx, session, KIND)
+        known = work.mapping(tx, session, before)
+    except work.Lost:
+        before, known = None, {}
     now = {each.id: [each.uid, each.seq] for each in found}
     moved = {id: place for id, place in now.items() if known.get(id) != place}
     gone = known.keys() - now.keys()

@@ -25,6 +25,7 @@ else:
 CHUNK = 1 << 20  # bytes of content in one chunk
 _kept = threading.local()
 HAS = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
+LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 NUMBER = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 
@@ -122,9 +123,12 @@ def find(tx: Tx, scope: str, content_hash: str) -> BlobRow | None:
 
 
 def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
-    """Return the record of content that the scope has; anything else raises ``NotFound``."""
+    """Return the record of content that the scope has; what is lost raises ``Corrupt``, anything else ``NotFound``."""
     found = find(tx, scope, content_hash)
     if found is None:
+        if tx.one(LINKED, (scope, content_hash)) is not None:
+            said = f"content {content_hash[:12]} is linked but missing: it was lost to damage"
+            raise Corrupt(f"{said}. Restore a backup, or look at verify()", what=f"blob {content_hash}")
         raise NotFound(f"there is no content {content_hash[:12]} in this scope")
     return found
 

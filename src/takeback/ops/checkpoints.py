@@ -6,6 +6,7 @@ the same at any length. Its hash is that of the entry, which covers everything b
 
 from __future__ import annotations
 
+from ..errors import Corrupt
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.session import Head, Stats
@@ -65,8 +66,7 @@ def _branch_at_head(tx: Tx, session: SessionRow) -> int:
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
     """Show a checkpoint to callers; its size is what its row and the files of its snapshot take by themselves."""
     there = seen_from(tx, session, row)
-    taken = work.latest(tx, there, snapshots.KIND)
-    root = None if taken is None else snapshots.read_root(tx, session.scope, taken.body["root"])
+    root, missed = _root(tx, there)
     own = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
     return Checkpoint(
         id=row.id,
@@ -77,10 +77,30 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
         agent_id=session.agent,
         at_ms=row.at_ms,
         head=Head(there.uid, row.seq, False),
-        state_version=work.state_version(work.latest(tx, there, "state")),
+        state_version=_state_version(tx, there),
         size_bytes=own + (0 if root is None else root.size),
         checksum=row.hash.hex(),
         stats=Stats.from_numbers(there.numbers, started_ms=session.created_ms),
         tree=None if root is None else root.tree.hex(),
-        not_captured=() if root is None else tuple(snapshots.missed(root)),
+        not_captured=missed,
     )
+
+
+def _root(tx: Tx, there: SessionRow) -> tuple[snapshots.Root | None, tuple[str, ...]]:
+    """Return the files of a point, and what is not among them; that they are lost is said there, too."""
+    try:
+        taken = work.latest(tx, there, snapshots.KIND)
+        if taken is None:
+            return None, ()
+        root = snapshots.read_root(tx, there.scope, taken.body["root"])
+        return root, tuple(snapshots.missed(root))
+    except Corrupt as error:
+        return None, (f"the files are lost: {error}",)
+
+
+def _state_version(tx: Tx, there: SessionRow) -> int:
+    """Return the version of the state at a point; 0 if it is lost."""
+    try:
+        return work.state_version(work.latest(tx, there, "state"))
+    except work.Lost:
+        return 0

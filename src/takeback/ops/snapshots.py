@@ -110,7 +110,7 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
         raise Swept()
     session = entries.writable(tx, scope, session_id)
     remember(tx, scope, taken.place, taken.seen)
-    before, disk = work.latest(tx, session, KIND), disk_of(tx, session)
+    before, disk = work.known(tx, session, KIND), disk_of(tx, session)
     if _is_recorded(before, disk, taken.root):
         return session
     if before is None and disk is None:
@@ -122,7 +122,7 @@ def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) ->
 
 def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
     """Whether the files of a session are known to be as a root says."""
-    return _is_recorded(work.latest(tx, session, KIND), disk_of(tx, session), root)
+    return _is_recorded(work.known(tx, session, KIND), disk_of(tx, session), root)
 
 
 def _is_recorded(before: Found | None, disk: str | None, root: str) -> bool:
@@ -141,7 +141,7 @@ def put(
     kept: bool = False,
 ) -> SessionRow:
     """Add a snapshot at the head; ``kept`` if a move adds it for what it kept or brought back of somebody else's."""
-    before = work.latest(tx, session, KIND)
+    before = work.known(tx, session, KIND)
     body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
     body |= {"calls": list(by)} if by else {}
     body |= {"from": carried} if carried else {}

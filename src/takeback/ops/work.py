@@ -22,8 +22,24 @@ from ..storage.base import Tx
 from . import entries, sessions
 from .sessions import SessionRow
 
+LOST_AT = "SELECT 1 FROM lost WHERE scope = ? AND key = ?"
 _ADDS = Numbers(work_seq=1)
 _WHOLE_BYTES = 2048
+
+
+class Lost(Corrupt):
+    """Damage destroyed a piece of the state of work; a repair kept its place."""
+
+    def __init__(self, name: str, kind: str, seq: int) -> None:
+        what = {"tasks": "the tasks", "state": "the session's state", "file": "the files touched"}.get(
+            kind, f"the {kind}"
+        )
+        super().__init__(
+            f"{what} set by entry {name} were lost to damage before a repair; set them anew, or restore a backup",
+            what=f"entry {name}",
+        )
+        self.kind = kind
+        self.seq = seq
 
 
 class Found(NamedTuple):
@@ -78,6 +94,8 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
     (row,) = entries.read(tx, session.scope, segments)
     what = entry_id(segments[0].uid, seq)
     if row.kind not in STATE_KINDS or row.body is None:
+        if tx.one(LOST_AT, (session.scope, row.key)) is not None:
+            raise Lost(what, row.kind, seq)
         raise Corrupt(f"entry {what} should hold a state of work and does not", what=f"entry {what}")
     body = codec.decode(row.body)
     if not isinstance(body, dict) or not isinstance(body.get("last"), dict):
@@ -92,32 +110,50 @@ def entry_at(tx: Tx, session: SessionRow, seq: int) -> Found:
 
 def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
     """Return the seq of the last entry of every state kind at a point of the path; the head without one."""
-    work_seq = entries.numbers_at(tx, session, at).work_seq
-    if work_seq == 0:
-        return {}
-    kind, found = _read(tx, session, work_seq)
-    return {**found.body["last"], kind: work_seq}
+    work_seq, lost = entries.numbers_at(tx, session, at).work_seq, dict[str, int]()
+    while work_seq:
+        try:
+            kind, found = _read(tx, session, work_seq)
+        except Lost as gone:  # what came before it is known from the entry before
+            lost.setdefault(gone.kind, work_seq)
+            work_seq = entries.numbers_at(tx, session, work_seq - 1).work_seq
+            continue
+        return {**found.body["last"], kind: work_seq, **lost}
+    return lost
 
 
 def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
-    """Return the last entry of a kind at a point of the path, or None."""
+    """Return the last entry of a kind at a point of the path, or None; one that is lost raises ``Lost``."""
     work_seq = entries.numbers_at(tx, session, at).work_seq
     if work_seq == 0:
         return None
-    last_kind, found = _read(tx, session, work_seq)
+    try:
+        last_kind, found = _read(tx, session, work_seq)
+    except Lost:
+        seq = lasts(tx, session, at).get(kind)
+        return None if seq is None else _read(tx, session, seq)[1]
     if last_kind == kind:
         return found
     seq = found.body["last"].get(kind)
     return None if seq is None else _read(tx, session, seq)[1]
 
 
+def known(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
+    """Return the last entry of a kind that is not lost, or None."""
+    return next(history(tx, session, kind, at), None)
+
+
 def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[Found]:
-    """Yield all entries of a kind, newest first, each by one read."""
-    found = latest(tx, session, kind, at)
-    while found is not None:
+    """Yield all entries of a kind, newest first, each by one read; those that are lost are left out."""
+    seq = lasts(tx, session, at).get(kind)
+    while seq is not None:
+        try:
+            found = _read(tx, session, seq)[1]
+        except Lost:
+            seq = lasts(tx, session, seq - 1).get(kind)
+            continue
         yield found
-        before = found.body["last"].get(kind)
-        found = None if before is None else _read(tx, session, before)[1]
+        seq = found.body["last"].get(kind)
 
 
 def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
@@ -160,6 +196,14 @@ def next_map(
         return changed
     whole = mapping(tx, session, before._replace(body={**body, **changed}))
     return whole_map(whole)
+
+
+def next_or_new(tx: Tx, session: SessionRow, kind: str, put: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a map of the session's own records changes; where it is lost it begins anew."""
+    try:
+        return next_map(tx, session, latest(tx, session, kind), put)
+    except Lost:
+        return whole_map(dict(put))
 
 
 def whole_map(whole: dict[str, Any]) -> dict[str, Any]:
@@ -283,9 +327,8 @@ def record_file(path: str, action: str, call_id: str | None) -> Decide:
     """Note that a path was touched; its earlier action gives way."""
 
     def decide(tx: Tx, session: SessionRow) -> Change:
-        before = latest(tx, session, "file")
         touched = {path: {"action": action, "call": call_id, "seq": session.seq + 1}}
-        return Change(next_map(tx, session, before, touched))
+        return Change(next_or_new(tx, session, "file", touched))
 
     return decide
 
@@ -337,7 +380,7 @@ def _made_at(found: Found) -> int:
 
 def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction | None:
     """Return the compaction in force at a point of the path, or None."""
-    found = latest(tx, session, "compaction", at)
+    found = known(tx, session, "compaction", at)  # without one that is lost, more of the conversation counts
     if found is None or found.body["upto"] == 0:
         return None
     return Compaction(_made_at(found), found.body["upto"], found.body["summary"])
@@ -376,11 +419,15 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
     """
 
     def decide(tx: Tx, session: SessionRow) -> Change | Found:
-        before = latest(tx, session, "state")
-        require_version(state_version(before), expected_version)
-        if not _changes(mapping(tx, session, before), put, drop):
-            return before or Found(0, 0, {"version": 1})
         new = session.states + 1
+        try:
+            before = latest(tx, session, "state")
+            now = mapping(tx, session, before)
+        except Lost:  # it begins anew with what is set here
+            return Change({**whole_map(dict(put)), "version": new + 1}, {"states": new})
+        require_version(state_version(before), expected_version)
+        if not _changes(now, put, drop):
+            return before or Found(0, 0, {"version": 1})
         return Change({**next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
 
     return decide

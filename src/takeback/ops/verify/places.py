@@ -7,9 +7,10 @@ never deleted, only emptied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ... import codec
+from ...ids import parse_entry_id
 from ...storage.base import Tx
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
@@ -64,11 +65,48 @@ def session_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
     # A circle of parents has a member that is older than its parent, so only those are walked.
     elif session.parent >= session.sid and tx.one(ABOVE, (*own, *own)):
         yield Fault("session", "it is an ancestor of itself")
+    yield from _read_faults(tx, session)
     if session.rank < 0:
         yield Fault("session", "its rank is below zero", REBUILD)
     if tx.one(CHANGED, own) != (session.sid,):
         what = f"change {session.updated}, which it names as its own, is another's or missing"
         yield Fault("feed", what, FOLLOW)
+
+
+def _read_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
+    """Try what people read of a session; what a repair recorded as lost may say that it is."""
+    for name, read in READS.items() if session.hidden < PURGED else ():
+        try:
+            read(tx, session)
+        except work.Lost:
+            continue
+        except UNREADABLE as error:
+            if not _is_told(tx, session, error):
+                yield Fault("session", f"its {name} cannot be read: {error}")
+
+
+def _is_told(tx: Tx, session: SessionRow, error: Exception) -> bool:
+    """Whether an error names an entry or a content that is damaged itself, and is reported there."""
+    kind, _, name = getattr(error, "what", "").partition(" ")
+    parsed = parse_entry_id(name) if kind == "entry" else None
+    if parsed is None:
+        return kind == "blob"
+    branch = branches.find_by_uid(tx, session.scope, parsed[0])
+    key = (session.scope, entries.key_of(branch.bid if branch else 0, parsed[1]))
+    return intact(tx, ENTRY, *key) is None
+
+
+READS: dict[str, Callable[[Tx, SessionRow], object]] = {
+    "tasks": work.task_list,
+    "plan": lambda tx, session: work.text_at(tx, session, "plan"),
+    "walkthrough": lambda tx, session: work.text_at(tx, session, "walkthrough"),
+    "notes": work.note_list,
+    "files": work.file_list,
+    "build attempts": work.builds,
+    "state": work.state,
+    "compaction": work.compaction,
+    "files seen": lambda tx, session: work.latest(tx, session, "snapshot"),
+}
 
 
 def _head_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
