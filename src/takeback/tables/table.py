@@ -66,6 +66,7 @@ class Table(Generic[R]):
         number: str = "",
         packed: Sequence[str] = (),
         added: Sequence[str] = (),
+        moving: str = "",
         order: Mapping[str, str] | None = None,
         refs: Mapping[str, str] | None = None,
         indexes: Sequence[Index] = (),
@@ -87,6 +88,7 @@ class Table(Generic[R]):
         self._called = called
         self._orders = {engine: tuple(columns.split(", ")) for engine, columns in (order or {}).items()}
         self.added = tuple(added)
+        self.moving = tuple(moving.split(", ")) if moving else ()  # what most changes of a row write
         self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
