@@ -16,10 +16,9 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow
+from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
-from ..tables.sessions import TagRow
 from ..tables.table import slots
 from . import branches
 
