@@ -52,6 +52,14 @@ def test_the_schema_is_what_the_descriptors_say() -> None:
         assert tuple(columns) == table.stored
 
 
+def test_postgresql_has_the_same_columns_in_an_order_of_its_own() -> None:
+    for table in schema.TABLES:
+        made = schema._postgres_table(table)
+        columns = re.findall(r"^  ([a-z_]+) +(?:BIGINT|TEXT|BYTEA)", made, re.MULTILINE)
+        assert sorted(columns) == sorted(table.stored)
+        assert tuple(columns[len(columns) - len(table.moving) :]) == table.moving
+
+
 def test_the_scope_leads_every_key_and_every_index() -> None:
     for table in schema.TABLES:
         assert table.local or table.key[0] == "scope", table

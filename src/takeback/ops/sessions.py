@@ -16,7 +16,7 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow
+from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
 from ..tables.table import slots
@@ -255,7 +255,7 @@ def escape(part: str) -> str:
 def insert(tx: Tx, session: SessionRow) -> SessionRow:
     """Store a new session with its tags."""
     SESSION.put(tx, session)
-    _put_tags(tx, session)
+    _store_tags(tx, (), session.tag_rows)
     return session
 
 
@@ -270,14 +270,19 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
         return session
     SESSION.update(tx, session, new)
     if (session.tags or new.tags) and any(getattr(session, name) != getattr(new, name) for name in _TAGGED):
-        for row in session.tag_rows:
-            TAG.delete(tx, row.scope, row.tag, row.hidden, row.rank, row.sid)
-        _put_tags(tx, new)
+        _store_tags(tx, session.tag_rows, new.tag_rows)
     return new
 
 
-def _put_tags(tx: Tx, session: SessionRow) -> None:
-    for row in session.tag_rows:
+def _store_tags(tx: Tx, old: Sequence[TagRow], new: Sequence[TagRow]) -> None:
+    """Write the rows of a session's tags; one that it keeps is updated, since on PostgreSQL that stays on its page."""
+    kept = {row.tag: row for row in new}
+    for row in old:
+        if row.tag in kept:
+            TAG.update(tx, row, kept.pop(row.tag))
+        else:
+            TAG.delete(tx, *row)
+    for row in kept.values():
         TAG.put(tx, row)
 
 

@@ -7,6 +7,9 @@ orders by costs neither a column nor a line of SQL, and moving one in or out is 
 A column that a later version adds is named in ``added`` and comes last. It may be NULL, and while it is, the check does
 not cover it: rows that were sealed before it existed still match.
 
+``moving`` names the columns that most changes of a row write. SQLite has the columns in the order of the fields;
+PostgreSQL has these last (``schema``), so no statement may rely on an order.
+
 The invariant: whoever has a row of a descriptor has one whose check was compared. What may be damaged (``verify``,
 ``repair``) is asked for by name: ``is_sound``, ``unchecked``.
 """
@@ -66,6 +69,7 @@ class Table(Generic[R]):
         number: str = "",
         packed: Sequence[str] = (),
         added: Sequence[str] = (),
+        moving: str = "",
         order: Mapping[str, str] | None = None,
         refs: Mapping[str, str] | None = None,
         indexes: Sequence[Index] = (),
@@ -87,6 +91,7 @@ class Table(Generic[R]):
         self._called = called
         self._orders = {engine: tuple(columns.split(", ")) for engine, columns in (order or {}).items()}
         self.added = tuple(added)
+        self.moving = tuple(moving.split(", ")) if moving else ()  # what most changes of a row write
         self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check

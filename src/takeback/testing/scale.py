@@ -94,6 +94,7 @@ class _Maker:
         fields["archived"] = digit in (4, 8) and scope != BETA
         if digit == 7 and scope == MAIN and self._above:
             fields |= {"kind": "subagent", "label": f"worker-{turn}", "parent": self._above}
+            self._above = ""
         session = store.create_session(f"name-{number}" if number % 2 else None, **fields)
         key = f"key-{number}" if digit == 5 and turn == 2 else None
         session.append(*conversation(number, self._world.messages), idempotency_key=key)

@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION :schema.append_known(
 DECLARE
   v_position BIGINT;
   v_packed BYTEA;
-  v_epoch BIGINT := p[14];
+  v_epoch INTEGER := p[14];
   v_own BIGINT := pg_current_xact_id()::text::bigint;
   v_xid BIGINT;
   v_set TEXT := set_config('takeback.scope', 's' || p_scope, true) || set_config('enable_seqscan', 'off', true);

@@ -12,7 +12,11 @@ CREATE SEQUENCE feed_number;
 CREATE SEQUENCE agent_checkpoint_number;
 
 -- An append changes no column of an index, so with room on the page the new version of the session's row stays there.
+-- A tag's row stays there too when its session gets another rank.
 ALTER TABLE session SET (fillfactor = 85);
+ALTER TABLE session_tag SET (fillfactor = 85);
+-- Sessions go on when others have begun behind them: with room for that the pages of the index are seldom split.
+ALTER INDEX entry_pkey SET (fillfactor = 50);
 ALTER TABLE chunk ALTER data SET STORAGE EXTERNAL;  -- compressed already
 ALTER TABLE entry ALTER rest SET STORAGE MAIN;      -- small, and mostly random
 
@@ -21,29 +25,30 @@ CREATE UNIQUE INDEX idempotency_once ON idempotency (scope, session, ikey) WHERE
 
 -- Transaction numbers mean something within one life of a cluster only: a restored or promoted one begins an epoch.
 CREATE TABLE epoch (
-  epoch   BIGINT PRIMARY KEY,
+  epoch   INTEGER PRIMARY KEY,
   cluster TEXT COLLATE "C" NOT NULL
 );
 INSERT INTO epoch SELECT 1, system_identifier || '/' || timeline_id FROM pg_control_system(), pg_control_checkpoint();
-CREATE FUNCTION current_epoch() RETURNS BIGINT LANGUAGE sql STABLE PARALLEL SAFE
+CREATE FUNCTION current_epoch() RETURNS INTEGER LANGUAGE sql STABLE PARALLEL SAFE
   AS 'SELECT max(epoch) FROM :schema.epoch';
 
 -- The order of the feed is its key. Each session and agent remembers the key of its last change; one that is new begins
--- with the transaction that makes it, whatever that one tells of it, and when.
-ALTER TABLE feed ADD epoch BIGINT NOT NULL, ADD xid BIGINT NOT NULL;
+-- with the transaction that makes it, whatever that one tells of it, and when. The epoch hardly ever changes, so in the
+-- log of an update it is left out as the end of the row.
+ALTER TABLE feed ADD epoch INTEGER NOT NULL, ADD xid BIGINT NOT NULL;
 ALTER TABLE feed DROP CONSTRAINT feed_pkey, ADD PRIMARY KEY (scope, epoch, xid, pos);
-ALTER TABLE session ADD epoch BIGINT NOT NULL DEFAULT :schema.current_epoch(),
-  ADD xid BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
-ALTER TABLE agent ADD epoch BIGINT NOT NULL DEFAULT :schema.current_epoch(),
-  ADD xid BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
+ALTER TABLE session ADD xid BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+  ADD epoch INTEGER NOT NULL DEFAULT :schema.current_epoch();
+ALTER TABLE agent ADD xid BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+  ADD epoch INTEGER NOT NULL DEFAULT :schema.current_epoch();
 
 -- A transaction may get its number before it waits for a session, and then write to it behind one with a higher number.
 -- So that the changes of one session or agent are in their order, a change counts with the number of the one before it
 -- if that is higher: it was committed by then, so a reader that is shown the one is shown the other at the same time.
-CREATE FUNCTION own_order(p_epoch BIGINT, p_xid BIGINT, OUT epoch BIGINT, OUT xid BIGINT) LANGUAGE sql AS $$
+CREATE FUNCTION own_order(p_epoch INTEGER, p_xid BIGINT, OUT epoch INTEGER, OUT xid BIGINT) LANGUAGE sql AS $$
   SELECT c.now, CASE WHEN p_epoch = c.now THEN greatest(p_xid, pg_current_xact_id()::text::bigint)
     ELSE pg_current_xact_id()::text::bigint END FROM (SELECT :schema.current_epoch() AS now) c $$;
-CREATE FUNCTION change_order(p_scope TEXT, p_session BIGINT, p_agent BIGINT, OUT epoch BIGINT, OUT xid BIGINT)
+CREATE FUNCTION change_order(p_scope TEXT, p_session BIGINT, p_agent BIGINT, OUT epoch INTEGER, OUT xid BIGINT)
   LANGUAGE plpgsql AS $$
 DECLARE
   v RECORD;
