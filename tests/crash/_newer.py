@@ -50,8 +50,7 @@ def make(place: Path) -> Path:
     module.write_text(text)
     made, _, indexes = schema.sqlite_table(ENTRY).partition(";\n")
     on_file = {"made": made.replace("TABLE entry", "TABLE entry2") + ";", "indexes": indexes}
-    key = "PRIMARY KEY (scope, key) WITH (fillfactor = 50)"  # as in store.sql
-    like = f"CREATE TABLE entry2 (LIKE entry INCLUDING DEFAULTS INCLUDING STORAGE, {key});"
+    like = "CREATE TABLE entry2 (LIKE entry INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (scope, key));"
     renamed = "ALTER INDEX entry2_pkey RENAME TO entry_pkey;"
     for folder, collated, parts in (
         ("storage/schema", "", on_file),
