@@ -15,8 +15,6 @@ CREATE SEQUENCE agent_checkpoint_number;
 -- A tag's row stays there too when its session gets another rank.
 ALTER TABLE session SET (fillfactor = 85);
 ALTER TABLE session_tag SET (fillfactor = 85);
--- Sessions go on when others have begun behind them: with room for that the pages of the index are seldom split.
-ALTER INDEX entry_pkey SET (fillfactor = 50);
 ALTER TABLE chunk ALTER data SET STORAGE EXTERNAL;  -- compressed already
 ALTER TABLE entry ALTER rest SET STORAGE MAIN;      -- small, and mostly random
 
