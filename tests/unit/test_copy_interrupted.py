@@ -310,17 +310,17 @@ def _refusal(path: Path, target: Store) -> Corrupt | None:
 
 
 def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from takeback.records import sink
+    from takeback.records import putting
     from takeback.records.stream import Page
 
-    insert = sink._insert
+    insert = putting._insert
 
     def spoil(tx: Any, page: Page, first: int) -> None:
         rows = [row._replace(body=(row.body or b"").replace(b"question 3", b"question 8")) for row in page.rows]
         insert(tx, page._replace(rows=rows), first)
 
     source, target = rich(memory()), memory()
-    monkeypatch.setattr(sink, "_insert", spoil)
+    monkeypatch.setattr(putting, "_insert", spoil)
     with pytest.raises(Corrupt, match=r"entry \w+-5 "):
         takeback.copy(source, target)
     assert target.find_session("talk") is None

@@ -148,7 +148,7 @@ def finish(tx: Tx, agent: Agent) -> int:
 
 def mark_undone(tx: Tx, agent: Agent) -> bool:
     """Let exactly those operations of an agent be undone that are; return whether the agent is whole."""
-    from .sink import mark_undone as mark
+    from .showing import mark_undone as mark
 
     twin = find_twin(tx, agent)
     if twin is None or twin.fields == _STAGED:

@@ -426,14 +426,14 @@ class Source:
     def _agent_points(self) -> Iterator[Record]:
         if self._choice is not None:
             return
-        checked = set[tuple[str, int]]()
+        last = dict[tuple[str, int], str]()
         for row in self._pages(AGENT_CHECKPOINT):
-            if self._sound and (row.scope, row.agent) not in checked:
-                checked.add((row.scope, row.agent))
+            if self._sound and (row.scope, row.agent) not in last:
                 self._read(lambda tx: _require_agent_points(tx, row.scope, row.agent))  # noqa: B023
             pins = self._read(lambda tx: PIN.all(tx, OF_POINT, (row.scope, row.acid)))  # noqa: B023
             agent = self._read(lambda tx: agent_of(tx, agents.by_number(tx, row.scope, row.agent)))  # noqa: B023
-            yield AgentPoint(row, agent.name, tuple(self._pin(each) for each in pins))
+            yield AgentPoint(row, agent.name, tuple(map(self._pin, pins)), last.get((row.scope, row.agent), ""))
+            last[row.scope, row.agent] = row.id
 
     def _pin(self, row: PinRow) -> Pin:
         def named(tx: Tx) -> tuple[str, str, str]:

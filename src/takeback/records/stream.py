@@ -169,6 +169,7 @@ class AgentPoint(NamedTuple):
     row: AgentCheckpointRow
     agent: str
     pins: tuple[Pin, ...]
+    previous: str = ""  # the id of the one before it of the same agent
 
 
 Record: TypeAlias = (

@@ -19,7 +19,6 @@ from .. import entries
 from ..agent_checkpoints import FEED_KIND
 from .base import FOLLOW, LOST, PURGED, Check, Fault, Found, Key, Rule, has
 from .places import tip_of
-from .tables import LOST_KIND
 
 OWNER = "SELECT hidden, updated FROM session WHERE scope = ? AND sid = ?"
 HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"
@@ -44,10 +43,9 @@ AND kind <> '{FEED_KIND}' GROUP BY branch"""
 AGENTS = "SELECT aid, version FROM agent WHERE aid > ? AND aid <= ? AND hidden < 2"
 SESSIONS = "SELECT sid FROM session WHERE sid > ? AND sid <= ? AND hidden < 2"
 BRANCHES = f"{BRANCH.select} WHERE bid > ? AND bid <= ?"
-LOST_OPERATIONS = f"SELECT session, count(*) FROM operation WHERE kind = '{LOST_KIND}' GROUP BY session"
 OPERATION_GAPS = "SELECT max(oid) - count(*) FROM operation"
-PURGED_CHANGES = f"""SELECT count(*) FROM feed WHERE session IN (SELECT sid FROM session WHERE hidden = 2)
-AND kind NOT IN ('entries', 'session', 'checkpoint', 'purge', 'move', 'below', 'copy', '{LOST_KIND}')"""
+PURGED_CHANGES = """SELECT count(*) FROM feed WHERE session IN (SELECT sid FROM session WHERE hidden = 2)
+AND kind NOT IN ('entries', 'session', 'checkpoint', 'purge', 'move', 'below', 'copy')"""
 
 WINDOW = 20_000
 
@@ -112,11 +110,10 @@ def operation_deficits(tx: Tx, low: int, high: int) -> dict[int, int]:
     alive = {sid for (sid,) in tx.all(SESSIONS, (low, high))}
     told = Counter({(sid, kind): count for sid, kind, count in tx.all(CHANGES, (low, high)) if sid in alive})
     told.subtract({(sid, kind): count for sid, kind, count in tx.all(OPERATIONS, (low, high))})
-    lost = Counter[int](dict(tx.all(LOST_OPERATIONS)))
     deficits = Counter[int]()
     for (sid, _), number in told.items():
         deficits[sid] += max(0, number)
-    return {sid: number - lost[sid] for sid, number in deficits.items() if number > lost[sid] + lost[0]}
+    return {sid: number for sid, number in deficits.items() if number}
 
 
 def uncovered(tx: Tx, low: int, high: int) -> list[int]:

@@ -36,7 +36,6 @@ IN_SESSION = {
 # entry behind it cannot be checked. ATTACHMENT: the entry is whole, a blob that it names is gone. BRANCH (at seq 0):
 # the id of the branch is not known, so the hashes of its entries cannot be checked.
 CONTENT, ENTRY, ATTACHMENT, BRANCH = "content", "entry", "attachment", "branch"
-LOST_KIND = "lost"  # of operations and changes that a repair put in the place of destroyed ones
 
 
 # ---------------------------------------------------------------------- agents
@@ -90,8 +89,6 @@ def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
 
 def operation_fault(tx: Tx, operation: OperationRow) -> str:
     """Say what does not fit about an operation; how many there are is checked with the feed."""
-    if operation.kind == LOST_KIND:
-        return ""
     if not is_object(operation.before) or not is_object(operation.after):
         return "what it changed cannot be read"
     if bool(operation.session) == bool(operation.agent) or not _has_subject(tx, operation):
@@ -110,17 +107,16 @@ def _has_subject(tx: Tx, operation: OperationRow) -> bool:
 
 
 def _same_subject(tx: Tx, operation: OperationRow, oid: int) -> OperationRow | None:
-    """Return another operation if it is there and on the same thing; one that was destroyed may be."""
+    """Return another operation if it is there and on the same thing."""
     stored = tx.one(f"{OPERATION.select} WHERE scope = ? AND oid = ?", (operation.scope, oid))
     other = None if stored is None else OPERATION.unchecked(stored)  # a damaged one is reported as such
-    if other is None or other.kind == LOST_KIND:
-        return other
-    return other if (other.session, other.agent) == (operation.session, operation.agent) else None
+    same = other is not None and (other.session, other.agent) == (operation.session, operation.agent)
+    return other if same else None
 
 
 def _takes_back(tx: Tx, operation: OperationRow) -> bool:
     other = _same_subject(tx, operation, operation.undone_by or 0)
-    return other is not None and (other.kind == LOST_KIND or other.undoes == operation.oid)
+    return other is not None and other.undoes == operation.oid
 
 
 # ---------------------------------------------------------------------- keys, meta, lost
