@@ -8,19 +8,19 @@ no UTF-8 any more is copied with marks in it: its row's check then fails, and wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import apsw
 
 from ..errors import Conflict, Corrupt
 from ..tables import schema
+from ..tables.table import Table
 from . import files
 from .base import Row, Tx
-from .connection import SqliteTx, close_quietly, connect, translated
+from .connection import close_quietly, connect, translated
 
-TABLES = "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'"
-COLUMNS = "SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid"
+COLUMNS = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
 _PAGE = 16
 _PROBES = 20_000  # ranges that are tried where the file is damaged
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
@@ -42,7 +42,7 @@ class _Table(NamedTuple):
 
 
 def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
-    """Copy everything that a transaction can read into a new file; give words for what it cannot."""
+    """Copy everything that a transaction can read into a new file; return words for what it cannot."""
     descriptor = files.create_private(path)
     if descriptor is None:
         raise Conflict(f"{path!r} exists already; name a new file for the copy", found=path)
@@ -55,40 +55,39 @@ def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
             with target:
                 target.execute(schema.sqlite()).fetchall()
                 target.pragma("application_id", application_id)
-                for name, table in _tables(tx, SqliteTx(target.cursor())):
-                    unread += [f"table {name}"] if table is None else _copy_table(tx, target.cursor(), table)
+                for described in schema.TABLES:
+                    table = _described(tx, described)
+                    missing = [f"table {described.name}"]
+                    unread += missing if table is None else _copy_table(tx, target.cursor(), table)
         finally:
             close_quietly(target)
     return unread
 
 
-def _tables(tx: Tx, target: Tx) -> Iterator[tuple[str, _Table | None]]:
-    """Give the tables that there must be; None for one that the file's damaged table of contents does not show."""
-    for name, without_rowid in target.all(TABLES):
-        columns, there = target.all(COLUMNS, (name,)), tx.all(COLUMNS, (name,))
-        # The names of columns may be damaged as well; their number and order tell enough.
-        found = [column for column, _, _ in there]
-        yield name, _describe(name, without_rowid, columns, found) if len(found) == len(columns) else None
-
-
-def _describe(name: str, without_rowid: int, columns: Sequence[Row], found: Sequence[str]) -> _Table:
-    is_text = tuple(kind == "TEXT" for _, kind, _ in columns)
-    parts = sorted((pk, column, kind) for (_, kind, pk), column in zip(columns, found, strict=True) if pk)
-    keys = [(_quoted(column), kind) for _, column, kind in parts] if without_rowid else [("rowid", "INTEGER")]
+def _described(tx: Tx, table: Table[tuple[object, ...]]) -> _Table | None:
+    """Return how a table is read; None if the file's damaged table of contents does not show it."""
+    # The names of columns may be damaged as well; their number and order tell enough.
+    found = [str(name) for (name,) in tx.all(COLUMNS, (table.name,))]
+    if len(found) != table.width:
+        return None
+    is_text = tuple(kind == "TEXT" for kind, _ in table.types().values())
+    by_row = bool(table.number) or not schema.without_rowid(table)
+    places = [] if by_row else [table.stored.index(name) for name in table.key]
+    keys = [(_quoted(found[at]), is_text[at]) for at in places] or [("rowid", False)]
     shown = [_as_bytes(_quoted(column), text) for column, text in zip(found, is_text, strict=True)]
-    seen = [f"CAST({key} AS BLOB)" if kind == "TEXT" else key for key, kind in keys]
-    slots = ", ".join("CAST(? AS TEXT)" if kind == "TEXT" else "?" for _, kind in keys)
+    seen = [f"CAST({key} AS BLOB)" if text else key for key, text in keys]
+    slots = ", ".join("CAST(? AS TEXT)" if text else "?" for _, text in keys)
     order, down = ", ".join(key for key, _ in keys), ", ".join(f"{key} DESC" for key, _ in keys)
-    select = f"SELECT {', '.join([*seen, *shown])} FROM {name} NOT INDEXED"
+    select = f"SELECT {', '.join([*seen, *shown])} FROM {table.name} NOT INDEXED"
     return _Table(
-        name,
-        f"INSERT OR IGNORE INTO {name} VALUES ({', '.join('?' * len(columns))})",
+        table.name,
+        table.insert,
         f"{select} WHERE ({order}) > ({slots}) ORDER BY {order} LIMIT ?",
         f"{select} WHERE ({order}) < ({slots}) ORDER BY {down} LIMIT ?",
         f"{select} WHERE {order} BETWEEN ? AND ? LIMIT ?",
         len(keys),
         is_text,
-        numbered=not without_rowid,
+        numbered=by_row,
     )
 
 
@@ -107,7 +106,7 @@ def _text(data: bytes) -> str:
 
 
 def _copy_table(tx: Tx, target: apsw.Cursor, table: _Table) -> list[str]:
-    """Copy what can be read of a table; give what cannot."""
+    """Copy what can be read of a table; return what cannot."""
     first: Row = (_LOW,) if table.numbered else ()
     low, whole = _run(tx, target, table, table.forward, first)
     if whole:
@@ -121,7 +120,7 @@ def _copy_table(tx: Tx, target: apsw.Cursor, table: _Table) -> list[str]:
 
 
 def _run(tx: Tx, target: apsw.Cursor, table: _Table, sql: str, key: Row) -> tuple[Row, bool]:
-    """Copy rows in one direction; give the last key reached, and whether that was the end."""
+    """Copy rows in one direction; return the last key reached, and whether that was the end."""
     limit = _PAGE
     while True:
         start, asked = (sql, (*key, limit)) if key else (_from_the_end(sql), (limit,))
@@ -142,7 +141,7 @@ def _run(tx: Tx, target: apsw.Cursor, table: _Table, sql: str, key: Row) -> tupl
 
 
 def _goes_on(key: Row, reached: Row, up: bool) -> bool:
-    """Say whether keys that were read lie in their direction; those of a damaged file may not."""
+    """Whether keys that were read lie in their direction; those of a damaged file may not."""
     try:
         return key < reached if up else reached < key
     except TypeError:
@@ -159,7 +158,7 @@ def _put(target: apsw.Cursor, table: _Table, rows: Sequence[Row]) -> None:
         try:
             target.execute(table.insert, table.row(row))
         except apsw.ConstraintError:
-            continue  # a value of the wrong type: the row counts as missing
+            continue  # a value of the wrong type, or a row that is there twice: it counts as missing
 
 
 def _probe(tx: Tx, target: apsw.Cursor, table: _Table, low: int, high: int) -> None:

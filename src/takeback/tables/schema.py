@@ -65,9 +65,13 @@ def sqlite_table(table: Table[tuple[object, ...]]) -> str:
         lines.append((f"{name:<13} {text}", table.notes.get(name, "")))
     if not table.number:
         lines.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
-    # A chunk holds up to a megabyte, which does not belong into the pages of an index.
-    ending = "STRICT" if table.number or table.name == "chunk" else "STRICT, WITHOUT ROWID"
+    ending = "STRICT, WITHOUT ROWID" if without_rowid(table) else "STRICT"
     return f"CREATE TABLE {table.name} (\n{_joined(lines)}\n) {ending};{_indexes(table, 'sqlite')}"
+
+
+def without_rowid(table: Table[tuple[object, ...]]) -> bool:
+    """Whether rows lie in their key on SQLite; a chunk holds up to a megabyte, which does not belong there."""
+    return not table.number and table.name != "chunk"
 
 
 def _referred(other: str) -> str:
