@@ -172,6 +172,19 @@ def test_a_number_with_one_bit_flipped_is_flipped_back(tmp_path: Path, table: st
     assert (done.lost, records_of(Path(done.path))) == ((), before)
 
 
+def test_who_followed_the_store_begins_again_with_the_copy(tmp_path: Path) -> None:
+    """The copy has a feed of its own: a cursor of the store is told, not taken for a place in it."""
+    path = build(tmp_path / "a.db")
+    with takeback.open(path) as store:
+        cursor = [change.cursor for change in store.events()][20]
+        assert list(store.events(cursor))
+        done = store.repair()
+    with takeback.open(done.path) as copy:
+        with pytest.raises(Invalid, match="begin again"):
+            list(copy.events(cursor))
+        assert list(copy.events())
+
+
 def test_the_copy_goes_nowhere_that_is_taken(tmp_path: Path) -> None:
     path = build(tmp_path / "a.db")
     (tmp_path / "taken").write_text("precious")

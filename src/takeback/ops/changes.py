@@ -15,8 +15,9 @@ from . import feed
 
 def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[Change], str | None]:
     """Return the next changes of a scope, at most ``limit``, and the cursor up to which they go."""
-    rows = feed.rows_after(tx, scope, feed.parse_cursor(cursor, tx.dialect.feed_parts), limit)
-    own = [(feed.cursor(position), row) for position, row in rows if row.scope == scope]
+    mark = feed.mark(tx)
+    rows = feed.rows_after(tx, scope, feed.parse_cursor(cursor, tx.dialect.feed_parts, mark), limit)
+    own = [(feed.cursor(position, mark), row) for position, row in rows if row.scope == scope]
     of_sessions = [row for _, row in own if row.session]
     sessions = _numbered(tx, SESSION, scope, {row.session for row in of_sessions})
     branches = _numbered(tx, BRANCH, scope, {row.branch for row in of_sessions})
@@ -28,7 +29,7 @@ def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[C
         session, branch = sessions[row.session], branches[row.branch]
         return Change(at, row.kind, session.id, branch.uid, row.first_seq, row.last_seq, session.agent)
 
-    last = feed.cursor(rows[-1][0]) if rows else cursor
+    last = feed.cursor(rows[-1][0], mark) if rows else cursor
     return [shown(at, row) for at, row in own], last
 
 

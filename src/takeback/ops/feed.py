@@ -20,6 +20,7 @@ from .sessions import SessionRow
 
 Position: TypeAlias = "tuple[int, ...]"
 
+IDENTITY = "SELECT value FROM meta WHERE name = 'store'"
 LAST = "SELECT max(pos) FROM feed"
 # An engine whose feed has another key knows it from the row of the session.
 LAST_OF = f"""SELECT {FEED.selected("f")} FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
@@ -93,18 +94,31 @@ def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Po
     return found
 
 
-def cursor(position: Position) -> str:
-    """Write a position as the opaque text that callers keep: how many parts it has, and the parts."""
-    return ".".join([str(len(position)), *(f"{part:x}" for part in position)])
+def mark(tx: Tx) -> str:
+    """Return what tells the cursors of this feed from those of another store; empty where positions do so."""
+    if not tx.dialect.gapless:
+        return ""
+    return bytes(scalar(tx, IDENTITY) or b"")[-4:].hex()
 
 
-def parse_cursor(text: str | None, parts: int) -> Position:
+def cursor(position: Position, mark: str = "") -> str:
+    """Write a position as the opaque text that callers keep: whose it is, how many parts it has, and the parts."""
+    return ".".join([*([mark] if mark else ()), str(len(position)), *(f"{part:x}" for part in position)])
+
+
+def parse_cursor(text: str | None, parts: int, mark: str = "") -> Position:
     """Read a cursor back; None is the beginning, anything else that this feed did not give raises ``Invalid``."""
     if text is None:
         return ()
     if not isinstance(text, str):
         raise Invalid(f"a cursor is a string, not {type(text).__name__}")
-    count, *numbers = text.split(".")
+    own, _, rest = text.partition(".")
+    if mark and own != mark:
+        raise Invalid(
+            f"{text!r} is not a cursor of this feed: it comes from another store, or from before a repair;"
+            " use one that events gave, or None to begin again"
+        )
+    count, *numbers = (rest if mark else text).split(".")
     if count != str(parts) or len(numbers) != parts or not all(map(_is_number, numbers)):
         raise Invalid(f"{text!r} is not a cursor of this feed; use one that events gave, or None")
     return tuple(int(number, 16) for number in numbers)
