@@ -155,14 +155,14 @@ def rows_of(path: Path) -> dict[str, set[Any]]:
         database.close()
 
 
-def records_of(path: Path) -> dict[str, Counter[Any]]:
+def records_of(path: Path, *, live: bool = True) -> dict[str, Counter[Any]]:
     """Give all records of a store, by their kind: what holds in any store, so what a repaired copy must have as well.
 
     A branch ends and a session stands where its entries say; both are told by the entries and by the session's row.
     """
     found: dict[str, Counter[Any]] = {}
     with takeback.open(path, read_only=True) as store:
-        source = Source(store._backend.scoped(None).read, live=True)
+        source = Source(store._backend.scoped(None).read, live=live)
         for record in [*source.records(Everything()), *source.endings()]:
             kind, values = portable(record)
             found.setdefault(kind, Counter()).update(values)

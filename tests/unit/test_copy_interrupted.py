@@ -122,24 +122,30 @@ with Store(backend, clock=SystemClock()) as target:
 """
 
 
-def test_killed_again_and_again_it_gets_there(tmp_path: Path, seed: int) -> None:
-    source, target, deaths = tmp_path / "a.db", tmp_path / "b.db", 0
+def test_killed_again_and_again_it_gets_there(
+    tmp_path: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
+) -> None:
+    """Killed at any call to the disk, again and again: what can be seen is whole, and it gets there in the end."""
+    source, deaths, rng = tmp_path / "a.db", 0, random.Random(f"kills {seed}")
     with takeback.open(source, durability="relaxed") as store:
         _small(rich(store), random.Random(f"killed {seed}"))
         wanted = views(store)
-    for number in (30, 60, 120, 150, 200, 40, 90):
-        script = [sys.executable, "-c", _KILLED, str(source), str(target), str(number)]
-        died = subprocess.run(script, check=False).returncode
-        assert died in (0, -signal.SIGKILL)
-        deaths += died != 0
+    for number in range(counts(2, 40)):
+        target = tmp_path / f"{number}.db"
+        for last in (30, 60, 120, 150, *(rng.randrange(20, 300) for _ in range(1 if number else 3))):
+            script = [sys.executable, "-c", _KILLED, str(source), str(target), str(last)]
+            died = subprocess.run(script, check=False).returncode
+            assert died in (0, -signal.SIGKILL)
+            deaths += died != 0
+            with takeback.open(target) as store:
+                assert_sound(store)
+                assert_whole(store, wanted)
+        takeback.copy(source, target)
         with takeback.open(target) as store:
+            assert views(store) == wanted
             assert_sound(store)
-            assert_whole(store, wanted)
-    takeback.copy(source, target)
-    with takeback.open(target) as store:
-        assert views(store) == wanted
-        assert_sound(store)
-    assert deaths >= 4
+    tally("kills of copies", deaths)
+    assert deaths >= counts(6, 160)
 
 
 def test_content_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
