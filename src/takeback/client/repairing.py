@@ -54,14 +54,22 @@ def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
 
 def _repaired(store: Store, target: str) -> Repaired:
     unread = store._backend.copy_to(target + _SCRATCH)
-    with open_store(target, clock=store._clock) as copy:
+    with open_store(target, clock=store._clock, durability="relaxed") as copy:
         lost, rebuilt = _salvaged(target + _SCRATCH, copy)
+    _sync(target)
+    with open_store(target, clock=store._clock) as copy:
         report = copy.verify()
     pages = [
         Problem("file", words, "they could not be read from the file", "What they held is named beside this")
         for words in unread
     ]
     return Repaired(target, (*pages, *lost), rebuilt, report)
+
+
+def _sync(path: str) -> None:
+    """Bring a file that was written without waiting for the disk onto it."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def _salvaged(scratch: str, copy: Store) -> tuple[tuple[Problem, ...], int]:

@@ -127,17 +127,22 @@ class Sink:
 
     def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
         """Return where the branches that are there end; None if nothing of the session is to be put."""
-        self.flush()
         try:
-            theirs = self._look(lambda tx: moments.find(tx, session.row.scope, session.row.id))
-            if theirs is None or theirs.staged:
-                require()
-            return self._decide(session, theirs, require)
+            try:
+                return self._decide(session, require)
+            except Conflict:
+                if not self._batch:
+                    raise
+                self.flush()  # what it names may be among what waits to be written
+                return self._decide(session, require)
         except Conflict as error:
             self.conflicts.append(error)
             return None
 
-    def _decide(self, ours: Session, theirs: Session | None, require: Callable[[], None]) -> dict[str, int] | None:
+    def _decide(self, ours: Session, require: Callable[[], None]) -> dict[str, int] | None:
+        theirs: Session | None = self._look(lambda tx: moments.find(tx, ours.row.scope, ours.row.id))
+        if theirs is None or theirs.staged:
+            require()
         if theirs is None:
             self._look(lambda tx: self._require_room(tx, ours))
             self._note(ours, todo=True)
