@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _damages import DAMAGES, damaged, rot  # noqa: F401
+from _damages import DAMAGES, build, damaged, rot  # noqa: F401
 
 import takeback
 from takeback import Corrupt, NotFound, Session, Store
@@ -88,3 +89,54 @@ def goes_on(store: Store, session: Session) -> None:
         session.checkpoint("again")
         assert [task.status for task in session.tasks()] == ["completed"]
         assert (session.get_plan(), session.state.get("again")) == ("the plan again", True)
+
+
+# ---------------------------------------------------------------------- damage of the file itself
+
+
+PAGE = 4096
+
+
+def spoil(data: bytearray, rng: random.Random) -> str:
+    """Damage the file of a store somewhere behind its first page, where SQLite keeps what the file is."""
+    pages = len(data) // PAGE
+    chosen = rng.choice(("flip", "flip", "flips", "swap", "zero"))
+    if chosen in ("flip", "flips"):
+        for _ in range(1 if chosen == "flip" else 6):
+            data[rng.randrange(PAGE, len(data))] ^= 1 << rng.randrange(8)
+        return chosen
+    one, two = (rng.randrange(1, pages) * PAGE for _ in range(2))
+    first = bytes(data[one : one + PAGE])
+    data[one : one + PAGE] = bytes(PAGE) if chosen == "zero" else data[two : two + PAGE]
+    if chosen == "swap":
+        data[two : two + PAGE] = first
+    return f"{chosen} {one // PAGE + 1} {two // PAGE + 1}"
+
+
+@pytest.mark.promise("R11")
+def test_a_file_with_flipped_bits_or_swapped_pages_becomes_a_store_that_works(
+    tmp_path: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
+) -> None:
+    template = build(tmp_path / "a.db").read_bytes()
+    for number in range(counts(40, 2000)):
+        rng, data = random.Random(f"file {seed} {number}"), bytearray(template)
+        how = spoil(data, rng)
+        path = tmp_path / str(number) / "a.db"
+        path.parent.mkdir()
+        path.write_bytes(data)
+        about = f"seed {seed}, file {number}, {how}"
+        try:
+            store = takeback.open(path)
+        except Corrupt:
+            tally("R12 files that cannot be opened", 1)
+            continue
+        with store:
+            done = store.repair()
+        tally("R12 damaged files repaired", 1)
+        assert not done.report, f"{about}: {done}"
+        with takeback.open(done.path) as copy:
+            assert not refused(of_store(copy), lost=False), f"{about}: {done}"
+            for session in copy.iter_sessions(archived=None):
+                assert not refused(reads(session), lost=bool(done.lost)), f"{about}: {done}"
+                goes_on(copy, session)
+            assert not copy.verify(), about
