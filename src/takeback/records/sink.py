@@ -121,7 +121,7 @@ class Sink:
         if (scope, content_hash) in self._incoming:
             return True
         found = self._look(lambda tx: blobs.find(tx, scope, content_hash))
-        if found is not None and not self._shown:
+        if found is not None and not self._session[1]:  # later ones are asked for again, by entries that need them
             self.already.update(blobs=1, bytes=found.size)
         return found is not None
 
