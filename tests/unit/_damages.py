@@ -185,6 +185,9 @@ class Everything:
         self._contents.add((scope, content_hash))
         return there
 
+    def has_root(self, scope: str, content_hash: str) -> bool:
+        return False
+
     def session(self, session: stream.Session, require: Callable[[], None]) -> dict[str, int]:
         return {}
 
@@ -204,6 +207,8 @@ def portable(record: Any) -> tuple[str, list[Any]]:
         return "entry", [repr((record.branch, row.seq, row._replace(key=0), lost.get(row.seq))) for row in record.rows]
     kind = record.table.name if isinstance(record, stream.Live) else type(record).__name__.lower()
     said = {name: value for name, value in record.row._asdict().items() if name not in _LOCAL}
+    if kind == "blob":
+        said.pop("created_ms")  # when it was stored in this store
     if kind == "inbox":
         said["key"] = bool(said["key"])
     if kind == "session" and said["hidden"] == 2:

@@ -87,6 +87,9 @@ class _Nothing:
         self._contents.add(content_hash)
         return there
 
+    def has_root(self, scope: str, content_hash: str) -> bool:
+        return False
+
     def session(self, session: records.Session, require: Callable[[], None]) -> dict[str, int] | None:
         require()
         return {}

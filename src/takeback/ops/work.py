@@ -116,7 +116,10 @@ def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
             kind, found = _read(tx, session, work_seq)
         except Lost as gone:  # what came before it is known from the entry before
             lost.setdefault(gone.kind, work_seq)
-            work_seq = entries.numbers_at(tx, session, work_seq - 1).work_seq
+            before = entries.numbers_at(tx, session, work_seq - 1).work_seq
+            if before >= work_seq:
+                raise Corrupt("the state of work leads in a circle", what=f"session {session.id}") from gone
+            work_seq = before
             continue
         return {**found.body["last"], kind: work_seq, **lost}
     return lost

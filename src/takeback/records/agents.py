@@ -17,6 +17,7 @@ from ..tables.sessions import PURGED
 from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
 from .stream import Agent
 
+POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"
 TWIN = "WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?"
 
 _STAGED = b'{"copying":true}'
@@ -29,13 +30,24 @@ def find_twin(tx: Tx, agent: Agent) -> AgentRow | None:
     return AGENT.one(tx, TWIN, (row.scope, row.id, row.created_ms, agent.ordinal))
 
 
-def number(tx: Tx, scope: str, name: str) -> int:
-    """Return the number of the agent that ``Agent.name`` names; where another stands for it, of that one."""
+def is_staged(row: AgentRow) -> bool:
+    """Whether an agent is half copied."""
+    return row.hidden == PURGED and row.fields == _STAGED
+
+
+def number(tx: Tx, scope: str, name: str, *, itself: bool = False) -> int:
+    """Return the number of the agent that ``Agent.name`` names; where another stands for it, of that one.
+
+    ``itself`` is for what only the agent itself can have: 0 if it is not there.
+    """
     created_ms, _, rest = name.partition(".")
     ordinal, _, agent_id = rest.partition(".")
     if not (created_ms.lstrip("-").isdigit() and ordinal.isdigit()):
         raise Invalid(f"{name!r} does not name an agent")
-    found = AGENT.one(tx, TWIN, (scope, agent_id, int(created_ms), int(ordinal))) or agents.find(tx, scope, agent_id)
+    found = AGENT.one(tx, TWIN, (scope, agent_id, int(created_ms), int(ordinal)))
+    if itself:
+        return found.aid if found is not None and not is_staged(found) else 0
+    found = found or agents.find(tx, scope, agent_id)
     if found is None:
         raise Invalid(f"agent {agent_id!r} did not come before what names it")
     return found.aid
@@ -44,26 +56,27 @@ def number(tx: Tx, scope: str, name: str) -> int:
 # ---------------------------------------------------------------------- deciding
 
 
-def reached(tx: Tx, agent: Agent, read: Read) -> int | None:
+def reached(agent: Agent, look: Read, read: Read) -> int | None:
     """Return the version that the destination has, 0 for none; None if there is nothing to do.
 
-    An agent that says something else in the destination raises ``Conflict``.
+    An agent that says something else in the destination raises ``Conflict``. The two stores are read one after the
+    other, never one within a read of the other: two copies in both directions would wait for each other.
     """
-    mine, twin = agent.row, find_twin(tx, agent)
-    if twin is None or (twin.hidden == PURGED and twin.fields == _STAGED):
-        if not mine.hidden and _is_there(tx, mine, read):
+    mine, twin = agent.row, look(lambda tx: find_twin(tx, agent))
+    if twin is None or is_staged(twin):
+        if not mine.hidden and _is_there(mine, look, read):
             return None
-        return 0 if twin is None else twin.version
+        return 0 if twin is None else int(twin.version)
     common = min(mine.version, twin.version)
-    if _version(tx, twin, common) != read(lambda tx: _version(tx, mine, common)):
+    if look(lambda tx: _version(tx, twin, common)) != read(lambda tx: _version(tx, mine, common)):
         raise _diverged(mine)
     if mine.version > twin.version:
-        return twin.version
+        return int(twin.version)
     same = (mine.hidden, mine.modified_ms, mine.fields) == (twin.hidden, twin.modified_ms, twin.fields)
     if mine.version == twin.version and not same:
         raise _diverged(mine)
-    if mine.version == twin.version and agent.operations > _operations(tx, twin):
-        return twin.version
+    if mine.version == twin.version and agent.operations > look(lambda tx: _operations(tx, twin)):
+        return int(twin.version)
     return None  # it is the same, or has gone on there
 
 
@@ -79,29 +92,31 @@ def _version(tx: Tx, agent: AgentRow, version: int) -> tuple[int, bytes | None] 
 
 def _is_bare(tx: Tx, agent: AgentRow) -> bool:
     """Whether nobody has described an agent yet."""
-    return agent.version == 1 and agent.fields == _EMPTY and agents.state_at(tx, agent) == {}
+    plain = agent.version == 1 and agent.fields == _EMPTY and agents.state_at(tx, agent) == {}
+    return plain and tx.one(POINTS, (agent.scope, agent.aid)) is None
 
 
-def _is_there(tx: Tx, mine: AgentRow, read: Read) -> bool:
+def _is_there(mine: AgentRow, look: Read, read: Read) -> bool:
     """Whether another visible agent of this id can stand for this one; one that says something else cannot."""
-    theirs = agents.find(tx, mine.scope, mine.id)
-    if theirs is None or _gives_way(tx, theirs, read):
+    theirs = look(lambda tx: agents.find(tx, mine.scope, mine.id))
+    if theirs is None or _gives_way(theirs, look, read):
         return False
     if read(lambda tx: _is_bare(tx, mine)):
         return True
-    if _is_bare(tx, theirs):
+    if look(lambda tx: _is_bare(tx, theirs)):
         return False  # it gives way when this one is finished
     same = (mine.version, mine.fields) == (theirs.version, theirs.fields)
-    if not same or read(lambda tx: agents.state_at(tx, mine)) != agents.state_at(tx, theirs):
+    if not same or read(lambda tx: agents.state_at(tx, mine)) != look(lambda tx: agents.state_at(tx, theirs)):
         raise _differs(mine)
     return True
 
 
-def _gives_way(tx: Tx, theirs: AgentRow, read: Read) -> bool:
+def _gives_way(theirs: AgentRow, look: Read, read: Read) -> bool:
     """Whether an agent of the destination is a copy whose original is in the trash by now."""
     from .source import agent_of
 
-    original = read(lambda other: find_twin(other, agent_of(tx, theirs)))
+    named = look(lambda tx: agent_of(tx, theirs))
+    original = read(lambda tx: find_twin(tx, named))
     return original is not None and original.hidden > 0 and original.version > theirs.version
 
 
@@ -151,7 +166,7 @@ def mark_undone(tx: Tx, agent: Agent) -> bool:
     from .showing import mark_undone as mark
 
     twin = find_twin(tx, agent)
-    if twin is None or twin.fields == _STAGED:
+    if twin is None or is_staged(twin):
         return False
     mark(tx, (twin.scope, 0, twin.aid), dict(agent.undone))
     return True

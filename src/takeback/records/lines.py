@@ -44,7 +44,9 @@ _decode = msgspec.json.Decoder().decode
 
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
-Lost: TypeAlias = tuple[str, Int] | None
+Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]  # what a date can be
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+Lost: TypeAlias = tuple[str, Time] | None
 
 
 class Limits(NamedTuple):
@@ -73,7 +75,7 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _field(name: str, hint: Any) -> tuple[Any, ...]:
     """Return how a column stands in a line; stored bytes are any JSON."""
     kinds = get_args(hint) or (hint,)
-    shown: Any = {int: Int, str: str, bytes: Any}[kinds[0]]
+    shown: Any = {int: Time if name.endswith("_ms") else Count, str: Text, bytes: Any}[kinds[0]]
     if type(None) in kinds:
         return (name, shown if shown is Any else shown | None, None)
     return (name, shown, 0) if name in _ZERO else (name, shown)
@@ -99,7 +101,11 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
 _ZERO = {"hidden", "archived", "pinned", "states", "revision"}
 _COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
 _Totals = msgspec.defstruct(
-    "Totals", [(name, Int, 0) for name in Numbers._fields], frozen=True, omit_defaults=True, forbid_unknown_fields=True
+    "Totals",
+    [(name, Count, 0) for name in Numbers._fields],
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
 )
 
 HeaderLine = _line("header", None, "", ("format", str), ("version", int))
@@ -134,8 +140,8 @@ EntryLine = _line(
     ("branch", str),
     ("seq", Count),
     ("kind", str),
-    ("at_ms", Int),
-    ("late_ms", Int, 0),
+    ("at_ms", Time),
+    ("late_ms", Time, 0),
     ("id", str | None, None),
     ("body", Any, None),
     ("raw", Any, None),
@@ -258,16 +264,24 @@ def encode(line: Any) -> bytes:
 
 def _headed(records: Iterable[Record]) -> Iterator[Any]:
     yield HeaderLine(format=FORMAT, version=VERSION_OF_FORMAT)
-    session = ""
+    session, branch = "", None
     for record in records:
-        if isinstance(record, Session):
-            session = record.row.id
+        if branch is not None:  # what a repair recorded about a branch comes with its first entries
+            yield _branch(branch, session, record)
+        session = record.row.id if isinstance(record, Session) else session
+        branch = record if isinstance(record, Branch) else None
         if isinstance(record, Page):
             yield from _entries(record)
-        elif isinstance(record, Branch):
-            yield _said(BranchLine, record.row, id=record.row.uid, session=session, parent=record.parent)
         elif (write := _WRITES.get(type(record))) is not None and (line := write(record)) is not None:
             yield line
+    if branch is not None:
+        yield _branch(branch, session, None)
+
+
+def _branch(record: Branch, session: str, following: Record | None) -> Any:
+    own = following.lost if isinstance(following, Page) and following.branch == record.row.uid else []
+    lost = next(((row.what, row.at_ms) for row in own if row.key & MAX_SEQ == 0), None)
+    return _said(BranchLine, record.row, id=record.row.uid, session=session, parent=record.parent, lost=lost)
 
 
 def _said(form: Any, row: Any, **more: Any) -> Any:

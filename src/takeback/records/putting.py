@@ -24,9 +24,11 @@ from ..ops import (
     once,
     operations,
     sessions,
+    snapshots,
 )
 from ..ops.log import key_of
 from ..ops.verify import places, tables, whole
+from ..ops.verify.files import Trees
 from ..storage.base import Tx
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, PinRow
 from ..tables.branches import BRANCH, BranchRow
@@ -57,7 +59,7 @@ from .stream import (
 
 R = TypeVar("R", bound="tuple[Any, ...]")
 
-UPLOADS = "WHERE scope = ? AND hash IS NULL AND size = ? AND chunks = ? AND created_ms = ? AND chunks > 0"
+UPLOADS = "WHERE scope = ? AND hash IS NULL AND size = ? AND chunks = ? AND place = ?"
 STORED = "SELECT count(*), coalesce(max(n), -1) FROM chunk WHERE scope = ? AND blob_id = ?"
 NEWEST_POINT = "WHERE scope = ? AND agent = ? ORDER BY acid DESC LIMIT 1"
 # What a key can stand for: a record that is looked for by its id. A version of an agent's state has no record of its
@@ -97,6 +99,7 @@ class Putting:
         self._fresh = fresh
         self._now_ms = now_ms
         self._states = states
+        self._trees = Trees()
 
     def put(self, tx: Tx, at: At, record: Record, tally: Tally) -> At:
         """Write a record; return the place behind it."""
@@ -140,9 +143,11 @@ class Putting:
             if not row.chunks:
                 self._put_small(tx, row, None, tally)
             return at._replace(blob=row if row.chunks else None, stored=0, following=0)
-        begun = BLOB.one(tx, UPLOADS, (row.scope, row.size, row.chunks, row.created_ms))
+        named = f"{STAGED_KEY}{row.hash}"  # so that it is found again
+        begun = BLOB.one(tx, UPLOADS, (row.scope, row.size, row.chunks, named))
         if begun is None:
-            begun = BLOB.put(tx, row._replace(blob_id=tx.next("blob"), hash=None, place=""))
+            begun = row._replace(blob_id=tx.next("blob"), hash=None, created_ms=self._now_ms(), place=named)
+            BLOB.put(tx, begun)
         count, last = tx.one(STORED, (row.scope, begun.blob_id)) or (0, -1)
         return at._replace(blob=begun._replace(hash=row.hash), stored=count if count == last + 1 else 0, following=0)
 
@@ -156,7 +161,8 @@ class Putting:
         if at.blob.chunks == 1:
             self._put_small(tx, at.blob, chunk.row, tally)
             return at._replace(blob=None)
-        if at.following >= at.stored:
+        key = (chunk.row.scope, at.blob.blob_id, chunk.row.n)
+        if at.following >= at.stored and CHUNK.get(tx, *key) is None:  # another copy may put it as well
             CHUNK.put(tx, chunk.row._replace(blob_id=at.blob.blob_id))
         return at._replace(following=at.following + 1)
 
@@ -164,7 +170,8 @@ class Putting:
         data = b"" if chunk is None else blobs.unpack(chunk)
         if (sha256(data).hexdigest(), len(data)) != (row.hash, row.size):
             raise no_content(row)
-        made = BLOB.put(tx, row._replace(blob_id=tx.next("blob"), place=""))
+        # What was stored lately is spared by a sweep, so nothing takes it before an entry links it.
+        made = BLOB.put(tx, row._replace(blob_id=tx.next("blob"), created_ms=self._now_ms(), place=""))
         if chunk is not None:
             CHUNK.put(tx, chunk._replace(blob_id=made.blob_id))
         tally.counts.update(blobs=1, bytes=row.size)
@@ -234,7 +241,7 @@ class Putting:
             page = page._replace(previous=end_hash)
         if (end, end_hash) != (page.low, page.previous):
             raise _moved(page)
-        self._require_blobs(tx, page)
+        self._require_contents(tx, page)
         first = key_of(branch.bid, 0)
         _insert(tx, page, first)
         if not attached:
@@ -244,11 +251,18 @@ class Putting:
         tally.counts.update(entries=len(page.rows), bytes=page.size)
         return at
 
-    def _require_blobs(self, tx: Tx, page: Page) -> None:
-        gone = {row.key for row in page.lost if row.what == tables.ATTACHMENT}
-        for each in sorted({row.hash for row in page.links if row.key not in gone}):
-            if not blobs.exists(tx, page.rows[0].scope, each):
-                raise Corrupt(f"content {each[:12]} is linked but missing", what=f"blob {each}")
+    def _require_contents(self, tx: Tx, page: Page) -> None:
+        """Refuse entries whose content is not here; from now on they link it, so nobody erases it."""
+        gone = {row.key & MAX_SEQ for row in page.lost if row.what == tables.ATTACHMENT}
+        roots = {row.seq for row in page.rows if row.kind == snapshots.KIND}
+        for link in page.links:
+            seq, scope = link.key & MAX_SEQ, page.rows[0].scope
+            if seq in gone:
+                continue
+            missing = not blobs.exists(tx, scope, link.hash)
+            if missing or (seq in roots and self._trees.root_fault(tx, scope, link.hash) and not self._fresh):
+                said = f"content {link.hash[:12]} is linked but missing, or leads to what is"
+                raise Corrupt(f"{said}; it may have been erased meanwhile: call again", what=f"blob {link.hash}")
 
     def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool) -> None:
         """Let a session that people see show the new entries, as after an append."""
@@ -350,11 +364,14 @@ class Putting:
     def _put_agent_point(self, tx: Tx, at: At, point: AgentPoint, tally: Tally) -> At:
         """Write a checkpoint of an agent behind the one that came before it; its checks are those of this store."""
         row, name = point.row, (point.row.scope, point.agent)
-        aid = agents.number(tx, *name)
+        aid = agents.number(tx, *name, itself=True)
         before = AGENT_CHECKPOINT.one(tx, NEWEST_POINT, (row.scope, aid))
         if by_id(tx, AGENT_CHECKPOINT, row.scope, row.id) is not None:
             return at
         said = f"checkpoint {row.name!r} of agent {point.agent.split('.', 2)[2]!r}"
+        if not aid:
+            tally.left_out.append(f"{said}: that agent is not in the destination")
+            return at
         if (before.id if before else "") != point.previous:
             tally.left_out.append(f"{said}: the destination has others of that agent")
             return at

@@ -24,6 +24,7 @@ from ..ops import (
 )
 from ..ops.verify import content
 from ..ops.verify.base import Read
+from ..ops.verify.files import Trees
 from ..storage.base import Backend, Op, Tx
 from ..tables.content import BlobRow
 from ..tables.sessions import PURGED, SessionRow
@@ -31,17 +32,7 @@ from . import agents, moments
 from .moments import AGAIN
 from .putting import At, Putting, Tally, conflict, no_content, start_of
 from .showing import Place, Showing, Taken, Update, parent_number, refused, require_free
-from .stream import (
-    Agent,
-    AgentPoint,
-    Blob,
-    Chunk,
-    Operation,
-    Page,
-    Point,
-    Record,
-    Session,
-)
+from .stream import Agent, AgentPoint, Blob, Chunk, Operation, Page, Point, Record, Session, Version
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -84,6 +75,7 @@ class Sink:
         self._size, self._scope, self._at = 0, "", At()
         self._chunks = 0  # of the content that is being put
         self._incoming = set[tuple[str, str]]()  # contents in the batch
+        self._trees = Trees()
         self._session = ("", "")  # scope and id of the one that is being put
         self._undone = list[Agent]()
         self._shown = False
@@ -102,7 +94,7 @@ class Sink:
         """Return the version of an agent that is there, 0 for none; None if nothing of it is to be put."""
         self.flush()
         try:
-            at: int | None = self._look(lambda tx: agents.reached(tx, agent, self._read))
+            at = agents.reached(agent, self._look, self._read)
         except Conflict as error:
             self._refuse_agent(error)
             return None
@@ -124,6 +116,10 @@ class Sink:
         if found is not None and not self._session[1]:  # later ones are asked for again, by entries that need them
             self.already.update(blobs=1, bytes=found.size)
         return found is not None
+
+    def has_root(self, scope: str, content_hash: str) -> bool:
+        """Whether a snapshot is there with all that it leads to."""
+        return self._look(lambda tx: self._trees.root_fault(tx, scope, content_hash)) is None
 
     def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
         """Return where the branches that are there end; None if nothing of the session is to be put."""
@@ -330,4 +326,6 @@ def scope_of(record: Record) -> str:
 def _size_of(record: Record) -> int:
     if isinstance(record, Page):
         return max(record.size, BYTES // ROWS * len(record.rows))
+    if isinstance(record, Version):
+        return len(record.row.state or b"")
     return len(record.row.data) if isinstance(record, Chunk) else 0

@@ -31,6 +31,7 @@ from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import LEASE, PURGED, SessionRow
 from ..tables.table import Table
 from . import moments
+from .agents import is_staged
 from .choice import Choice
 from .moments import UNDONE, tally
 from .stream import (
@@ -95,6 +96,9 @@ class Known(Protocol):
     def has(self, scope: str, content_hash: str) -> bool:
         """Whether a content is there."""
 
+    def has_root(self, scope: str, content_hash: str) -> bool:
+        """Whether a snapshot is there with all that it leads to."""
+
     def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
         """Return where the branches that are there end, by their ids; None if nothing of the session is wanted.
 
@@ -130,6 +134,7 @@ class Source:
         self._live = live
         self._sound = sound
         self._trees = Trees()
+        self._walked = set[tuple[str, bytes]]()  # directories of snapshots
         self._sessions: dict[tuple[str, int], _Subject] = {}
         self._agents: dict[tuple[str, int], _Subject] = {}
         self._orders: dict[tuple[str, int], int] = {}  # of the sessions that were yielded and are not purged
@@ -191,7 +196,7 @@ class Source:
         found = sorted((row.hidden == 0, row.scope, row.id, row.created_ms, row.aid) for row in rows)
         for _, scope, _, _, aid in found:
             agent, newest = self._read(lambda tx: self._agent(tx, scope, aid))  # noqa: B023
-            if _is_staged(agent.row):
+            if is_staged(agent.row):
                 continue
             at = known.agent(agent)
             if at is None:
@@ -241,10 +246,11 @@ class Source:
         gone = {row.key for row in page.lost if row.what == tables.ATTACHMENT}
         roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
         for link in page.links:
+            strict = link.key not in gone
+            if link.key in roots and not known.has_root(link.scope, link.hash):
+                yield from self._tree(link, known, strict=strict)
             if not known.has(link.scope, link.hash):
-                if link.key in roots:
-                    yield from self._tree(link, known, strict=link.key not in gone)
-                yield from self._content(link.scope, link.hash, strict=link.key not in gone)
+                yield from self._content(link.scope, link.hash, strict=strict)
 
     def _content(self, scope: str, content_hash: str, *, strict: bool) -> Iterator[Record]:
         row = self._read(lambda tx: blobs.find(tx, scope, content_hash))
@@ -254,7 +260,7 @@ class Source:
             raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")
 
     def _tree(self, link: LinkRow, known: Known, *, strict: bool) -> Iterator[Record]:
-        """Yield a tree from the leaves up: one that is there already has all that is below it."""
+        """Yield what is not there of a tree, from the leaves up; each directory is walked once."""
         try:
             waiting = [(self._read(lambda tx: snapshots.read_root(tx, link.scope, link.hash)).tree, False)]
         except Corrupt:
@@ -263,15 +269,16 @@ class Source:
             return
         while waiting:
             digest, expanded = waiting.pop()
-            if expanded:
-                yield from self._content(link.scope, digest.hex(), strict=strict)
-            elif not known.has(link.scope, digest.hex()):
+            if not expanded:
+                if (link.scope, digest) in self._walked:
+                    continue
+                self._walked.add((link.scope, digest))
                 waiting.append((digest, True))
                 for node in self._directory(link.scope, digest, strict=strict).values():
-                    if node.kind == tree.DIR:
-                        waiting.append((node.content, False))
-                    elif node.kind == tree.FILE and not known.has(link.scope, node.content.hex()):
-                        waiting.append((node.content, True))
+                    if node.kind in (tree.DIR, tree.FILE):
+                        waiting.append((node.content, node.kind == tree.FILE))
+            elif not known.has(link.scope, digest.hex()):
+                yield from self._content(link.scope, digest.hex(), strict=strict)
 
     def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
         try:
@@ -452,10 +459,6 @@ class Source:
 def agent_of(tx: Tx, row: AgentRow) -> Agent:
     """Name an agent so that it is found in another store."""
     return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
-
-
-def _is_staged(row: AgentRow) -> bool:
-    return row.hidden == PURGED and row.version == 0
 
 
 def _require_rows(tx: Tx) -> None:
