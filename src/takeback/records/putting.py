@@ -66,6 +66,7 @@ NEWEST_POINT = "WHERE scope = ? AND agent = ? ORDER BY acid DESC LIMIT 1"
 # own that an id would name.
 MADE: dict[str, Table[Any]] = {"session": SESSION, "operation": OPERATION, "checkpoint": CHECKPOINT, "agent": AGENT}
 STATE, SENT = "state", "message"
+_LONGEST = 4096  # characters of a name
 
 # What a half-copied session does not say yet.
 _UNSAID: dict[str, Any] = sessions.EMPTY | dict.fromkeys(("name", "label", "title", "calls"))
@@ -460,6 +461,11 @@ def _require_plausible(tx: Tx, session: Session) -> None:
     row = session.row
     if not is_id(row.id) or row.staged or row.key.startswith(STAGED_KEY):
         raise Invalid(f"{row.id!r} is not the id of a session, or the session is half copied")
+    named = [each for each in (row.agent, row.name, row.label, row.key, row.workspace) if each is not None]
+    if not row.agent or any(len(each) > _LONGEST or not each.isprintable() for each in named):
+        raise Invalid(f"a name of session {row.id} is empty, too long, or holds what cannot be printed")
+    if not row.key.startswith(("agent:", "purged:")):
+        raise Invalid(f"session {row.id} has a key that no session has")
     if row.kind not in sessions.KINDS or row.status not in STATUSES or row.hidden not in (0, 1, PURGED):
         raise Invalid(f"session {row.id} is of the kind {row.kind!r} and {row.status!r}; no session is")
     depth, above = 0, session.parent

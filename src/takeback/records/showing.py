@@ -55,6 +55,10 @@ class Taken(Exception):
         self.what = what
 
 
+class _Again(Exception):
+    """A session changed in the destination since it was compared."""
+
+
 class Update(NamedTuple):
     """A session that people see and that has gone on: what is put with its row, in one transaction."""
 
@@ -151,8 +155,11 @@ class Showing:
         self._prove(place, update)
         while True:
             try:
-                counts, at = self._write(place.scope, lambda tx: self._finish(tx, place, update), alone=True)
+                seen = None if update is None else self._unchanged(update)
+                counts, at = self._write(place.scope, lambda tx: self._finish(tx, place, update, seen), alone=True)  # noqa: B023
                 break
+            except _Again:
+                continue
             except Taken as taken:
                 holder = self.places.get((taken.holder.scope, taken.holder.id))
                 known = None if holder is None else (holder.scope, holder.id)
@@ -162,6 +169,19 @@ class Showing:
         finished[place.scope, place.id] = at
         self.done.update(counts)
         self._tell()
+
+    def _unchanged(self, update: Update) -> SessionRow:
+        """Return a session that people see as it is here, once it is sure that it has nothing that the stream lacks.
+
+        The two stores are read one after the other, never one within a transaction of the other.
+        """
+        row = update.session.row
+        theirs: Session | None = self._look(lambda tx: moments.find(tx, row.scope, row.id))
+        if theirs is None or theirs.purged:
+            raise conflict(f"session {row.id} is gone from the destination; call again", row.id)
+        if moments.compare(update.session, theirs, self._read, self._look).theirs:
+            raise conflict(f"session {row.id} was changed in the destination while it was copied. {AGAIN}", row.id)
+        return theirs.row
 
     def _final(self, place: Place, update: Update | None) -> Final:
         if update is not None:
@@ -179,18 +199,16 @@ class Showing:
                 raise _differs(uid, tip)
             self._tell()
 
-    def _finish(self, tx: Tx, place: Place, update: Update | None) -> tuple[Counter[str], tuple[int, int]]:
+    def _finish(
+        self, tx: Tx, place: Place, update: Update | None, seen: SessionRow | None
+    ) -> tuple[Counter[str], tuple[int, int]]:
         """Write everything that only a whole session has, and its row; a name that is taken raises ``Taken``."""
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None or (session.hidden == PURGED and not session.staged):
             raise conflict(f"session {place.id} is gone from the destination; call again", place.id)
         final = stash.decode(tx, session) if update is None else stash.of(update.session)
-        if update is not None:
-            theirs = moments.of(tx, session)
-            if moments.compare(update.session, theirs, self._read, lambda op: op(tx)).theirs:
-                raise conflict(
-                    f"session {place.id} was changed in the destination while it was copied. {AGAIN}", place.id
-                )
+        if update is not None and session != seen:
+            raise _Again()
         parent = parent_number(tx, final.row, final.parent)
         require_free(tx, final.row, parent)
         changes, counts = _Changes(tx, session, self._now_ms()), Counter(sessions=1)
@@ -242,9 +260,10 @@ class Showing:
                 purge._drop(tx, branch, need)
         _Changes(tx, session, self._now_ms()).tell_operations()  # numbers that are left out are counted by them
         purge._blank(tx, session, self._now_ms())
-        # What a purge leaves a session: its parent, its revision and its times.
+        # What a purge leaves a session: its parent, its revision, its marks and its times.
         mine, purged = final.row, sessions.by_number(tx, session.scope, session.sid)
-        times = {"updated_ms": mine.updated_ms, "message_ms": mine.message_ms, "states": mine.states}
+        times: dict[str, Any] = {"updated_ms": mine.updated_ms, "message_ms": mine.message_ms, "states": mine.states}
+        times |= {"archived": mine.archived, "pinned": mine.pinned, "status": mine.status}
         parent = parent_number(tx, mine, final.parent)
         sessions.write(tx, purged, parent=parent, revision=mine.revision, **times)
         sweep.drop(tx, session.scope, hashes, roots)

@@ -17,8 +17,9 @@ from ...tables.entries import LOST as LOSSES
 from ...tables.entries import LostRow
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OnceRow, OperationRow
 from ...tables.store import META, MIGRATION, MetaRow
-from .. import branches, checkpoints, once
+from .. import branches, checkpoints, once, things
 from ..entries import key_of
+from ..things import Things
 from .base import BACKUP, PURGED, REBUILD, RETRY, Check, Fault, Found, Key, Rule, has, intact, is_object
 from .places import has_session
 
@@ -45,6 +46,8 @@ def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
     """Compare an agent with its versions."""
     if not is_object(agent.fields):
         yield Fault("agent", "its fields cannot be read")
+    elif wrong := things.fault(agent.fields, things.Fields):
+        yield Fault("agent", f"its fields are not those of an agent: {wrong}")
     if agent.hidden not in (0, 1, PURGED):
         yield Fault("agent", "its mark (hidden) has no meaning")
     if agent.hidden == PURGED:
@@ -89,8 +92,11 @@ def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
 
 def operation_fault(tx: Tx, operation: OperationRow) -> str:
     """Say what does not fit about an operation; how many there are is checked with the feed."""
-    if not is_object(operation.before) or not is_object(operation.after):
-        return "what it changed cannot be read"
+    for said in (operation.before, operation.after):
+        if not is_object(said):
+            return "what it changed cannot be read"
+        if wrong := things.fault(said, Things):
+            return f"what it changed is not what an operation changes: {wrong}"
     if bool(operation.session) == bool(operation.agent) or not _has_subject(tx, operation):
         return "its session or agent is missing"
     if operation.undoes is not None and not _same_subject(tx, operation, operation.undoes):
