@@ -486,6 +486,14 @@ class AsyncStore:
         """Give a handle for another scope on the same connections."""
         return AsyncStore(self._portal, self._sync.scoped(scope))
 
+    async def scopes(self) -> list[str]:
+        """List the scopes that hold anything, in order; the default scope is the empty string.
+
+        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
+        this role one scope at a time, it raises ``Unsupported``.
+        """
+        return await self._portal.run(lambda: self._sync.scopes())
+
     async def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
         """Give all operations of this scope, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))

@@ -11,7 +11,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from ..errors import Closed, Conflict, Invalid
+from ..errors import Closed, Conflict, Invalid, Unsupported
 from ..model import html
 from ..model.feed import Change
 from ..model.operation import Operation
@@ -19,7 +19,7 @@ from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, sessions, stats, sweep
+from ..ops import changes, feed, operations, scopes, sessions, stats, sweep
 from ..storage.base import Tx
 from . import check
 from .store_checkpoints import StoreCheckpoints
@@ -64,6 +64,21 @@ class Store(StoreCheckpoints):
         return Store(
             self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False, keeper=self._keeper
         )
+
+    def scopes(self) -> list[str]:
+        """List the scopes that hold anything, in order; the default scope is the empty string.
+
+        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
+        this role one scope at a time, it raises ``Unsupported``.
+        """
+        if self.scope:
+            raise Invalid("a handle of one scope sees no other; ask a store that was opened without a scope")
+        if not self.capabilities.all_scopes:
+            raise Unsupported(
+                "row security shows this role one scope at a time; open the store as the owner of its tables",
+                capability="all_scopes",
+            )
+        return self._backend.scoped(None).read(scopes.every)
 
     # ------------------------------------------------------------------ operations
 
