@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from ..storage.base import Tx, scalar
-from ..tables.agents import AGENT
-from ..tables.content import BLOB
-from ..tables.sessions import SESSION
+from collections.abc import Iterator
 
-# Everything else belongs to one of these.
-_ROOTS = (AGENT.name, SESSION.name, BLOB.name)
+from ..storage.base import Tx, scalar
+
+# Everything else belongs to one of these. The condition is that of the index by which the next scope is found.
+_ROOTS = ("FROM agent WHERE scope", "FROM session WHERE scope", "FROM blob WHERE hash IS NOT NULL AND scope")
 
 
 def every(tx: Tx) -> list[str]:
-    """Return the scopes that hold anything, in order; a step of an index for each of them, however much they hold."""
-    return sorted({scope for table in _ROOTS for scope in _of(tx, table)})
+    """Return the scopes that hold anything, in order; one step of an index for each, however much they hold."""
+    return sorted({scope for rows in _ROOTS for scope in _of(tx, rows)})
 
 
-def _of(tx: Tx, table: str) -> list[str]:
-    found = list[str]()
-    last = scalar(tx, f"SELECT min(scope) FROM {table}")
+def _of(tx: Tx, rows: str) -> Iterator[str]:
+    last = scalar(tx, f"SELECT min(scope) {rows} >= ?", ("",))
     while last is not None:
-        found.append(last)
-        last = scalar(tx, f"SELECT min(scope) FROM {table} WHERE scope > ?", (last,))
-    return found
+        yield last
+        last = scalar(tx, f"SELECT min(scope) {rows} > ?", (last,))

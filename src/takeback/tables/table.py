@@ -340,7 +340,9 @@ class Table(Generic[R]):
             asks = " AND ".join(each for each in ("scope = ?" if scoped else "", behind) if each)
             where = f" WHERE {asks}" if asks else ""
             what = order if keys else f"{order}, {self.columns}"
-            sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{where} ORDER BY {order} LIMIT ?"
+            # An index of the scope would be sorted again for every page: rows are walked as they lie instead.
+            walk = " NOT INDEXED" if scoped and "scope" not in self.order(tx) else ""
+            sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{walk}{where} ORDER BY {order} LIMIT ?"
         return sql
 
     def _single(self, tx: Tx, key: Row) -> Row:
