@@ -145,8 +145,13 @@ def test_a_forged_key_of_a_directory_is_nobodys(store: Store, project: Path, key
     said = next(each for each in lines if each["type"] == "session")
     said["key"] = key.format(sessions.escape(str(project)))
     said["detail"] = {**said["detail"], "directory": "1.2.3", "came_from": {"workspace": str(project)}}
+    said["detail"] |= {"disk": "0" * 64, "disk_at": ["x", 1]}
     with takeback.open(":memory:") as target:
         load(target, resealed(lines))
+        loaded = target.get_session(made.id)
+        assert (loaded.came_from, loaded.key) == (None, f"agent:coder:session:{made.id}")
+        detail = target._read(lambda tx: sessions.decoded(sessions.detail(tx, loaded._row(tx))))
+        assert not {"directory", "disk", "disk_at"} & {*detail}
         for agent in ("coder", "other"):
             assert target.directory_session(project, agent=agent).id != made.id
 
@@ -259,6 +264,17 @@ def test_a_newer_file_brings_what_is_new_and_leaves_the_place(
         assert session.messages()[-1].text == "more"
         assert (session.name, session.workspace) == ("fix-retry (2)", str(tmp_path))
         assert session.came_from == str(project)
+
+
+def test_what_was_purged_here_stays_so_and_is_not_new(store: Store, data: bytes) -> None:
+    purged = named(store, "plain").id
+    with takeback.open(":memory:") as target:
+        load(target, data)
+        target.purge_session(purged)
+        loaded = load(target, data)
+        assert loaded.copied is not None
+        assert (is_nothing(loaded), loaded.new, loaded.renamed) == (True, (), {})
+        assert loaded.copied.left_out == (f"session {purged}, which was purged in the destination",)
 
 
 # ---------------------------------------------------------------------- names

@@ -17,7 +17,7 @@ from .. import codec
 from ..ops import sessions
 from ..ops.verify.base import Read
 from ..storage.base import Tx
-from ..tables.sessions import SessionRow
+from ..tables.sessions import PURGED, SessionRow
 from .stream import Session
 
 CAME_FROM = "came_from"
@@ -52,13 +52,14 @@ class Arrivals:
         """Return a session as it is to be here."""
         if session.purged:
             return session
-        here = self._read(lambda tx: _find(tx, session.row))
-        if here is None:
+        # What was last seen of files is true of no directory here.
+        session = session._replace(doc=sessions.lasting(session.doc))
+        here, purged = self._read(lambda tx: _find(tx, session.row))
+        if here is not None:
+            return self._named(session, _kept(session, here), here)
+        if not purged:  # else it stays so
             self.new.append(session.row.id)
-            placed = unbound(session, self._workspace)
-        else:
-            placed = _kept(session, here)
-        return self._named(session, placed, here)
+        return self._named(session, unbound(session, self._workspace), None)
 
     def _named(self, session: Session, placed: Session, here: Here | None) -> Session:
         """Give a session that people see a name that is free, and remember the one that it had."""
@@ -68,7 +69,7 @@ class Arrivals:
             return placed._replace(row=row._replace(name=wanted))
         name = self._read(lambda tx: self._free(tx, row, wanted))
         self._names.add((row.agent, row.workspace, name))
-        if here is None and name != wanted:
+        if row.id in self.new and name != wanted:
             self.renamed[row.id] = name
         placed = placed._replace(row=row._replace(name=name))
         if name == session.row.name or (here is not None and here.came_from is None):
@@ -85,9 +86,12 @@ class Arrivals:
         return candidate
 
 
-def _find(tx: Tx, row: SessionRow) -> Here | None:
-    found = sessions.find(tx, row.scope, row.id)
-    return None if found is None else Here(found, sessions.decoded(sessions.detail(tx, found)))
+def _find(tx: Tx, row: SessionRow) -> tuple[Here | None, bool]:
+    """Return a session as it is here, None for none; and whether it was here and was purged."""
+    found = sessions.find_any(tx, row.scope, row.id)
+    if found is None or found.hidden == PURGED:
+        return None, found is not None and not found.staged
+    return Here(found, sessions.decoded(sessions.detail(tx, found))), False
 
 
 def _wanted(name: str | None, here: Here | None) -> str | None:
