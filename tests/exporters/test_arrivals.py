@@ -15,8 +15,11 @@ from _made import lines_of, resealed
 import _postgres
 import takeback
 from takeback import Loaded, Session, Store
+from takeback.ids import new_id
 from takeback.model.copied import Amounts
 from takeback.ops import sessions
+from takeback.records import moments
+from takeback.records.arrivals import Arrivals
 
 pytestmark = [pytest.mark.feature("F9"), pytest.mark.trial("T1"), pytest.mark.promise("R27")]
 
@@ -314,6 +317,22 @@ def test_two_of_a_file_that_had_one_name_in_two_workspaces(store: Store, tmp_pat
         assert is_nothing(load(target, data))
         one = lines_of(store, made[2])
         assert is_nothing(load(target, one)), "alone it is the same one"
+
+
+def test_a_file_that_repeats_a_name_costs_what_it_holds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, find = list[str](), sessions.find_by_name
+
+    def counted(*asked: Any, **named: Any) -> Any:
+        looks.append(named["name"])
+        return find(*asked, **named)
+
+    monkeypatch.setattr(sessions, "find_by_name", counted)
+    taken = store.create_session("same", agent="coder")
+    record, arrivals = store._read(lambda tx: moments.of(tx, taken._row(tx))), Arrivals(store._read)
+    looks.clear()
+    names = [arrivals.place(record._replace(row=record.row._replace(id=new_id(at)))).row.name for at in range(300)]
+    assert names == [f"same ({number})" for number in range(2, 302)]
+    assert len(looks) <= 601
 
 
 def test_what_is_in_the_trash_keeps_its_name(store: Store, data: bytes) -> None:

@@ -45,7 +45,8 @@ class Arrivals:
         self._read = read
         self._workspace = workspace
         self._names = set[tuple[str, str, str]]()  # given to sessions of this file
-        self.new = list[str]()
+        self._numbers = dict[tuple[str, str, str], int]()  # where to go on: a file may repeat a name very often
+        self.new: dict[str, None] = {}  # in order
         self.renamed: dict[str, str] = {}
 
     def place(self, session: Session) -> Session:
@@ -58,7 +59,7 @@ class Arrivals:
         if here is not None:
             return self._named(session, _kept(session, here), here)
         if not purged:  # else it stays so
-            self.new.append(session.row.id)
+            self.new[session.row.id] = None
         return self._named(session, unbound(session, self._workspace), None)
 
     def _named(self, session: Session, placed: Session, here: Here | None) -> Session:
@@ -78,11 +79,13 @@ class Arrivals:
 
     def _free(self, tx: Tx, row: SessionRow, name: str) -> str:
         """Return the name, or with `` (2)`` and so on behind it where another session has it."""
-        for candidate in itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2))):
-            asked = {"agent": row.agent, "workspace": row.workspace, "name": candidate}
-            taken = sessions.find_by_name(tx, row.scope, **asked)
-            if (taken is None or taken.id == row.id) and (row.agent, row.workspace, candidate) not in self._names:
+        place = (row.agent, row.workspace)
+        for number in itertools.count(self._numbers.get((*place, name), 1)):
+            candidate = name if number == 1 else f"{name} ({number})"
+            taken = sessions.find_by_name(tx, row.scope, agent=row.agent, workspace=row.workspace, name=candidate)
+            if (taken is None or taken.id == row.id) and (*place, candidate) not in self._names:
                 break
+        self._numbers[*place, name] = number
         return candidate
 
 
