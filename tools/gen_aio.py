@@ -40,6 +40,7 @@ LIVE = {"follow"}  # iterators that wait for what comes: each has a private form
 # Names that annotations may use, and where the generated module gets them from.
 NAMES: dict[str, str] = {
     "Any": "typing",
+    "BinaryIO": "typing",
     "IO": "typing",
     "Literal": "typing",
     "Unpack": "typing",
@@ -62,6 +63,9 @@ NAMES: dict[str, str] = {
     "Capture": ".model.capture",
     "Checkpoint": ".model.checkpoint",
     "Comparison": ".model.comparison",
+    "Copying": ".model.copied",
+    "Exported": ".model.exchange",
+    "Loaded": ".model.exchange",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",

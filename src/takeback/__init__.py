@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .model.comparison import Comparison, Side
     from .model.copied import Amounts, Copied, Copying
     from .model.entry import Entry
+    from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
     from .model.message import Message
@@ -115,6 +116,7 @@ __all__ = [
     "Diff",
     "Entry",
     "Error",
+    "Exported",
     "FileChange",
     "FileDiff",
     "FileState",
@@ -123,6 +125,7 @@ __all__ = [
     "Holder",
     "Invalid",
     "LeaseLost",
+    "Loaded",
     "Message",
     "NotFound",
     "Note",
@@ -190,6 +193,7 @@ _WHERE = {
     "model.comparison": "Comparison Side",
     "model.copied": "Amounts Copied Copying",
     "model.entry": "Entry",
+    "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
     "model.message": "Message",

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Unpack, overload
+from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
 from .client.attachments import Attachment
@@ -35,7 +35,9 @@ from .model.branch import Branch
 from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.comparison import Comparison
+from .model.copied import Copying
 from .model.entry import Entry
+from .model.exchange import Exported, Loaded
 from .model.feed import Change
 from .model.files import Diff, FileChange, FileDiff, FileState
 from .model.message import Message
@@ -486,6 +488,14 @@ class AsyncStore:
         """Give a handle for another scope on the same connections."""
         return AsyncStore(self._portal, self._sync.scoped(scope))
 
+    async def scopes(self) -> list[str]:
+        """List the scopes that hold anything, in order; the default scope is the empty string.
+
+        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
+        this role one scope at a time, it raises ``Unsupported``.
+        """
+        return await self._portal.run(lambda: self._sync.scopes())
+
     async def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
         """Give all operations of this scope, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))
@@ -551,6 +561,58 @@ class AsyncStore:
         ``Conflict``. This store is not changed and may be in use meanwhile.
         """
         return await self._portal.run(lambda: self._sync.repair(to))
+
+    async def export(
+        self,
+        sessions: AsyncSession | str | Iterable[AsyncSession | str],
+        to: str | PathLike[str] | BinaryIO,
+        *,
+        format: str = "jsonl",
+        subagents: bool = True,
+        tools: str = "short",
+        secrets: str = "mask",
+        at: Point | None = None,
+        progress: Callable[[Copying], Any] | None = None,
+    ) -> Exported:
+        """Write sessions, handles or ids, into a file that is there whole or not at all, or into an open binary file.
+
+        ``jsonl`` are lines that ``load`` reads back; they lose nothing, so what is likely a secret is only counted.
+        Sub-agents come along unless ``subagents`` is False, and so does what the sessions cannot be without.
+        ``markdown`` and ``html`` are documents of one session: ``tools`` is ``full``, ``short`` or ``none``,
+        ``secrets`` ``mask`` or ``keep``, and ``at`` a point where the document ends.
+        """
+        return await self._portal.run(
+            lambda: self._sync.export(
+                unwrap(sessions),
+                to,
+                format=format,
+                subagents=subagents,
+                tools=tools,
+                secrets=secrets,
+                at=at,
+                progress=progress,
+            )
+        )
+
+    async def load(
+        self,
+        path: str | PathLike[str] | BinaryIO,
+        *,
+        workspace: str | PathLike[str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Loaded:
+        """Bring in what ``export`` wrote as lines, or the folder of a mirror; loading it again changes nothing.
+
+        It is judged first: a file that is cut off, changed or forged raises ``Corrupt`` and nothing of it is stored.
+        A session has no workspace here, whatever the file says; with ``workspace`` those that had one get that one. A
+        name that is taken gets `` (2)`` behind it. A session that is here already stays where it is and gets what is
+        new; one that was changed in both raises ``Conflict``, once everything else is loaded. ``progress`` is called
+        with the number of lines that were read.
+        """
+        return await self._portal.run(
+            lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
+        )
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
@@ -762,6 +824,11 @@ class AsyncSession:
     def workspace(self) -> str | None:
         """The directory that it works in."""
         return self._sync.workspace
+
+    @property
+    def came_from(self) -> str | None:
+        """The directory that it worked in, as the export says that it was loaded from; nothing here is found by it."""
+        return self._sync.came_from
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import IO, Any, Generic, NamedTuple, TypeVar
 from .client.handle import Write
 from .client.waiting import stopped
 from .errors import Closed, Error
+from .model.page import Page
 from .storage.base import Backend, Op, Tx
 
 T = TypeVar("T")
@@ -307,7 +308,7 @@ class AsyncReader:
 
 def unwrap(value: Any) -> Any:
     """Give the blocking handle behind an awaitable one, also inside lists and dicts; other values as they are."""
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple, Page):
         return [unwrap(each) for each in value]
     if type(value) is dict:
         return {key: unwrap(each) for key, each in value.items()}

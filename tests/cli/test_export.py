@@ -43,7 +43,7 @@ def test_a_session_goes_into_another_store_and_gives_the_same_lines_there(work: 
     again = work.ok("import", "a.jsonl", "--store", _elsewhere(work))
     assert again.out.startswith("nothing copied in ")
     shown = [work.ok("show", _id(work, "fix-retry"), *at).out for at in ((), ("--store", _elsewhere(work)))]
-    assert shown[0] == shown[1]
+    assert shown[0].replace(f"  workspace {work.project}\n", "") == shown[1], "a path of a file is nobody's workspace"
     assert work.ok("verify", "--store", _elsewhere(work)).out.endswith("no problems\n")
 
 
@@ -205,6 +205,30 @@ def test_a_file_that_is_cut_off_or_none_of_ours_is_refused(work: World) -> None:
     assert work.run("import", "nosuch.jsonl").code == 4
     with takeback.open(_elsewhere(work)) as store:
         assert not store.list_sessions()
+
+
+@pytest.mark.trial("T1")
+def test_a_path_in_a_file_is_no_workspace_here_unless_one_is_named(work: World) -> None:
+    work.ok("export", "--here", "-o", "a.jsonl")
+    work.ok("import", "a.jsonl", "--store", _elsewhere(work))
+    listed = work.ok("ls", "--json", "--store", _elsewhere(work)).document
+    assert listed["sessions"] == []
+    Path("checkout").mkdir()
+    other = str(work.url.with_name("third.db"))
+    work.ok("import", "a.jsonl", "--workspace", "checkout", "--store", other)
+    assert len(work.ok("-C", "checkout", "ls", "--json", "--store", other).document["sessions"]) == 2
+
+
+@pytest.mark.trial("T1")
+def test_a_name_that_is_taken_gets_a_number_and_that_is_said(work: World) -> None:
+    work.ok("export", "oauth", "-o", "a.jsonl")
+    with takeback.open(_elsewhere(work)) as store:
+        store.create_session("oauth", agent="coder")
+    ran = work.ok("import", "a.jsonl", "-n", "--store", _elsewhere(work))
+    assert f"Session {_id(work, 'oauth')} would be called 'oauth (2)' here: its name is taken.\n" in ran.err
+    ran = work.ok("import", "a.jsonl", "--json", "--store", _elsewhere(work))
+    assert ran.document["renamed"] == {_id(work, "oauth"): "oauth (2)"}
+    assert work.ok("import", "a.jsonl", "--store", _elsewhere(work)).err == ""
 
 
 def test_what_was_changed_in_both_is_a_conflict(work: World) -> None:

@@ -47,7 +47,7 @@ STEPS = st.lists(
 
 def play(store: Store, steps: list[tuple[str, Any]]) -> list[Session]:
     """Do the steps in a new session, and in those that come of it."""
-    sessions = [store.create_session(agent="made")]
+    sessions = [store.create_session(agent="made", workspace=f"/w{len(steps) % 3}" if len(steps) % 3 else None)]
     for number, (what, value) in enumerate(steps):
         session = sessions[number % len(sessions)].refresh()
         at = 0 if not isinstance(value, float) else round(value * session.head.seq)

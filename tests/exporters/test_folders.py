@@ -433,7 +433,7 @@ def test_a_folder_can_be_imported_again(store: Store, work: Session, tmp_path: P
     work.note(odd)
     once(store, tmp_path)
     with takeback.open(":memory:") as other:
-        (brought,) = folder.read(other, tmp_path)
+        (brought,) = folder.read(other, tmp_path).brought
         made = other.get_session(brought.session)
         assert (brought.mirrored, brought.new) == (work.id, True)
         assert (made.title, made.name, made.agent_id, made.tags) == ("Paint the boat", "boat", "painter", ("sea",))
@@ -447,14 +447,14 @@ def test_a_folder_can_be_imported_again(store: Store, work: Session, tmp_path: P
         assert [(each.text, each.task) for each in made.notes()] == [(each.text, each.task) for each in work.notes()]
         assert [(each.path, each.action) for each in made.files()] == [("hull.py", "written")]
         assert not other.verify()
-        again = folder.read(other, tmp_path / "sessions" / work.id)
+        again = folder.read(other, tmp_path / "sessions" / work.id).brought
         assert [(each.session, each.new) for each in again] == [(made.id, False)]
         assert len(other.list_sessions()) == 1
 
 
 def test_a_session_that_is_still_there_is_left_alone(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
-    assert folder.read(store, tmp_path) == [folder.Brought(work.id, work.id, False)]
+    assert folder.read(store, tmp_path).brought == [folder.Brought(work.id, work.id, False)]
     assert len(store.list_sessions()) == 1
 
 
@@ -462,18 +462,18 @@ def test_a_session_that_has_the_id_for_its_name_is_another(store: Store, work: S
     once(store, tmp_path)
     with takeback.open(":memory:") as other:
         named = [other.create_session(work.id, agent=agent) for agent in ("a", "b")]
-        (brought,) = folder.read(other, tmp_path)
+        (brought,) = folder.read(other, tmp_path).brought
         assert brought.new
         assert brought.session not in [each.id for each in named]
-        assert folder.read(other, tmp_path) == [brought._replace(new=False)]
+        assert folder.read(other, tmp_path).brought == [brought._replace(new=False)]
 
 
-def test_a_name_that_is_taken_is_left_out(store: Store, work: Session, tmp_path: Path) -> None:
+def test_a_name_that_is_taken_gets_a_number(store: Store, work: Session, tmp_path: Path) -> None:
     once(store, tmp_path)
     with takeback.open(":memory:") as other:
         other.create_session("boat", agent="painter")
-        (brought,) = folder.read(other, tmp_path)
-        assert other.get_session(brought.session).name is None
+        (brought,) = folder.read(other, tmp_path).brought
+        assert other.get_session(brought.session).name == brought.renamed == "boat (2)"
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_nothing_that_was_said_becomes_part_of_the_page(store: Store, hostile: s
     session.checkpoint(name, description=name)
     session.fork(1, name=name)
     store.create_session(kind="subagent", parent=session, label=name)
-    text, page = page_of(session, tools="full", secrets=True)
+    text, page = page_of(session, tools="full", clean=str)
     assert_alone(page)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", text)
     text.encode()
@@ -184,7 +184,7 @@ def test_secrets_are_hidden_unless_they_are_wanted(store: Store) -> None:
     session.set_plan(secret)
     session.note(secret)
     assert secret[12:] not in page_of(session)[0]
-    assert page_of(session, secrets=True)[0].count(secret) >= 4
+    assert page_of(session, clean=str)[0].count(secret) >= 4
 
 
 def test_a_picture_is_shown_if_its_bytes_are_one(store: Store) -> None:

@@ -37,7 +37,7 @@ def test_headings_are_ours_alone(work: Session) -> None:
 
 
 def test_it_is_the_walkthrough_when_nothing_is_hidden(work: Session) -> None:
-    assert document(work, secrets=True) == work.render_walkthrough()
+    assert document(work, clean=str) == work.render_walkthrough()
 
 
 def test_tools_are_short_full_or_left_out(work: Session) -> None:
@@ -58,7 +58,7 @@ def test_secrets_are_hidden_unless_they_are_wanted(store: Store) -> None:
     session.note(secret)
     assert secret[4:] not in document(session)
     assert "ghp_[GitHub token hidden]" in document(session)
-    assert document(session, secrets=True).count(secret[4:]) >= 2
+    assert document(session, clean=str).count(secret[4:]) >= 2
 
 
 def test_a_document_up_to_a_point(work: Session) -> None:

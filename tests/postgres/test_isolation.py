@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import io
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -201,6 +202,21 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         refused(lambda: x.b.backup(x.a.place / "backup.db"), by=Invalid)
         assert not (x.a.place / "backup.db").exists()
 
+    def export(x: Any) -> None:
+        for form in ("jsonl", "markdown", "html"):
+            for each in x.a.sessions:
+                refused(
+                    lambda: x.b.export(each, x.a.place / "out", format=form),  # noqa: B023
+                    lambda: x.c.export(each.id, x.a.place / "out", format=form),  # noqa: B023
+                )
+        assert not (x.a.place / "out").exists()
+
+    def load(x: Any) -> None:
+        out = io.BytesIO()
+        x.a.store.export(x.a.fork, out)
+        out.seek(0)
+        assert x.a.fork.id in x.b.scoped("third").load(out).new
+
     def close(x: Any) -> None:
         x.b.scoped(TWO).close()
         assert x.a.session.messages(limit=1)
@@ -280,6 +296,9 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "prune": prune,
         "repair": repair,
         "backup": backup,
+        "scopes": lambda x: refused(x.b.scopes, x.c.scopes, by=Invalid),
+        "export": export,
+        "load": load,
         "close": close,
     }
 

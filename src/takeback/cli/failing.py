@@ -72,6 +72,7 @@ _TYPED = {
     " (take_over=True)": " (--take-over)",
     "; branches() lists them": "; takeback log shows them all",
     "open it for writing to start one": "takeback new starts one",
+    "; Store.export writes one": "; takeback export -o FILE writes one",
     "; run verify": "; run: takeback verify",
     "Run verify to see": "Run takeback verify to see",
 }

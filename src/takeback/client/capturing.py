@@ -214,16 +214,30 @@ class Capturing(Handle):
 
     def _path_in(self, path: str | bytes | PathLike[str]) -> bytes:
         """Give a path as it is called inside the workspace; one outside is ``Invalid``."""
-        if not isinstance(path, str | bytes | PathLike):
-            raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
-        root, given = self._seen.workspace, os.fsdecode(os.fspath(path))
+        root, given = self._seen.workspace, _text_of(path)
         if not root:
             raise Invalid("this session has no workspace; give it one to capture files")
-        if not given or "\0" in given:
-            raise Invalid(f"{path!r} is no path")
         whole = os.path.normpath(os.path.join(root, given))
         folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
         inside = os.path.relpath(folder, root)
         if inside == "." or inside.split("/")[0] == "..":
             raise Invalid(f"{given!r} is not inside the workspace {root!r}")
         return os.fsencode(relative(inside))
+
+    def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
+        """Return a path as snapshots call it; without a workspace, as of a session that was loaded, a relative one."""
+        if self._seen.workspace:
+            return self._path_in(path)
+        inside = os.path.normpath(_text_of(path))
+        if os.path.isabs(inside) or inside.split("/")[0] in (".", ".."):
+            raise Invalid(f"this session has no workspace here; name {inside!r} as it was called inside its own")
+        return os.fsencode(relative(inside))
+
+
+def _text_of(path: object) -> str:
+    if not isinstance(path, str | bytes | PathLike):
+        raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
+    given = os.fsdecode(os.fspath(path))
+    if not given or "\0" in given:
+        raise Invalid(f"{path!r} is no path")
+    return given

@@ -66,7 +66,7 @@ def copy(
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
         _require_two(source, target)
-        run = _Copy(source._backend.scoped(None), target._backend.scoped(None), target._clock.now_ms, progress)
+        run = _Copy(_seen_by(source), target._backend.scoped(None), target._clock.now_ms, progress)
         return run.run(source_of(source, wanted, subagents=subagents, read=run.read), chosen=wanted is not None)
 
 
@@ -74,10 +74,15 @@ def source_of(
     store: Store, wanted: Iterable[str] | None, *, subagents: bool, read: Callable[[Op[Any]], Any] | None = None
 ) -> Source:
     """Return the records of a store's scope, or of what was chosen of it; of all scopes for a handle without one."""
-    look = read or store._backend.scoped(None).read
+    look = read or _seen_by(store).read
     if wanted is None:
         return Source(look, scope=store.scope or None)
     return Source(look, choice=look(lambda tx: choose(tx, store.scope, wanted, subagents=subagents)))
+
+
+def _seen_by(store: Store) -> Backend:
+    """Return what a handle may look into: its scope, or all of them if it has none."""
+    return store._backend if store.scope else store._backend.scoped(None)
 
 
 def _session_id(given: Session | str) -> str:

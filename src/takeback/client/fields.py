@@ -91,6 +91,12 @@ class Fields:
         return self._seen.workspace or None
 
     @property
+    def came_from(self) -> str | None:
+        """The directory that it worked in, as the export says that it was loaded from; nothing here is found by it."""
+        found = self._detail("came_from")
+        return found.get("workspace") if isinstance(found, dict) else None
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Its tags, in the order of adding."""
         return sessions.unpack_tags(self._seen.tags)

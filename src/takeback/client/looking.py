@@ -47,7 +47,7 @@ class Looking(Capturing, Reading):
 
         ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
         """
-        name, trees, root = self._path_in(path), Trees(self._store), self._snapshot_at(point)
+        name, trees, root = self._path_then(path), Trees(self._store), self._snapshot_at(point)
         node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
         if node is None or node.kind == tree.ABSENT:
             raise NotFound(f"there was no {os.fsdecode(name)!r} at that point")

@@ -6,22 +6,26 @@ scope on the same connections; nothing of one scope is ever seen through another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
-from ..errors import Closed, Conflict, Invalid
+from ..errors import Closed, Conflict, Invalid, Unsupported
 from ..model import html
+from ..model.copied import Copying
+from ..model.exchange import Exported, Loaded
 from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, sessions, stats, sweep
+from ..ops import changes, feed, operations, scopes, sessions, stats, sweep
 from ..storage.base import Tx
 from . import check
+from .handle import Point
+from .session import Session
 from .store_checkpoints import StoreCheckpoints
 
 _FEED_PAGE = 500
@@ -64,6 +68,21 @@ class Store(StoreCheckpoints):
         return Store(
             self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False, keeper=self._keeper
         )
+
+    def scopes(self) -> list[str]:
+        """List the scopes that hold anything, in order; the default scope is the empty string.
+
+        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
+        this role one scope at a time, it raises ``Unsupported``.
+        """
+        if self.scope:
+            raise Invalid("a handle of one scope sees no other; ask a store that was opened without a scope")
+        if not self.capabilities.all_scopes:
+            raise Unsupported(
+                "row security shows this role one scope at a time; open the store as the owner of its tables",
+                capability="all_scopes",
+            )
+        return self._backend.scoped(None).read(scopes.every)
 
     # ------------------------------------------------------------------ operations
 
@@ -229,3 +248,58 @@ class Store(StoreCheckpoints):
         from .repairing import copy_repaired
 
         return copy_repaired(self, to)
+
+    # ------------------------------------------------------------------ out and in again
+
+    def export(
+        self,
+        sessions: Session | str | Iterable[Session | str],
+        to: str | PathLike[str] | BinaryIO,
+        *,
+        format: str = "jsonl",
+        subagents: bool = True,
+        tools: str = "short",
+        secrets: str = "mask",
+        at: Point | None = None,
+        progress: Callable[[Copying], Any] | None = None,
+    ) -> Exported:
+        """Write sessions, handles or ids, into a file that is there whole or not at all, or into an open binary file.
+
+        ``jsonl`` are lines that ``load`` reads back; they lose nothing, so what is likely a secret is only counted.
+        Sub-agents come along unless ``subagents`` is False, and so does what the sessions cannot be without.
+        ``markdown`` and ``html`` are documents of one session: ``tools`` is ``full``, ``short`` or ``none``,
+        ``secrets`` ``mask`` or ``keep``, and ``at`` a point where the document ends.
+        """
+        from . import exchange
+
+        return exchange.export(
+            self,
+            sessions,
+            to,
+            format=format,
+            subagents=subagents,
+            tools=tools,
+            secrets=secrets,
+            at=at,
+            progress=progress,
+        )
+
+    def load(
+        self,
+        path: str | PathLike[str] | BinaryIO,
+        *,
+        workspace: str | PathLike[str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Loaded:
+        """Bring in what ``export`` wrote as lines, or the folder of a mirror; loading it again changes nothing.
+
+        It is judged first: a file that is cut off, changed or forged raises ``Corrupt`` and nothing of it is stored.
+        A session has no workspace here, whatever the file says; with ``workspace`` those that had one get that one. A
+        name that is taken gets `` (2)`` behind it. A session that is here already stays where it is and gets what is
+        new; one that was changed in both raises ``Conflict``, once everything else is loaded. ``progress`` is called
+        with the number of lines that were read.
+        """
+        from . import exchange
+
+        return exchange.load(self, path, workspace=workspace, dry_run=dry_run, progress=progress)

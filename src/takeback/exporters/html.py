@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -99,24 +99,25 @@ POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; base-u
 
 class _Style(NamedTuple):
     tools: str
-    secrets: bool
+    clean: Callable[[str], str]  # what becomes of every text first
 
     def line(self, text: str, limit: int = _LINE) -> str:
         """Write a text on one line."""
         return html.escape(one_line(self.clean(text), limit))
-
-    def clean(self, text: str) -> str:
-        """Hide what is likely a secret, unless it is wanted."""
-        return text if self.secrets else mask(text)
 
     def block(self, text: str) -> str:
         """Write a text of many lines; control characters and marks of direction as their numbers."""
         return html.escape(visible(text))
 
 
-def pieces(session: Session, *, at: Point | None = None, tools: str = "short", secrets: bool = False) -> Iterator[str]:
-    """Give the page piece by piece, up to a point if one is given; ``tools`` is full, short or none."""
-    style = _Style(tools, secrets)
+def pieces(
+    session: Session, *, at: Point | None = None, tools: str = "short", clean: Callable[[str], str] = mask
+) -> Iterator[str]:
+    """Give the page piece by piece, up to a point if one is given; ``tools`` is full, short or none.
+
+    Every text goes through ``clean`` first.
+    """
+    style = _Style(tools, clean)
     about, messages = session._told(at)
     prompts = _prompts(session, at, style)
     yield from _top(about, style)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..client.handle import Point
 from ..client.session import Session
@@ -10,8 +10,13 @@ from ..context import walkthrough
 from .secrets import mask
 
 
-def pieces(session: Session, *, at: Point | None = None, tools: str = "short", secrets: bool = False) -> Iterator[str]:
-    """Give the document piece by piece, up to a point if one is given; ``tools`` is full, short or none."""
-    style = walkthrough.Style(tools, str if secrets else mask)
+def pieces(
+    session: Session, *, at: Point | None = None, tools: str = "short", clean: Callable[[str], str] = mask
+) -> Iterator[str]:
+    """Give the document piece by piece, up to a point if one is given; ``tools`` is full, short or none.
+
+    Every text goes through ``clean`` first.
+    """
+    style = walkthrough.Style(tools, clean)
     for number, each in enumerate(walkthrough.sections(*session._told(at), style)):
         yield f"\n{each}\n" if number else f"{each}\n"

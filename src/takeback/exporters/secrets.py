@@ -160,11 +160,11 @@ class Findings:
     def __init__(self) -> None:
         self.counts = Counter[str]()
 
-    def look(self, text: str) -> None:
-        """Count those of a text."""
+    def look(self, text: str) -> str:
+        """Count those of a text, and return it as it is."""
         _hidden(text, self.counts)
+        return text
 
-
-def said(counts: Counter[str]) -> str:
-    """Write what was found for people: 2 AWS keys, 1 password."""
-    return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in counts.most_common())
+    def mask(self, text: str) -> str:
+        """Count those of a text, and return it with them hidden."""
+        return _hidden(text, self.counts)

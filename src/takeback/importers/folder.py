@@ -3,12 +3,15 @@
 A mirror is made for people, not for keeping: it has the messages of one branch, and no attachments, operations or
 hashes. So what comes back is a new session that says in its metadata which one it was made from; one that is still in
 the store, or was brought back before, is left alone. It is built in a store of its own and shows up when it is whole.
+As with every export, the directory that it worked in is only told of, in its metadata.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,21 +24,34 @@ from ..client.session import Session
 from ..client.store import Store
 from ..errors import Ambiguous, Corrupt, Error, Invalid, NotFound
 from ..ids import is_id
+from ..model.copied import Copied
 from ..model.message import Message
 from ..model.work import Task
+from ..ops import sessions
 from ..records import lines as records
 
 SCHEMA, FILE = "takeback.mirror/1", "session.json"
-FROM = "mirrored_from"
+FROM, WHERE = "mirrored_from", "mirrored_workspace"
 _MOST = 256 << 20
 
 
 class Brought(NamedTuple):
-    """The id that a folder names, and the session that stands for it now; ``new`` if this call made it."""
+    """The id that a folder names, and the session that stands for it now; ``new`` if this call made it.
+
+    ``renamed`` is the name that it got because its own was taken.
+    """
 
     mirrored: str
     session: str
     new: bool
+    renamed: str | None = None
+
+
+class Read(NamedTuple):
+    """The sessions of a folder, and what was copied of them; None for a dry run."""
+
+    brought: list[Brought]
+    copied: Copied | None
 
 
 class _Said(msgspec.Struct):
@@ -85,14 +101,20 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _OURS = ("schema", "messages")  # their values are JSON; all others are as the codec writes them
 
 
-def is_folder(path: str) -> bool:
-    """Say whether a path is a directory."""
-    return os.path.isdir(path)
+def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry_run: bool = False) -> Read:
+    """Import one session's folder, or all of a mirror; those that had a workspace get ``workspace``, or none.
 
-
-def read(store: Store, path: str | os.PathLike[str], *, dry_run: bool = False) -> list[Brought]:
-    """Import one session's folder, or all of a mirror."""
-    return [_import(store, _loaded(file), dry_run=dry_run) for file in _found(os.fspath(path))]
+    All of them are built aside before one is stored: a folder that is not true leaves nothing behind.
+    """
+    found = [_loaded(file) for file in _found(os.fspath(path))]
+    with (
+        tempfile.TemporaryDirectory(prefix="takeback-import-") as scratch,
+        open_store(os.path.join(scratch, "copy.db"), scope=store.scope, durability="relaxed") as aside,
+    ):
+        brought = [_import(store, aside, each, workspace if each.workspace else "") for each in found]
+        if dry_run:  # the ids that new ones got aside are nobody's
+            return Read([each._replace(session=each.mirrored) if each.new else each for each in brought], None)
+        return Read(brought, copy(aside, store, sessions=[each.session for each in brought if each.new]))
 
 
 def _found(path: str) -> Iterator[str]:
@@ -127,17 +149,16 @@ def _loaded(file: str) -> _Mirrored:
     return found
 
 
-def _import(store: Store, found: _Mirrored, *, dry_run: bool) -> Brought:
+def _import(store: Store, aside: Store, found: _Mirrored, workspace: str) -> Brought:
     there = _there(store, found.id) or _brought_before(store, found.id)
-    if there is not None or dry_run:
-        return Brought(found.id, found.id if there is None else there.id, there is None)
-    with open_store(":memory:", scope=store.scope) as aside:
-        try:
-            made = _built(aside, found, named=_is_free(store, found))
-        except Error as error:
-            raise Corrupt(f"session {found.id[:40]!r} cannot be brought back: {error}", what=found.id[:40]) from error
-        copy(aside, store, sessions=[made])
-        return Brought(found.id, made.id, True)
+    if there is not None:
+        return Brought(found.id, there.id, new=False)
+    try:
+        name = _free_name((store, aside), found, workspace)
+        made = _built(aside, found, name, workspace)
+    except Error as error:
+        raise Corrupt(f"session {found.id[:40]!r} cannot be brought back: {error}", what=found.id[:40]) from error
+    return Brought(found.id, made.id, new=True, renamed=name if name != found.name else None)
 
 
 def _there(store: Store, session_id: str) -> Session | None:
@@ -153,22 +174,31 @@ def _brought_before(store: Store, session_id: str) -> Session | None:
     return next((each for each in every if each.metadata.get(FROM) == session_id), None)
 
 
-def _is_free(store: Store, found: _Mirrored) -> bool:
-    where = {"agent": found.agent_id, "workspace": found.workspace}
-    return found.name is not None and store.find_session(found.name, **where) is None
+def _free_name(stores: tuple[Store, ...], found: _Mirrored, workspace: str) -> str | None:
+    """Return its name, or with `` (2)`` and so on behind it where another session has it."""
+    if found.name is None:
+        return None
+    names = itertools.chain([found.name], (f"{found.name} ({number})" for number in itertools.count(2)))
+    asked = {"agent": found.agent_id, "workspace": workspace}
+    return next(each for each in names if not any(_has(store, name=each, **asked) for store in stores))
 
 
-def _built(aside: Store, found: _Mirrored, *, named: bool) -> Session:
+def _has(store: Store, **named: str) -> bool:
+    return store._read(lambda tx: sessions.find_by_name(tx, store.scope, **named)) is not None
+
+
+def _built(aside: Store, found: _Mirrored, name: str | None, workspace: str) -> Session:
+    was = {FROM: found.id, **({WHERE: found.workspace} if found.workspace else {})}
     made = aside.create_session(
-        found.name if named else None,
+        name,
         agent=found.agent_id,
-        workspace=found.workspace,
+        workspace=workspace or None,
         title=found.title,
         prompt=found.prompt,
         model=found.model,
         provider=found.provider,
         tags=found.tags,
-        metadata={**(found.metadata or {}), FROM: found.id},
+        metadata={**(found.metadata or {}), **was},
     )
     said = [_message(each) for each in found.messages]
     if said:

@@ -156,7 +156,7 @@ def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
     kept = {
         name: value
         for name, value in kept.items()
-        if name not in ("parent_id", "directory", "ended", *sessions.UNDER_WAY)
+        if name not in ("parent_id", "directory", "came_from", "ended", *sessions.UNDER_WAY)
     }
     return codec.encode({**kept, "run_id": new_id(now_ms), "forked_from": session.id})
 

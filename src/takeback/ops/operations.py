@@ -394,7 +394,8 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
     return _moved(tx, session, *after["head"]) if "head" in after else session
 
 
-_PLAIN = frozenset({"title", "tags", "archived", "pinned", "workspace", "key", "status"})
+# No operation moves a session to another workspace: one of an imported file that says so is not followed.
+_PLAIN = frozenset({"title", "tags", "archived", "pinned", "status"})
 
 
 def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], now_ms: int) -> None:

@@ -31,6 +31,7 @@ from ..tables.entries import Chain, EntryRow, LinkRow, LostRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
 from ..tables.table import Table
+from .arrivals import as_it_came
 from .source import BYTES, ROWS
 from .stream import Agent, Blob, Branch, Chunk, Key, Operation, Page, Point, Record, Session, Version
 
@@ -291,6 +292,7 @@ def _said(form: Any, row: Any, **more: Any) -> Any:
 
 
 def _session(record: Session) -> Any:
+    record = as_it_came(record)
     row = record.row
     key = f"purged:{row.id}" if record.purged else row.key  # what a purge writes there is random
     head = Head(row.uid, row.seq, bool(row.attached))

@@ -61,9 +61,11 @@ SPILLED = 128 << 10  # what an entry whose content lies in a blob counts for: re
 
 GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
 (SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
+# Each of these is asked of the whole store, or of one scope behind ``IN_SCOPE``.
+IN_SCOPE = " AND {table}scope = ?"
 ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
-WHERE s.sid IS NULL LIMIT 1"""
-PLACES = "SELECT scope, sid, hidden, rank, updated FROM session"
+WHERE s.sid IS NULL{scope} LIMIT 1"""
+PLACES = "SELECT scope, sid, hidden, rank, updated FROM session WHERE sid > 0{scope}"
 ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
 STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
@@ -79,12 +81,15 @@ KEYS = f"""SELECT {ONCE.selected("i")}, b.uid FROM idempotency i
 LEFT JOIN branch b ON b.scope = i.scope AND b.bid = i.branch
 WHERE i.scope = ? AND i.session = ? AND (i.ikey, i.branch, i.seq) > (?, ?, ?)
 ORDER BY i.ikey, i.branch, i.seq LIMIT ?"""
-KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0 ORDER BY scope"
+KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0{scope} ORDER BY scope"
 OF_SUBJECT = "WHERE scope = ? AND session = ? AND agent = ? AND oid <= ? ORDER BY oid"
 OF_POINT = "WHERE scope = ? AND checkpoint = ? ORDER BY session"
 OF_SESSION = "WHERE scope = ? AND session = ?"
-TOTALS = """SELECT (SELECT count(*) FROM session WHERE hidden < 2 OR key NOT LIKE 'copying:%'),
-(SELECT count(*) FROM entry), (SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL)"""
+TOTALS = (
+    "SELECT count(*) FROM session WHERE (hidden < 2 OR key NOT LIKE 'copying:%'){scope}",
+    "SELECT count(*) FROM entry WHERE key > 0{scope}",
+    "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL{scope}",
+)
 
 
 class Known(Protocol):
@@ -141,15 +146,21 @@ class Source:
 
     def totals(self) -> dict[str, int]:
         """Return how many sessions, entries and bytes of content there are."""
-        found = self._read(lambda tx: tx.one(TOTALS)) or (0, 0, 0)
         if self._choice is not None:
             return {"sessions": len(self._choice.sids)}
-        return dict(zip(("sessions", "entries", "bytes"), map(int, found), strict=True))
+        found = self._read(lambda tx: [int(scalar(tx, *self._asked(each)) or 0) for each in TOTALS])
+        return dict(zip(("sessions", "entries", "bytes"), found, strict=True))
+
+    def _asked(self, sql: str, table: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return a statement and its values, for the whole store or for the one scope that is read."""
+        if self._scope is None:
+            return sql.format(scope=""), ()
+        return sql.format(scope=IN_SCOPE.format(table=table)), (self._scope,)
 
     def records(self, known: Known) -> Iterator[Record]:
         """Yield everything that is not known yet; damage raises ``Corrupt``."""
         if self._sound:
-            self._read(_require_rows)
+            self._read(lambda tx: _require_rows(tx, *self._asked(ORPHAN, "b.")))
         listed = self._listed()
         yield from self._all_agents(known)
         if self._choice is None:
@@ -167,23 +178,18 @@ class Source:
     def _listed(self) -> list[tuple[str, int]]:
         """Return the sessions in the order in which they last changed; purged ones, which nobody lists, come first."""
         found = list[tuple[str, bool, int, int, int]]()
-        for scope, sid, hidden, rank, updated in self._read(lambda tx: tx.all(PLACES)):
-            if self._is_in(scope) and (self._choice is None or sid in self._choice.sids):
+        for scope, sid, hidden, rank, updated in self._read(lambda tx: tx.all(*self._asked(PLACES))):
+            if self._choice is None or sid in self._choice.sids:
                 seen = hidden != PURGED
                 found.append((scope, seen, rank if seen else 0, updated if seen else 0, sid))
         return [(scope, sid) for scope, _, _, _, sid in sorted(found)]
-
-    def _is_in(self, scope: str) -> bool:
-        return self._scope is None or scope == self._scope
 
     def _pages(self, table: Table[R], limit: int = ROWS) -> Iterator[R]:
         """Yield the rows of a table in the order of its key, a page per read."""
         after = None
         while True:
-            stored, after = self._read(lambda tx: table.page(tx, after, limit))  # noqa: B023
-            for row in map(table.checked, stored):
-                if self._is_in(row.scope):  # type: ignore[attr-defined]
-                    yield row
+            stored, after = self._read(lambda tx: table.page(tx, after, limit, scope=self._scope))  # noqa: B023
+            yield from map(table.checked, stored)
             if after is None:
                 return
 
@@ -417,8 +423,8 @@ class Source:
         """Yield the keys of the sessions that were yielded, and of the store."""
         for (scope, sid), subject in self._sessions.items():
             yield from self._keys(scope, sid, subject.name)
-        for (scope,) in self._read(lambda tx: tx.all(KEY_SCOPES)):
-            for key in self._keys(scope, 0, None) if self._is_in(scope) else ():
+        for (scope,) in self._read(lambda tx: tx.all(*self._asked(KEY_SCOPES))):
+            for key in self._keys(scope, 0, None):
                 if self._choice is None or (key.row.kind == "session" and key.row.id in self._choice.ids):
                     yield key
 
@@ -461,11 +467,11 @@ def agent_of(tx: Tx, row: AgentRow) -> Agent:
     return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
 
 
-def _require_rows(tx: Tx) -> None:
+def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
     """Refuse a store in which whole sessions, branches or agents are missing."""
     if tx.dialect.gapless and tx.one(GAPS) != (0,):
         raise Corrupt("records of sessions, branches or agents are missing", what="session")
-    for (uid,) in tx.all(ORPHAN):
+    for (uid,) in tx.all(orphan, args):
         raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
 
 

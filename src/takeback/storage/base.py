@@ -108,6 +108,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     isolation: str = "queries"  # or "row security": the server itself keeps scopes apart
     groups: bool = True  # writes asked for at once are stored together, in one transaction
     file: str = ""  # where it lies, if it is a file; those beside it begin with this name and a dash
+    all_scopes: bool = True  # a look at all scopes at once shows them all; else only the one of the handle
 
 
 class Waiting(Protocol):

@@ -101,7 +101,7 @@ class Table(Generic[R]):
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
         self._upsert = ""
         self._updates = dict[tuple[int, ...], str]()
-        self._pages = dict[tuple[str, bool, bool], str]()
+        self._pages = dict[tuple[str, bool, bool, bool], str]()
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
@@ -307,12 +307,12 @@ class Table(Generic[R]):
         own = self._orders.get(tx.dialect.name)
         return own or ((self.number,) if self.number and tx.dialect.gapless else self.key)
 
-    def page(self, tx: Tx, after: Key | None, limit: int) -> tuple[list[Row], Key | None]:
-        """Read the next rows as stored, with the key to go on from, None at the end.
+    def page(self, tx: Tx, after: Key | None, limit: int, *, scope: str | None = None) -> tuple[list[Row], Key | None]:
+        """Read the next rows as stored, with the key to go on from, None at the end; of one scope if one is named.
 
         A row that cannot be read at all is its key and nothing else. Keys that do not grow raise ``Corrupt``.
         """
-        rows = self._page(tx, after, limit)
+        rows = self._page(tx, after, limit, scope)
         if not rows:
             return [], None
         width = len(self.order(tx))
@@ -321,23 +321,28 @@ class Table(Generic[R]):
             raise Corrupt("the keys of a table are out of order", what="file")
         return [row[width:] for row in rows], reached
 
-    def _page(self, tx: Tx, after: Key | None, limit: int) -> list[Row]:
+    def _page(self, tx: Tx, after: Key | None, limit: int, scope: str | None) -> list[Row]:
         """Read the next rows, each behind its key."""
-        args = (*(after or ()), limit)
+        args = (*(() if scope is None else (scope,)), *(after or ()), limit)
+        asked = (tx.dialect.name, after is None, scope is not None)
         try:
-            return tx.all(self._page_sql(tx, after is None, keys=False), args)
+            return tx.all(self._page_sql(tx, *asked, keys=False), args)
         except Corrupt:
-            keys = tx.all(self._page_sql(tx, after is None, keys=True), args)
+            keys = tx.all(self._page_sql(tx, *asked, keys=True), args)
             return [(*key, *self._single(tx, key)) for key in keys]
 
-    def _page_sql(self, tx: Tx, first: bool, *, keys: bool) -> str:
-        asked = (tx.dialect.name, first, keys)
+    def _page_sql(self, tx: Tx, dialect: str, first: bool, scoped: bool, *, keys: bool) -> str:
+        asked = (dialect, first, scoped, keys)
         sql = self._pages.get(asked)
         if sql is None:
             order = ", ".join(self.order(tx))
-            where = "" if first else f" WHERE ({order}) > ({slots(len(self.order(tx)))})"
+            behind = "" if first else f"({order}) > ({slots(len(self.order(tx)))})"
+            asks = " AND ".join(each for each in ("scope = ?" if scoped else "", behind) if each)
+            where = f" WHERE {asks}" if asks else ""
             what = order if keys else f"{order}, {self.columns}"
-            sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{where} ORDER BY {order} LIMIT ?"
+            # An index of the scope would be sorted again for every page: rows are walked as they lie instead.
+            walk = " NOT INDEXED" if scoped and "scope" not in self.order(tx) else ""
+            sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{walk}{where} ORDER BY {order} LIMIT ?"
         return sql
 
     def _single(self, tx: Tx, key: Row) -> Row:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import tempfile
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from ...client import address
-from ...client.repairing import FILES
 from ...client.session import Session
+from ...exporters.files import open_number
 from ...model import words
+from ...model.exchange import said
 from ..consent import tell
-from ..failing import CONFLICT, DAMAGED, NOT_FOUND, OK, USAGE, Stop, refused
+from ..failing import DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 from ..params import directories, files
 
 if TYPE_CHECKING:
     from ...exporters.mirror import Mirrored
-    from ...importers.folder import Brought
-    from ...importers.jsonl import Imported
+    from ...model.exchange import Exported, Loaded
 
-_FORMATS = {"jsonl": "jsonl", "md": "markdown", "html": "html"}
+_COUNTED = ("sessions", "entries", "agents", "checkpoints", "operations", "blobs")
+_IN_MEMORY = 8 << 20  # bytes of a document that is shown
 
 
 # ---------------------------------------------------------------------- export
@@ -78,7 +77,9 @@ def export(
     if md or html:
         if here or everything or no_subagents:
             raise Stop("a document is of one session; leave out --md and --html, or name one", USAGE)
-        _document(frame, ref, "md" if md else "html", path, {"tools": tools, "secrets": secrets})
+        found, kept = frame.resolve(ref), "keep" if secrets else "mask"
+        how = {"format": "html" if html else "markdown", "tools": tools, "secrets": kept, "at": point_of(found)}
+        _document(frame, found.session, path, how)
         return OK
     damaged = list[str]()
     _lines(frame, _chosen(frame, ref, here, everything, damaged), path, subagents=not no_subagents)
@@ -87,17 +88,12 @@ def export(
 
 
 def _place(frame: Frame, path: str | None) -> str | None:
-    """Give the file that was named, None for stdout; a file of the store itself is refused."""
-    from ...exporters import files
+    """Return the file that was named, None for stdout; one of the store is refused before the store is opened."""
+    from ...exporters.export import require_elsewhere
 
-    if path is None or files.open_number(path) == 1:
+    if path is None or open_number(path) == 1:
         return None
-    if address.is_server(frame.url) or address.is_memory(frame.url):
-        return path
-    store = address.path_of(frame.url)
-    own = [f"{base}{suffix}" for base in {store, os.path.realpath(store)} for suffix in FILES]
-    if files.is_one_of(path, own):
-        raise Stop(f"{line(path)} belongs to the store itself; name another file for the export", CONFLICT)
+    require_elsewhere(frame.url, path)
     return path
 
 
@@ -127,55 +123,30 @@ def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool, damaged
 
 
 def _lines(frame: Frame, sessions: list[Session], path: str | None, *, subagents: bool) -> None:
-    from ...exporters import jsonl
-    from ...exporters.secrets import said
-
-    def write(out: jsonl.Sink) -> jsonl.Written:
-        with frame.progress("Export", "entries") as shown:
-            return jsonl.write(
-                frame.store,
-                sessions,
-                out,
-                subagents=subagents,
-                progress=lambda far: shown(far.entries, far.entries_total),
-            )
-
-    done = write(_Terminal(frame)) if path is None and frame.out.is_terminal else _written(path, write)
-    counts = {"sessions": done.sessions, "entries": done.entries, "lines": done.lines, "bytes": done.bytes}
-    _report(frame, "jsonl", path, counts, f"{words.count(done.sessions, 'session')}, {done.lines:,} lines")
+    to: Any = _Terminal(frame) if path is None and frame.out.is_terminal else path or _stdout()
+    with frame.progress("Export", "entries") as shown:
+        done = frame.store.export(
+            sessions, to, subagents=subagents, progress=lambda far: shown(far.entries, far.entries_total)
+        )
+    _report(frame, done, f"{words.count(done.sessions, 'session')}, {done.lines:,} lines")
     if done.secrets:
         tell(f"It likely holds secrets ({said(done.secrets)}): look before you give it to anybody.")
 
 
-def _document(frame: Frame, ref: str | None, form: str, path: str | None, how: dict[str, Any]) -> None:
-    from ...exporters import html, markdown
-
-    found = frame.resolve(ref)
-    write = html.pieces if form == "html" else markdown.pieces
-    pieces = write(found.session, at=point_of(found), **how)
-    if path is None and frame.out.is_terminal:
-        frame.out.text(_shown(pieces), long=True)
+def _document(frame: Frame, session: Session, path: str | None, how: dict[str, Any]) -> None:
+    if path is not None or not frame.out.is_terminal:
+        done = frame.store.export(session, path or _stdout(), **how)
+        _report(frame, done, f"{done.bytes:,} bytes")
         return
-    size = _written(path, lambda out: sum(out.write(each.encode("utf-8", "replace")) for each in pieces))
-    _report(frame, _FORMATS[form], path, {"sessions": 1, "bytes": size}, f"{size:,} bytes")
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as out:
+        frame.store.export(session, cast("BinaryIO", out), **how)
+        out.seek(0)
+        frame.out.text((each for data in out for each in block(data.decode().removesuffix("\n"))), long=True)
 
 
-def _shown(pieces: Iterable[str]) -> Iterator[str]:
-    return (each for piece in pieces for each in block(piece.removesuffix("\n")))
-
-
-def _written(path: str | None, write: Any) -> Any:
-    """Write into a file, whole or not at all, or to stdout as it comes."""
-    if path is None:
-        sys.stdout.flush()
-        return write(sys.stdout.buffer)
-    from ...exporters import files
-
-    try:
-        with files.whole(path) as out:
-            return write(out)
-    except OSError as error:  # it names a file of its own beside the one that was asked for
-        raise Stop(refused(error, path, "write")) from error
+def _stdout() -> BinaryIO:
+    sys.stdout.flush()
+    return sys.stdout.buffer
 
 
 class _Terminal:
@@ -189,13 +160,13 @@ class _Terminal:
         return len(data)
 
 
-def _report(frame: Frame, form: str, path: str | None, counts: dict[str, int], said: str) -> None:
-    if path is None:
+def _report(frame: Frame, done: Exported, said: str) -> None:
+    if done.path is None:
         if frame.settings.verbose:
             tell(said)
         return
-    document = {"path": path, "format": form, "lines": None, "entries": None, **counts}
-    frame.out.one("exported", document, lambda: [f"{line(path)}: {said}"])
+    names, where = ("path", "format", "sessions", "bytes", "lines", "entries"), line(done.path)
+    frame.out.one("exported", {name: getattr(done, name) for name in names}, lambda: [f"{where}: {said}"])
 
 
 # ---------------------------------------------------------------------- import
@@ -203,60 +174,50 @@ def _report(frame: Frame, form: str, path: str | None, counts: dict[str, int], s
 
 @verb("import", changes=True, makes=True)
 @click.argument("path", metavar="FILE", shell_complete=files)
-def import_(frame: Frame, path: str) -> None:
+@click.option(
+    "--workspace",
+    metavar="DIR",
+    shell_complete=directories,
+    help="Sessions that had a workspace get this one; else they have none here.",
+)
+def import_(frame: Frame, path: str, workspace: str | None) -> None:
     """Bring in what export wrote, or a folder of a mirror; - reads stdin. Doing it twice changes nothing.
 
     The file is judged first, every hash of it computed again: one that is cut off, changed or forged is refused, and
-    nothing of it is in the store.
+    nothing of it is in the store. No path in it is taken over. A name that is taken gets " (2)" behind it.
     """
-    from ...importers import folder, jsonl
-
-    if path != "-" and folder.is_folder(path):
-        _show_folder(frame, folder.read(frame.store, path, dry_run=frame.settings.dry_run))
-        return
-    with _opened(path) as source, frame.progress("Import", "lines are read") as shown:
-        found = jsonl.read(frame.store, source, dry_run=frame.settings.dry_run, progress=shown)
-    _show_lines(frame, found)
-
-
-def _opened(path: str) -> Any:
-    if path == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)
-    try:
-        return open(path, "rb")
-    except FileNotFoundError:
-        raise Stop(f"there is no file {path!r}; takeback export -o FILE writes one", NOT_FOUND) from None
+    with frame.progress("Import", "lines are read") as shown:
+        loaded = frame.store.load(
+            sys.stdin.buffer if path == "-" else path,
+            workspace=workspace,
+            dry_run=frame.settings.dry_run,
+            progress=shown,
+        )
+    _show_loaded(frame, loaded)
 
 
-def _show_lines(frame: Frame, found: Imported) -> None:
-    done = found.copied
-    count = words.count(len(found.sessions), "session")
-    if done is None:
+def _show_loaded(frame: Frame, loaded: Loaded) -> None:
+    done, mirrored = loaded.copied, loaded.mirrored
+    new = {name: 0 if done is None else getattr(done, name) for name in _COUNTED}
+    if done is None and not mirrored:
+        count = words.count(len(loaded.sessions), "session")
         tell(f"Dry run: the file is sound and holds {count}; nothing was changed.")
-    names = ("sessions", "entries", "agents", "checkpoints", "operations", "blobs")
     frame.out.items(
         "imported",
-        ({"id": each, "from": each} for each in found.sessions),
-        lambda: [] if done is None else [str(done)],
-        about={
-            "new": {name: 0 if done is None else getattr(done, name) for name in names},
-            "left_out": [] if done is None else [*done.left_out],
-        },
+        ({"id": each, "from": mirrored.get(each, each)} for each in loaded.sessions),
+        lambda: _said_of_mirror(loaded) if mirrored else [] if done is None else [str(done)],
+        about={"new": new, "left_out": [] if done is None else [*done.left_out], "renamed": loaded.renamed},
     )
+    for each, name in loaded.renamed.items():
+        tell(f"Session {each} {'would be' if loaded.dry_run else 'is'} called {name!r} here: its name is taken.")
 
 
-def _show_folder(frame: Frame, found: list[Brought]) -> None:
-    would = "would be " if frame.settings.dry_run else ""
-    names = ("sessions", "entries", "agents", "checkpoints", "operations", "blobs")
-    frame.out.items(
-        "imported",
-        ({"id": each.session, "from": each.mirrored} for each in found),
-        lambda: [
-            f"{each.mirrored}: {f'{would}brought back as {each.session}' if each.new else 'it is here already'}"
-            for each in found
-        ],
-        about={"new": {**dict.fromkeys(names, 0), "sessions": sum(each.new for each in found)}, "left_out": []},
-    )
+def _said_of_mirror(loaded: Loaded) -> list[str]:
+    would = "would be " if loaded.dry_run else ""
+    return [
+        f"{was}: {f'{would}brought back as {each}' if each in loaded.new else 'it is here already'}"
+        for each, was in loaded.mirrored.items()
+    ]
 
 
 # ---------------------------------------------------------------------- mirror

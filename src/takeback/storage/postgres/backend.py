@@ -289,11 +289,12 @@ class PostgresBackend:
             read_only=self._read_only,
             isolation="queries" if bypasses else "row security",
             groups=False,
+            all_scopes=bypasses or self._owns,
         )
 
     def scoped(self, scope: str | None) -> PostgresBackend:
         """Give a view of one scope on the same connections; None is all scopes, for a role that may see them."""
-        if scope is None and not (self._owns or self.capabilities.isolation == "queries"):
+        if scope is None and not self.capabilities.all_scopes:
             return self
         if scope == self._scope:
             return self

@@ -152,6 +152,19 @@ class Stores(Contract):
             if kept is not None:
                 assert said(kept) == ["a"]
 
+    @pytest.mark.feature("F13")
+    def test_scopes_are_listed_by_whoever_can_see_them_all(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            for scope in ("zoe", "anna"):
+                store.scoped(scope).create_session()
+            if store.capabilities.all_scopes:
+                assert store.scopes() == ["anna", "zoe"]
+            else:
+                with pytest.raises(takeback.Unsupported):
+                    store.scopes()
+            with pytest.raises(takeback.Invalid):
+                store.scoped("anna").scopes()
+
     @pytest.mark.feature("E6")
     def test_a_read_only_store_reads_and_refuses_to_write(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:

@@ -1,0 +1,102 @@
+"""Sessions out of a store and in again: what was asked for is checked here, and handed over.
+
+Exporters and importers are shells: they stand on the handles of a store, so nothing below them knows them. This module
+is the one place that does, when it is called: two imports that the contract of layers names.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from ..errors import Invalid, Unsupported
+from ..model.copied import Copying
+from ..model.exchange import Exported, Loaded
+from . import check
+from .handle import Point
+from .session import Session
+
+if TYPE_CHECKING:
+    from .store import Store
+
+Target: TypeAlias = "str | PathLike[str] | BinaryIO"
+LINES, DOCUMENTS, PLANNED = "jsonl", ("markdown", "html"), ("atif",)
+_TOOLS, _SECRETS = ("full", "short", "none"), ("mask", "keep")
+
+
+def export(
+    store: Store,
+    sessions: Session | str | Iterable[Session | str],
+    to: Target,
+    *,
+    format: str,
+    subagents: bool,
+    tools: str,
+    secrets: str,
+    at: Point | None,
+    progress: Callable[[Copying], Any] | None,
+) -> Exported:
+    """Check what an export is asked for, and let an exporter write it."""
+    from ..exporters.export import write_document, write_lines
+
+    ids, target = _ids(sessions), _opened(to, "write", "wb")
+    _require_one_of(format, (LINES, *DOCUMENTS), what="format")
+    _require_one_of(tools, _TOOLS, what="tools")
+    _require_one_of(secrets, _SECRETS, what="secrets")
+    check.flag(subagents, what="subagents")
+    if format == LINES:
+        if at is not None:
+            raise Invalid("lines hold all of a session; only a document ends at a point")
+        return write_lines(store, ids, target, subagents=subagents, progress=progress)
+    if len(ids) != 1:
+        raise Invalid(f"a document is of one session, not {len(ids)}; export each, or all of them as lines")
+    return write_document(store, ids[0], target, format=format, tools=tools, keep=secrets == "keep", at=at)
+
+
+def load(
+    store: Store,
+    source: Target,
+    *,
+    workspace: str | PathLike[str] | None,
+    dry_run: bool,
+    progress: Callable[[int], Any] | None,
+) -> Loaded:
+    """Check what is to be loaded, and let an importer read it."""
+    from ..importers.load import load as read
+
+    place = check.workspace(workspace)
+    check.flag(dry_run, what="dry_run")
+    if store.capabilities.read_only and not dry_run:
+        raise Unsupported("this store was opened read-only; open it for writing to load sessions", capability="write")
+    return read(store, _opened(source, "readline", "rb"), workspace=place, dry_run=dry_run, progress=progress)
+
+
+def _ids(sessions: Session | str | Iterable[Session | str]) -> list[str]:
+    given = [sessions] if isinstance(sessions, Session | str) else check.many(sessions, what="sessions")
+    if not given:
+        raise Invalid("name at least one session to export")
+    found = (each.id if isinstance(each, Session) else check.name(each, what="session id") for each in given)
+    return [*dict.fromkeys(found)]
+
+
+def _require_one_of(value: object, known: tuple[str, ...], *, what: str) -> None:
+    if value in PLANNED and what == "format":
+        raise Unsupported(f"the format {value!r} is not there yet; use {', '.join(known)}", capability=str(value))
+    if not isinstance(value, str) or value not in known:
+        raise Invalid(f"{what} is {', '.join(known[:-1])} or {known[-1]}, not {value!r:.40}")
+
+
+def _opened(given: Any, does: str, mode: str) -> str | BinaryIO:
+    """Return a path as text, and an open binary file as it is."""
+    if isinstance(given, str | PathLike):
+        path = fspath(given)
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise Invalid(f"{path!r:.80} does not name a file")
+        return path
+    if isinstance(given, io.TextIOBase) or not callable(getattr(given, does, None)):
+        raise Invalid(f"a path or a file that was opened with mode {mode!r} is needed, not {type(given).__name__}")
+    if getattr(given, "closed", False):
+        raise Invalid("the file is closed; open it again, or name its path")
+    return given  # type: ignore[no-any-return]

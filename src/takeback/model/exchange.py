@@ -1,0 +1,66 @@
+"""What left a store, and what came into one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from . import words
+from .copied import Copied
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What an export wrote. ``path`` is None for an open file, ``entries`` and ``lines`` are None for a document.
+
+    ``secrets`` counts what is likely a secret, by kind: what the lines hold, or what was masked or kept in a document.
+    """
+
+    path: str | None
+    format: str
+    sessions: int
+    entries: int | None
+    lines: int | None
+    bytes: int
+    secrets: dict[str, int]
+
+    def __str__(self) -> str:
+        size = f"{self.bytes:,} bytes" if self.lines is None else f"{self.lines:,} lines"
+        where = "" if self.path is None else f"{self.path}: "
+        likely = f"; likely secrets: {said(self.secrets)}" if self.secrets else ""
+        return f"{where}{words.count(self.sessions, 'session')}, {size}{likely}"
+
+    def __repr__(self) -> str:
+        return f"<Exported {self.format} {self}>"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a file or a mirror held, and what of it is new here.
+
+    ``sessions`` are the ids of all its sessions, ``new`` of those that were not here before. ``copied`` is None for a
+    dry run. ``renamed`` has the new names of sessions whose name was taken. A session of a mirror comes back under
+    another id: ``mirrored`` says which one it stands for.
+    """
+
+    sessions: tuple[str, ...]
+    new: tuple[str, ...]
+    copied: Copied | None
+    renamed: dict[str, str]
+    dry_run: bool
+    mirrored: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        count = f"{words.count(len(self.sessions), 'session')}, {len(self.new)} new"
+        if self.dry_run:
+            return f"{count}; a dry run: nothing was changed"
+        names = "".join(f"; {each} is called {name!r} here" for each, name in self.renamed.items())
+        return f"{count}: {self.copied}{names}"
+
+    def __repr__(self) -> str:
+        return f"<Loaded {self}>"
+
+
+def said(counts: Mapping[str, int]) -> str:
+    """Write how many of which kinds of secrets there are: 2 AWS keys, 1 password."""
+    ordered = sorted(counts.items(), key=lambda each: -each[1])
+    return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in ordered)

@@ -1,0 +1,22 @@
+"""Scopes: whose data a store holds. No table lists them; a scope is there as long as a row is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..storage.base import Tx, scalar
+
+# Everything else belongs to one of these. The condition is that of the index by which the next scope is found.
+_ROOTS = ("FROM agent WHERE scope", "FROM session WHERE scope", "FROM blob WHERE hash IS NOT NULL AND scope")
+
+
+def every(tx: Tx) -> list[str]:
+    """Return the scopes that hold anything, in order; one step of an index for each, however much they hold."""
+    return sorted({scope for rows in _ROOTS for scope in _of(tx, rows)})
+
+
+def _of(tx: Tx, rows: str) -> Iterator[str]:
+    last = scalar(tx, f"SELECT min(scope) {rows} >= ?", ("",))
+    while last is not None:
+        yield last
+        last = scalar(tx, f"SELECT min(scope) {rows} > ?", (last,))
