@@ -20,6 +20,7 @@ from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
+from ..tables.sessions import SESSION
 from . import agents, branches, entries, feed, sessions, snapshots, work
 from .agents import AgentRow
 from .describe import all_named as all_named
@@ -29,8 +30,6 @@ from .sessions import SessionRow
 
 OF = "INDEXED BY operation_session WHERE scope = ? AND session = ? AND agent = ?"
 STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo')"
-# A session that is half copied has its operations before anybody sees it.
-HALF_COPIED = "SELECT 1 FROM session s WHERE s.scope = operation.scope AND s.sid = operation.session AND s.hidden = 2"
 SINCE = f"SELECT 1 FROM operation {OF} AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"
 
 RESTORED = "restored"
@@ -470,5 +469,15 @@ def of_session(tx: Tx, scope: str, session_id: str, *, limit: int, before: int =
 
 def of_scope(tx: Tx, scope: str, *, limit: int, before: int = 1 << 62) -> list[OperationRow]:
     """Return all operations of a scope, newest first."""
-    where = f"INDEXED BY operation_scope WHERE scope = ? AND oid < ? AND NOT EXISTS ({HALF_COPIED})"
-    return OPERATION.all(tx, f"{where} ORDER BY oid DESC LIMIT ?", (scope, before, limit))
+    found = list[OperationRow]()
+    while len(found) < limit:
+        where = "INDEXED BY operation_scope WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
+        wanted = limit - len(found)
+        rows = OPERATION.all(tx, where, (scope, before, wanted))
+        # A session that is half copied has its operations before anybody sees it.
+        known = SESSION.numbered(tx, scope, {row.session for row in rows if row.session})
+        found += [row for row in rows if row.session not in known or not known[row.session].staged]
+        if len(rows) < wanted:
+            break
+        before = rows[-1].oid
+    return found

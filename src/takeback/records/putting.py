@@ -64,7 +64,10 @@ STORED = "SELECT count(*), coalesce(max(n), -1) FROM chunk WHERE scope = ? AND b
 NEWEST_POINT = "WHERE scope = ? AND agent = ? ORDER BY acid DESC LIMIT 1"
 # What a key can stand for: a record that is looked for by its id. A version of an agent's state has no record of its
 # own that an id would name.
-MADE: dict[str, Table[Any]] = {"session": SESSION, "operation": OPERATION, "checkpoint": CHECKPOINT, "agent": AGENT}
+MADE: dict[str, Table[Any]] = {
+    **{table.name: table for table in (SESSION, OPERATION, CHECKPOINT, AGENT, AGENT_CHECKPOINT)},
+    "end": SESSION,  # with those below it
+}
 STATE, SENT = "state", "message"
 _LONGEST = 4096  # characters of a name
 

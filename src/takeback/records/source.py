@@ -174,6 +174,7 @@ class Source:
         """Yield what comes last: sessions that were purged since they were yielded, and the checkpoints of agents."""
         yield from self._purged_since()
         yield from self._agent_points()
+        yield from (key for key in self._store_keys() if key.row.kind == AGENT_CHECKPOINT.name)
 
     def _listed(self) -> list[tuple[str, int]]:
         """Return the sessions in the order in which they last changed; purged ones, which nobody lists, come first."""
@@ -423,6 +424,9 @@ class Source:
         """Yield the keys of the sessions that were yielded, and of the store."""
         for (scope, sid), subject in self._sessions.items():
             yield from self._keys(scope, sid, subject.name)
+        yield from (key for key in self._store_keys() if key.row.kind != AGENT_CHECKPOINT.name)
+
+    def _store_keys(self) -> Iterator[Key]:
         for (scope,) in self._read(lambda tx: tx.all(*self._asked(KEY_SCOPES))):
             for key in self._keys(scope, 0, None):
                 if self._choice is None or (key.row.kind == "session" and key.row.id in self._choice.ids):
