@@ -224,6 +224,8 @@ def branch_faults(tx: Tx, branch: BranchRow) -> Iterator[Fault]:
     if fault:
         yield Fault("branch", fault)
         return
+    if branch.hidden not in (0, 1):
+        yield Fault("branch", "its mark (hidden) has no meaning", REBUILD)
     if (branch.depth, branch.jump, branch.jump_seq) != shortcut(tx, parent, branch.fork_seq):
         yield Fault("branch", "its depth or its jump to a far ancestor is wrong", REBUILD)
     if not _tip_fits(tx, branch):

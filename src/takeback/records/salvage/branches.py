@@ -53,7 +53,7 @@ def fix_branches(fix: Salvage) -> None:
         elif found is None or not found.sound or not _fits(fix, found.row):
             _mend(fix, bid, found)
         else:
-            new = _with_shortcut(fix, found.row)
+            new = _with_shortcut(fix, found.row)._replace(hidden=int(found.row.hidden == 1))
             if new != found.row:
                 fix.replace(BRANCH, found.row, new)
 
