@@ -107,6 +107,7 @@ def _shown(work: World, text: str, mark: str) -> str:
         (ID.pattern, "<id>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z| [+-]\d{4}|)", "<time>"),
         (r"in \d+\.\d+ s", "in <seconds>"),
+        (r"\b\d+h \d+m\b", "<hours>"),
         (r"[\d,]+ bytes", "<size>"),
         (r'"(checksum|hash)": "[0-9a-f]+"', r'"\1": "<hash>"'),
         (r"\b\d+[smhd] ago\b|\bnow\b", "<ago>"),

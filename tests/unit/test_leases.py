@@ -134,7 +134,8 @@ class _Rounds:
     def forgotten(self) -> None:
         self.holder = self.store.get_session("job")
         gc.collect()
-        self._next(self.store.session("job"))
+        # Its sign of life may be on the way just now, which keeps a handle for that long.
+        self._next(self.store.session("job", wait=30))
         assert self.holder.stopped_at is None
 
     def _next(self, holder: Session) -> None:

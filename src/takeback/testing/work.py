@@ -15,6 +15,7 @@ security applies.
 from __future__ import annotations
 
 import re
+import time
 from abc import abstractmethod
 from collections import Counter as Tally
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ import msgspec
 from takeback.testing.postgres import Server, ServerUnavailable
 
 _STEPS = "SQLITE_STMTSTATUS_VM_STEP"
+_TRIES, _PAUSE = 100, 0.02
 _EXPLAIN = {
     "session_preload_libraries": "auto_explain",
     "auto_explain.log_min_duration": "0",
@@ -143,9 +145,18 @@ class PostgresBuffers(Counter):
         """Count what the block does; a server writes its log before it answers."""
         begin, work = self._log.stat().st_size, Work()
         yield work
-        with self._log.open("rb") as log:
-            log.seek(begin)
-            work.statements += _explained(log.read())
+        for left in range(_TRIES, -1, -1):
+            try:
+                with self._log.open("rb") as log:
+                    log.seek(begin)
+                    found = list(_explained(log.read()))
+            except msgspec.DecodeError:  # somebody else's connection is in the middle of writing its plan
+                if not left:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                work.statements += found
+                return
 
 
 def explain(server: Server, role: str, **settings: str) -> None:
