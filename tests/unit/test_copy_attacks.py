@@ -131,6 +131,27 @@ class Meddling(Wrapper):
         return done
 
 
+def test_a_session_that_somebody_goes_on_with_there_stops_no_other(tmp_path: Path) -> None:
+    """It is changed in both stores while it is copied: that is said at the end, and everything else is there."""
+    source, armed = memory(), list[Any]()
+    backend = Meddling(lambda: armed.pop()() if armed else None)
+    with Handle(backend, clock=SystemClock()) as target:
+        for number in range(4):
+            source.create_session(f"s{number}").user("one")
+        takeback.copy(source, target)
+        for number in range(4):
+            session = source.get_session(f"s{number}")
+            session.append(*({"role": "user", "content": str(each)} for each in range(600)))
+        source.create_session("new").user("hello")
+        armed.append(lambda: target.get_session("s1").user("said there meanwhile"))
+        with pytest.raises(Conflict, match="somebody else writes there"):
+            takeback.copy(source, target)
+        assert [target.get_session(f"s{number}").message_count for number in (0, 2, 3)] == [601] * 3
+        assert target.get_session("new").message_count == 1
+        assert target.get_session("s1").messages()[-1].text == "said there meanwhile"
+        assert_sound(target)
+
+
 def test_contents_that_are_purged_there_meanwhile_come_again(tmp_path: Path) -> None:
     """Another session of the destination has the same files: they go with it while they are counted on."""
     place = tmp_path / "work"

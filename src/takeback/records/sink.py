@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import Conflict, Corrupt, Error, Invalid
@@ -32,7 +33,7 @@ from . import agents, moments
 from .moments import AGAIN
 from .putting import At, Putting, Tally, conflict, no_content, start_of
 from .showing import Place, Showing, Taken, Update, parent_number, refused, require_free
-from .stream import Agent, AgentPoint, Blob, Chunk, Operation, Page, Point, Record, Session, Version
+from .stream import Agent, AgentPoint, Blob, Branch, Chunk, Live, Operation, Page, Point, Record, Session, Version
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -48,6 +49,18 @@ class Wrong(Exception):
     def __init__(self, where: object, error: Exception) -> None:
         super().__init__(str(error))
         self.where = where
+
+
+class _Refused(Exception):
+    """A record of a batch is in conflict with what is there."""
+
+    def __init__(self, number: int, error: Conflict) -> None:
+        super().__init__(str(error))
+        self.number, self.error = number, error
+
+
+# What follows a session and belongs to it by its place.
+_OF_SESSION = (Session, Branch, Page, Point, Live)
 
 
 class Sink:
@@ -77,6 +90,8 @@ class Sink:
         self._incoming = set[tuple[str, str]]()  # contents in the batch
         self._trees = Trees()
         self._session = ("", "")  # scope and id of the one that is being put
+        self._written = ("", "")  # the one that the last batch ended in
+        self._skipped = ("", "")  # one that was found to be in conflict while it was put
         self._undone = list[Agent]()
         self._shown = False
         self._putting = Putting(fresh=fresh, now_ms=now_ms, states=self._states)
@@ -218,6 +233,8 @@ class Sink:
             self._begin(record)
         if self._is_kept_for_update(record):
             return
+        if isinstance(record, _OF_SESSION) and self._session == self._skipped:
+            return
         scope = scope_of(record)
         if scope != self._scope or self._size > BYTES or len(self._batch) >= ROWS:
             self.flush()
@@ -249,30 +266,54 @@ class Sink:
         return True
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write what is waiting; what is in conflict is kept for the end, with what belongs to it."""
         batch, self._batch, self._size = self._batch, [], 0
-        if not batch:
-            return
-
-        def op(tx: Tx) -> tuple[At, Tally]:
-            at, tally = self._at, Tally()
-            for record, where in batch:
-                try:
-                    at = self._putting.put(tx, at, record, tally)
-                except _WRONG as error:
-                    if where is None:
-                        raise
-                    raise Wrong(where, error) from error
-            return at, tally
-
-        self._at, tally = self._write(self._scope, op)
+        while batch:
+            try:
+                self._at, tally = self._write(self._scope, partial(self._put_all, batch))
+            except _Refused as refused:
+                self.conflicts.append(refused.error)
+                batch = self._without(batch, refused.number)
+                continue
+            self.done.update(tally.counts)
+            self.left_out += tally.left_out
+            self._keys_left_out.update(tally.keys_left_out)
+            break
+        self._written = self._session
         self._incoming.clear()
-        self.done.update(tally.counts)
-        self.left_out += tally.left_out
-        self._keys_left_out.update(tally.keys_left_out)
         if self._at.blob is not None and self._at.following == self._at.blob.chunks:
             self._finish_blob(self._at.blob)
         self._tell()
+
+    def _put_all(self, batch: list[tuple[Record, object]], tx: Tx) -> tuple[At, Tally]:
+        at, tally = self._at, Tally()
+        for number, (record, where) in enumerate(batch):
+            try:
+                at = self._putting.put(tx, at, record, tally)
+            except _WRONG as error:
+                if where is not None:
+                    raise Wrong(where, error) from error
+                if isinstance(error, Conflict):
+                    raise _Refused(number, error) from error
+                raise
+        return at, tally
+
+    def _without(self, batch: list[tuple[Record, object]], number: int) -> list[tuple[Record, object]]:
+        """Return a batch without a record that was refused; of a session without all that follows of it."""
+        refused = batch[number][0]
+        if not isinstance(refused, _OF_SESSION):
+            return batch[:number] + batch[number + 1 :]
+        before = [each for each, _ in batch[: number + 1] if isinstance(each, Session)]
+        who = (before[-1].row.scope, before[-1].row.id) if before else self._written
+        self._showing.places.pop(who, None)
+        self._showing.updates.pop(who, None)
+        self._skipped = who
+        behind = number + 1
+        while behind < len(batch) and isinstance(batch[behind][0], (*_OF_SESSION, Blob, Chunk)):
+            if isinstance(batch[behind][0], Session):
+                break
+            behind += 1
+        return batch[:number] + batch[behind:]
 
     def _write(self, scope: str, op: Op[T], *, alone: bool = False) -> T:
         return self._to.scoped(scope).write(op, alone=alone)
