@@ -98,6 +98,20 @@ def test_a_backup_that_is_killed_leaves_no_half_file_and_the_next_one_works(
     assert {each for each in os.listdir(tmp_path) if each.startswith("copy")} == {"copy.db"}
 
 
+def test_a_backup_whose_maker_died_right_after_it_got_its_name_opens(tmp_path: Path) -> None:
+    """It has two names then, and the other one is nobody's any more."""
+    url, target, folder = str(tmp_path / "a.db"), tmp_path / "copy.db", tmp_path / ".takeback-backup-abc"
+    _harness.Child(_fill, url).result()
+    _harness.Child(_back_up, url, str(target)).result()
+    folder.mkdir()
+    os.link(target, folder / "store.db")
+    assert _harness.Child(_verified, str(target)).result()
+    assert not folder.exists()
+    os.link(target, tmp_path / "other.db")
+    with pytest.raises(_harness.ChildFailed, match="several names"):
+        _harness.Child(_verified, str(target)).result()
+
+
 def test_two_backups_into_one_file_give_one_whole_file(
     tmp_path: Path, counts: Callable[[int, int], int], tally: Callable[..., int]
 ) -> None:

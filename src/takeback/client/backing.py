@@ -33,8 +33,8 @@ def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int]
     target = os.path.realpath(path)
     _require_free(target)
     try:
-        with tempfile.TemporaryDirectory(prefix=".takeback-backup-", dir=os.path.dirname(target)) as folder:
-            part = os.path.join(folder, "store.db")
+        with tempfile.TemporaryDirectory(prefix=files.BACKUP, dir=os.path.dirname(target)) as folder:
+            part = os.path.join(folder, files.BACKUP_PART)
             lost = _copy(store, part)
             with open_store(part, clock=store._clock) as copy:
                 report = copy.verify(progress=progress)

@@ -41,7 +41,7 @@ _TAGGED = ("tags", "hidden", "rank")
 _MINUTE = 60_000
 _POSITIONS = (1 << 36) - 1  # the part of a rank that is a position
 _LAST_MINUTE = (1 << 27) - 1  # in the year 2225
-_FULL = 1024  # changes that one rank is for
+_FULL = 2048  # changes that one rank is for
 
 Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
 

@@ -85,6 +85,23 @@ def _look_of(path: str) -> bytes:
     return _LEFT.pack(*look, zlib.crc32(repr(look).encode()))
 
 
+BACKUP, BACKUP_PART = ".takeback-backup-", "store.db"  # where a backup is made, before it gets its name
+
+
+def has_other_names(path: str) -> bool:
+    """Whether a file has several names; the one that a backup was made under goes if its maker died too early."""
+    if not os.path.isfile(path) or os.stat(path).st_nlink == 1:
+        return False
+    folder = os.path.dirname(path)
+    for name in os.listdir(folder):
+        part = os.path.join(folder, name, BACKUP_PART)
+        if name.startswith(BACKUP) and os.path.exists(part) and os.path.samefile(part, path):
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+                os.rmdir(os.path.dirname(part))
+    return os.stat(path).st_nlink > 1
+
+
 class FileLock:
     """A lock between processes on a file of its own."""
 

@@ -69,7 +69,7 @@ class SqliteReader:
     # ------------------------------------------------------------------ opening
 
     def _check_place(self) -> None:
-        if os.path.exists(self.path) and os.stat(self.path).st_nlink > 1 and not os.path.isdir(self.path):
+        if files.has_other_names(self.path):
             raise Invalid(f"{self.path!r} has several names (hard links), and each would get its own log; keep one")
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path!r} is a directory; name a file in it, such as 'takeback.db'")

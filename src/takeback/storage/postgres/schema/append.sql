@@ -39,7 +39,7 @@ BEGIN
       RETURN NULL;  -- another rank has begun: the operation gives it to the session
     END IF;
   END IF;
-  IF v_position - (p[11] & 68719476735) >= 1024 THEN
+  IF v_position - (p[11] & 68719476735) >= 2048 THEN
     RETURN NULL;  -- this rank is full (ops/sessions.py): the operation begins the next one
   END IF;
   v_packed := :schema.packed(v_position);
