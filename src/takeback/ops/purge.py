@@ -56,10 +56,10 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
             needed_by |= users
             hashes |= set(scalars(tx, LINKS, _behind(branch, need)))
             roots |= set(scalars(tx, ROOTS, _behind(branch, need)))
-            gone += _drop(tx, branch, need)
+            gone += drop(tx, branch, need)
             kept += max(0, need - branch.fork_seq)
         if session.hidden < 2:
-            _blank(tx, session, now_ms)
+            blank(tx, session, now_ms)
     erased = sweep.drop(tx, scope, hashes, roots)
     ids = tuple(session.id for session in doomed.values() if session.hidden < 2)
     return Purged(ids, gone, erased, kept, tuple(sorted(needed_by)))
@@ -136,7 +136,7 @@ def _behind(branch: BranchRow, need: int) -> tuple[str, int, int]:
     return branch.scope, entries.key_of(branch.bid, need), entries.key_of(branch.bid, entries.MAX_SEQ)
 
 
-def _drop(tx: Tx, branch: BranchRow, need: int) -> int:
+def drop(tx: Tx, branch: BranchRow, need: int) -> int:
     """Erase the entries of a branch behind the last one needed; return how many."""
     count = tx.one(COUNT, _behind(branch, need))
     for sql in DROP:
@@ -157,7 +157,7 @@ def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
     BRANCH.update(tx, branch, cut)
 
 
-def _blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
+def blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Empty a session's row of everything a person wrote."""
     for (place,) in tx.all(PLACES, (session.scope,)) if session.workspace else ():
         if place.endswith(f":{session.workspace}"):

@@ -11,17 +11,23 @@ from .. import codec
 from ..errors import Conflict, Invalid
 from ..ops import agents, feed
 from ..ops.verify.base import Read
-from ..storage.base import Tx
+from ..storage.base import Tx, scalar
 from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ..tables.sessions import PURGED
 from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
 from .stream import Agent
 
 POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"
+ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
 TWIN = "WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?"
 
 _STAGED = b'{"copying":true}'
 _EMPTY = codec.encode(agents.EMPTY)
+
+
+def agent_of(tx: Tx, row: AgentRow) -> Agent:
+    """Name an agent so that it is found in another store."""
+    return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
 
 
 def find_twin(tx: Tx, agent: Agent) -> AgentRow | None:
@@ -113,8 +119,6 @@ def _is_there(mine: AgentRow, look: Read, read: Read) -> bool:
 
 def _gives_way(theirs: AgentRow, look: Read, read: Read) -> bool:
     """Whether an agent of the destination is a copy whose original is in the trash by now."""
-    from .source import agent_of
-
     named = look(lambda tx: agent_of(tx, theirs))
     original = read(lambda tx: find_twin(tx, named))
     return original is not None and original.hidden > 0 and original.version > theirs.version
@@ -159,14 +163,3 @@ def finish(tx: Tx, agent: Agent) -> int:
         AGENT.update(tx, there, there._replace(hidden=PURGED))
     AGENT.update(tx, twin, mine._replace(aid=twin.aid))
     return 1
-
-
-def mark_undone(tx: Tx, agent: Agent) -> bool:
-    """Let exactly those operations of an agent be undone that are; return whether the agent is whole."""
-    from .showing import mark_undone as mark
-
-    twin = find_twin(tx, agent)
-    if twin is None or is_staged(twin):
-        return False
-    mark(tx, (twin.scope, 0, twin.aid), dict(agent.undone))
-    return True

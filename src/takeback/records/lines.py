@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, BinaryIO, NamedTuple, TypeAlias, get_args, get_type_hints
 
@@ -43,7 +44,6 @@ _WRAPPED = ("$text", "$base64")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
-Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]  # what a date can be
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1 << 16)]
@@ -505,21 +505,26 @@ class _Reader:
         return Branch(row, line.parent, b"", line.fork_seq, b"")
 
 
+@cache
+def _kinds(table: Table[Any]) -> dict[str, tuple[Any, ...]]:
+    """Return of which kinds each column of a table may be; working that out takes longer than reading a line."""
+    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(table.row).items()}
+
+
 def _own(table: Table[Any], line: Any) -> dict[str, Any]:
     """Return the columns that a line has, as they are stored."""
-    hints, found = get_type_hints(table.row), dict[str, Any]()
+    kinds, found = _kinds(table), dict[str, Any]()
     for name in line.__struct_fields__:
-        if name in table.row._fields:
+        if name in kinds:
             value = getattr(line, name)
-            found[name] = stored(value) if bytes in (get_args(hints[name]) or (hints[name],)) else value
+            found[name] = stored(value) if bytes in kinds[name] else value
     return found
 
 
 def _row(table: Table[Any], line: Any, **more: Any) -> Any:
-    values = {**_own(table, line), **more}
-    hints = get_type_hints(table.row)
+    values, kinds = {**_own(table, line), **more}, _kinds(table)
     for name, value in values.items():
-        if value is None and type(None) not in get_args(hints[name]) and hints[name] is not Any:
+        if value is None and not {type(None), Any}.intersection(kinds[name]):
             raise Invalid(f"{name} is missing")
     return table.row(**values)
 

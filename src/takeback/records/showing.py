@@ -257,9 +257,9 @@ class Showing:
             hashes |= {each for (each,) in tx.all(purge.LINKS, behind)}
             roots |= {each for (each,) in tx.all(purge.ROOTS, behind)}
             if branch.tip_seq > need or branch.name != branch.uid:
-                purge._drop(tx, branch, need)
+                purge.drop(tx, branch, need)
         _Changes(tx, session, self._now_ms()).tell_operations()  # numbers that are left out are counted by them
-        purge._blank(tx, session, self._now_ms())
+        purge.blank(tx, session, self._now_ms())
         # What a purge leaves a session: its parent, its revision, its marks and its times.
         mine, purged = final.row, sessions.by_number(tx, session.scope, session.sid)
         times: dict[str, Any] = {"updated_ms": mine.updated_ms, "message_ms": mine.message_ms, "states": mine.states}

@@ -32,7 +32,7 @@ from ..tables.sessions import PURGED, SessionRow
 from . import agents, moments
 from .moments import AGAIN
 from .putting import At, Putting, Tally, conflict, no_content, start_of
-from .showing import Place, Showing, Taken, Update, parent_number, refused, require_free
+from .showing import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
 from .stream import Agent, AgentPoint, Blob, Branch, Chunk, Live, Operation, Page, Point, Record, Session, Version
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Sink:
         self._size, self._scope, self._at = 0, "", At()
         self._chunks = 0  # of the content that is being put
         self._incoming = set[tuple[str, str]]()  # contents in the batch
-        self._trees = Trees()
+        self._trees = Trees()  # what was there when it was asked for; ``Putting`` judges again where it is linked
         self._session = ("", "")  # scope and id of the one that is being put
         self._written = ("", "")  # the one that the last batch ended in
         self._skipped = ("", "")  # one that was found to be in conflict while it was put
@@ -354,9 +354,16 @@ class Sink:
         self.flush()
         self._shown = True
         for agent in self._undone:
-            if not self._write(agent.row.scope, lambda tx: agents.mark_undone(tx, agent)):  # noqa: B023
-                raise Invalid(f"of agent {agent.row.id!r} a version is missing")
+            self._write(agent.row.scope, partial(_settle_agent, agent))
         self._showing.run()
+
+
+def _settle_agent(agent: Agent, tx: Tx) -> None:
+    """Let exactly those operations of an agent be undone that are, once it is whole."""
+    twin = agents.find_twin(tx, agent)
+    if twin is None or agents.is_staged(twin):
+        raise Invalid(f"of agent {agent.row.id!r} a version is missing")
+    mark_undone(tx, (twin.scope, 0, twin.aid), dict(agent.undone))
 
 
 def scope_of(record: Record) -> str:

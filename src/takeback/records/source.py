@@ -17,7 +17,7 @@ from ..ids import entry_id
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions, snapshots
 from ..ops.log import key_of
-from ..ops.verify import derived, live, log, places, tables, whole
+from ..ops.verify import derived, log, places, tables, whole
 from ..ops.verify.base import Read, is_object
 from ..ops.verify.files import Trees
 from ..storage.base import Row, Tx, scalar
@@ -28,10 +28,10 @@ from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
 from ..tables.files import JOURNAL
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
-from ..tables.sessions import LEASE, PURGED, SessionRow
+from ..tables.sessions import IS_STAGED, LEASE, PURGED, SessionRow
 from ..tables.table import Table
 from . import moments
-from .agents import is_staged
+from .agents import agent_of, is_staged
 from .choice import Choice
 from .moments import UNDONE, tally
 from .stream import (
@@ -66,7 +66,6 @@ IN_SCOPE = " AND {table}scope = ?"
 ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
 WHERE s.sid IS NULL{scope} LIMIT 1"""
 PLACES = "SELECT scope, sid, hidden, rank, updated FROM session WHERE sid > 0{scope}"
-ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
 STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
 VERSIONS = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
@@ -86,7 +85,7 @@ OF_SUBJECT = "WHERE scope = ? AND session = ? AND agent = ? AND oid <= ? ORDER B
 OF_POINT = "WHERE scope = ? AND checkpoint = ? ORDER BY session"
 OF_SESSION = "WHERE scope = ? AND session = ?"
 TOTALS = (
-    "SELECT count(*) FROM session WHERE (hidden < 2 OR key NOT LIKE 'copying:%'){scope}",
+    f"SELECT count(*) FROM session WHERE NOT ({IS_STAGED}){{scope}}",
     "SELECT count(*) FROM entry WHERE key > 0{scope}",
     "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL{scope}",
 )
@@ -378,7 +377,7 @@ class Source:
         """Yield who runs a session, the answers that are being written, the messages that wait, a change of files."""
         own = (session.scope, session.sid)
         for table in (LEASE, STREAM, INBOX, JOURNAL):
-            for row in self._read(lambda tx: _sound_rows(tx, table, own)):  # noqa: B023
+            for row in self._read(lambda tx: _rows_of(tx, table, own)):  # noqa: B023
                 bid = row.branch if table is STREAM else row.key >> 32 if table is INBOX else 0
                 held = self._read(lambda tx: BRANCH.get(tx, session.scope, bid)) if bid else None  # noqa: B023
                 yield Live(table, row, held.uid if held else None)
@@ -466,11 +465,6 @@ class Source:
 # ---------------------------------------------------------------------- functions of a transaction
 
 
-def agent_of(tx: Tx, row: AgentRow) -> Agent:
-    """Name an agent so that it is found in another store."""
-    return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
-
-
 def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
     """Refuse a store in which whole sessions, branches or agents are missing."""
     if tx.dialect.gapless and tx.one(GAPS) != (0,):
@@ -556,15 +550,7 @@ def _joined(table: Table[R], stored: Row) -> tuple[R, Any]:
     return table.checked(tuple(own)), more
 
 
-_FAULTS: dict[str, Callable[[Tx, Any], str]] = {
-    LEASE.name: live.lease_fault,
-    STREAM.name: live.stream_fault,
-    INBOX.name: live.sent_fault,
-    JOURNAL.name: whole.journal_fault,
-}
-
-
-def _sound_rows(tx: Tx, table: Table[Any], own: tuple[str, int]) -> list[Any]:
+def _rows_of(tx: Tx, table: Table[Any], own: tuple[str, int]) -> list[Any]:
     order = ", ".join(table.key)
     return table.all(tx, f"{OF_SESSION} ORDER BY {order}", own)
 

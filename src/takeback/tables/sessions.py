@@ -14,6 +14,7 @@ from .table import Index, Table
 
 PURGED = 2  # the value of ``hidden``
 STAGED_KEY = "copying:"
+IS_STAGED = f"hidden = {PURGED} AND key LIKE '{STAGED_KEY}%'"  # as ``SessionRow.staged`` says it
 
 
 class SessionRow(NamedTuple):

@@ -21,6 +21,7 @@ from ... import codec
 from ...errors import Corrupt, Error
 from ...model.report import Problem
 from ...storage.base import Op, Tx, Value
+from ...tables.sessions import PURGED as PURGED
 from ...tables.table import Key as Key
 from ...tables.table import Table, matches
 from ..blobs import zstd  # type: ignore[attr-defined]
@@ -31,7 +32,6 @@ Check: TypeAlias = "Callable[[Tx, Found, Key | None], Key | None]"
 Said: TypeAlias = "str | Fault | Iterable[Fault] | None"
 
 PAGE = 300
-PURGED = 2  # the value of ``hidden``
 LOST = "Its content is lost unless a backup has it; repair makes a copy without it, with everything else"
 REBUILD = "It follows from other records: repair makes a copy in which it is rebuilt"
 RETRY = "A retry with this key may be stored twice; repair makes a copy without it"

@@ -16,6 +16,7 @@ from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LOST as LOSSES
 from ...tables.entries import LostRow
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OnceRow, OperationRow
+from ...tables.sessions import IS_STAGED
 from ...tables.store import META, MIGRATION, MetaRow
 from .. import branches, checkpoints, once, things
 from ..entries import key_of
@@ -25,7 +26,7 @@ from .places import has_session
 
 VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
 FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
-ALIVE = "SELECT 1 FROM session WHERE scope = ? AND sid = ? AND (hidden < 2 OR key LIKE 'copying:%')"
+ALIVE = f"SELECT 1 FROM session WHERE scope = ? AND sid = ? AND (hidden < {PURGED} OR {IS_STAGED})"
 # What a key may name by its id. A checkpoint of an agent may have been deleted since.
 HAS_ID = {kind: f"SELECT 1 FROM {kind} WHERE scope = ? AND id = ?" for kind in ("session", "agent", "operation")}
 IN_SESSION = {

@@ -20,13 +20,9 @@ from ...tables.sessions import SESSION, SessionRow
 from .base import PARTLY, Read, Salvage
 from .sessions import is_plausible, readable, rebuilt, states
 
-LAST_CHANGES = "SELECT scope, session, max(pos) FROM feed WHERE session > 0 GROUP BY scope, session"
 APPENDS = "SELECT count(*) FROM feed WHERE scope = ? AND session = ? AND kind = 'entries'"
 TIMES = """SELECT max(at_ms), max(CASE WHEN kind IN ('message', 'tool') THEN at_ms END) FROM entry
 WHERE scope = ? AND key > ? AND key <= ?"""
-# A rank is a minute and the position where it began: what is left of it when whole minutes are taken off.
-BEGUN = "WHERE scope = ? AND sid <> ? AND rank % ? <= ? ORDER BY rank DESC LIMIT 100"
-_MINUTE = 60_000
 
 
 def end_of(fix: Salvage, branch: BranchRow) -> int:
