@@ -16,7 +16,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 import takeback
 from takeback.model.message import draft
-from takeback.ops import quick
+from takeback.ops import append_statement
 from takeback.storage.appends import KnownAppend
 from takeback.storage.postgres.calls import _NUMBERS, array, written
 from takeback.tables.table import packed
@@ -210,9 +210,9 @@ class Known(Calls):
 
     def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
-        asked = quick.Asked(store.scope, session.id, self.now)
+        asked = append_statement.Asked(store.scope, session.id, self.now)
         for each in drafts:
-            wanted, row = quick.computed(row, each, asked)
+            wanted, row = append_statement.computed(row, each, asked)
             made.append(wanted._replace(rank=_ANY_RANK))
         self._next: KnownAppend | None = made[0]
         return iter(made[1:])

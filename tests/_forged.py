@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from takeback import Session
+from takeback.files import snapshots
+from takeback.files.snapshots import Root
 from takeback.model.entry import Numbers
 from takeback.model.tree import DIR, EMPTY, FILE, LINK
-from takeback.ops import blobs, chain, entries, snapshots
-from takeback.ops.snapshots import Root
+from takeback.ops import blobs, chain, entries
 from takeback.records import lines as records
 
 Line = tuple[Any, ...]  # name, kind, mode, size, content: any of them may be wrong

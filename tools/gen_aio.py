@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, rewind, session, state, store, streaming, tools
+from takeback.client import agent, attachments, rewind, session, state, store, streams, tools
 from takeback.client.handle import writing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ HANDLES: dict[str, type] = {
     "Session": session.Session,
     "SessionState": state.SessionState,
     "ToolRun": tools.ToolRun,
-    "Stream": streaming.Stream,
+    "Stream": streams.Stream,
     "Rewind": rewind.Rewind,
     "Attachment": attachments.Attachment,
 }

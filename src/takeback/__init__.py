@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .client.session import Session
     from .client.state import AgentState, SessionState
     from .client.store import Store
-    from .client.streaming import Stream
+    from .client.streams import Stream
     from .client.tools import ToolRun
     from .context import Context
     from .context.tokens import offline_tokens
@@ -180,7 +180,7 @@ _WHERE = {
     "client.session": "Session",
     "client.state": "AgentState SessionState",
     "client.store": "Store",
-    "client.streaming": "Stream",
+    "client.streams": "Stream",
     "client.tools": "ToolRun",
     "context": "Context",
     "context.tokens": "offline_tokens",

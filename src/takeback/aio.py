@@ -25,7 +25,7 @@ from .client.speaking import Said
 from .client.state import AgentState, SessionState
 from .client.store import Store
 from .client.store_sessions import NewSession
-from .client.streaming import Stream
+from .client.streams import Stream
 from .client.tools import ToolRun
 from .clock import Clock
 from .context import Context

@@ -2,7 +2,7 @@
 
 On the same machine the process itself is asked for, so that no clock matters: it is gone if nothing has its number,
 or something that began at another time. Elsewhere only signs of life tell, and how long there was none: by the
-clock that shows who is silent, and for taking a lease away also by watching (``client/holding.py``).
+clock that shows who is silent, and for taking a lease away also by watching (``client/running.py``).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import takeback.cli
+import takeback.shell
 
-FOLDER = Path(takeback.cli.__file__).parent / "schemas"
+FOLDER = Path(takeback.shell.__file__).parent / "schemas"
 _TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,

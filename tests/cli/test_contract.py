@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _schema import FOLDER
 from _world import World
 
 import takeback.cli
@@ -117,7 +118,7 @@ def test_every_document_has_a_schema_and_every_schema_a_document() -> None:
     folder = Path(takeback.cli.__file__).parent
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     used = set(re.findall(r"""out\.(?:one|items)\(\s*"(\w+)\"""", text))
-    assert used == {path.stem for path in (folder / "schemas").glob("*.json")}
+    assert used == {path.stem for path in FOLDER.glob("*.json")}
 
 
 def test_looking_imports_nothing_heavy(work: World) -> None:

@@ -358,7 +358,7 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
     import io
 
     from takeback.cli import main
-    from takeback.client.capturing import Capturing
+    from takeback.client.capture import Capturing
 
     look, looks = Capturing.capture_files, list[float]()
 

@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import takeback
-from takeback.cli import app, documents, quick, running, times
+from takeback.cli import app, quick, running
 from takeback.cli.frame import Frame
 from takeback.cli.look import lightly
 from takeback.cli.options import Choice, Option, Verb, Whole
 from takeback.cli.settings import EVERYWHERE
 from takeback.cli.verbs import listing, reading
+from takeback.shell import documents, times
 from takeback.storage.connection import SqliteTx
 
 pytestmark = pytest.mark.feature("F10")
@@ -371,7 +372,7 @@ def test_short_ids_are_enough_and_no_longer_than_they_must_be(world: World, monk
 def test_a_store_that_is_read_by_threads_ends_in_order(worn: World) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from takeback.client.opening import open_to_look
+    from takeback.client.open_to_read import open_to_look
 
     store = open_to_look(str(worn.url))
     with ThreadPoolExecutor(8) as pool:

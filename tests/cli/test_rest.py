@@ -244,7 +244,7 @@ def test_what_bash_puts_into_the_line(work: World, typed: str, inserted: list[st
 
 
 def test_exit_codes_of_errors() -> None:
-    from takeback.cli.failing import code_of
+    from takeback.shell.failures import code_of
 
     codes = {
         takeback.NotFound: 4,
@@ -261,10 +261,33 @@ def test_exit_codes_of_errors() -> None:
 
 
 def test_times_in_lists_and_details() -> None:
-    from takeback.cli import times
+    from takeback.shell import times
 
     now = times.now()
     spans = {0: "now", 42: "42s", 300: "5m", 6 * 3600: "6h", 30 * 3600: "1d", 20 * 86400: "2w", 800 * 86400: "2y"}
     assert [times.age(now - times.timedelta(seconds=span + 0.2)) for span in spans] == [*spans.values()]
     assert times.rfc3339(now).endswith("Z")  # type: ignore[union-attr]
     assert abs((now - times.parse_since("2w")).total_seconds() - 14 * 86400) < 60
+
+
+@pytest.mark.trial("T3")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("migrate",),
+        ("migrate", "--check"),
+        ("migrate", "--check", "--json"),
+        ("ls",),
+        ("status", "--json"),
+        ("doctor", "--json"),
+        ("verify",),
+        ("show",),
+        ("export",),
+    ],
+    ids=" ".join,
+)
+def test_no_verb_prints_the_password_of_a_store(world: World, arguments: tuple[str, ...]) -> None:
+    nowhere = "postgresql://me:s3cret@127.0.0.1:1/none?connect_timeout=1&sslpassword=s3cret"
+    ran = world.run(*arguments, "--store", nowhere)
+    assert ran.code != 0
+    assert "s3cret" not in ran.out + ran.err

@@ -12,10 +12,11 @@ pytestmark = pytest.mark.feature("F10")
 
 LIMIT = 6.0
 # What ``ls`` and ``show`` may load of the library; a folder stands for none of its modules, only for itself.
-OURS = """takeback cli client model ops storage clock codec errors ids mounts presence
-cli.documents cli.consent cli.failing cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
-cli.times cli.verbs cli.verbs.listing cli.verbs.reading
-client.address client.check client.fields client.opening client.overview client.reading client.refs client.store_reading
+OURS = """takeback cli client model ops shell storage clock codec errors ids mounts presence
+cli.consent cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
+cli.verbs cli.verbs.listing cli.verbs.reading
+client.address client.arguments client.fields client.open_to_read client.overview client.reading client.refs client.store_reading
+shell.documents shell.failures shell.times
 model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
 ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions
 tables tables.branches tables.entries tables.live tables.sessions tables.store tables.table

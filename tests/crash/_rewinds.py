@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import takeback
+from takeback.files.disk import _syscalls
 from takeback.testing.faults import FaultyVFS, Kind
-from takeback.workspace import _inside
 
 Thing = tuple[Any, ...]
 Things = dict[str, Thing]
@@ -165,13 +165,13 @@ class Steps:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count what is done inside."""
-        _inside.system = self  # type: ignore[assignment]
+        _syscalls.system = self  # type: ignore[assignment]
         self.armed = True
         try:
             yield
         finally:
             self.armed = False
-            _inside.system = os
+            _syscalls.system = os
 
 
 class CountingVFS(FaultyVFS):

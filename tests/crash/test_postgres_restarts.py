@@ -17,7 +17,7 @@ import pytest
 
 import _postgres
 import takeback
-from takeback.ops.once import once
+from takeback.ops.idempotency import once
 from takeback.storage.base import Tx
 
 from . import _harness, _writers

@@ -30,9 +30,10 @@ from _forged import (
     tree_of,
 )
 from takeback import Corrupt, Session, Store
+from takeback.files import snapshots
+from takeback.files.snapshots import Root
 from takeback.model import tree
-from takeback.ops import operations, snapshots
-from takeback.ops.snapshots import Root
+from takeback.ops import operations
 from takeback.ops.verify.base import Fault
 from takeback.ops.verify.files import Trees
 

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from takeback.exporters.secrets import Findings, mask
+from takeback.shell.secrets import Findings, mask
 
 pytestmark = pytest.mark.feature("F9")
 

@@ -23,7 +23,7 @@ import takeback
 from takeback import Conflict, Error, Invalid, NotFound, Purged, Session, Store
 from takeback.client.agent import Agent
 from takeback.client.attachments import Attachment
-from takeback.client.streaming import Stream
+from takeback.client.streams import Stream
 from takeback.client.tools import ToolRun
 from takeback.ops.streams import Piece
 

@@ -15,7 +15,7 @@ import pytest
 
 import takeback
 from takeback import Busy, Conflict, Invalid, LeaseLost, Session, Store
-from takeback.client.keeper import Keeper
+from takeback.client.background import Keeper
 from takeback.storage.base import Tx
 
 pytestmark = pytest.mark.feature("F6")

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from . import failing, params, running
+from ..shell import failures
+from . import params, running
 from .quick import COMPLETE
 from .running import fail
 from .settings import Settings
@@ -190,10 +191,10 @@ def _guarded(step: Callable[[], object], chosen: Settings) -> object:
         return ending.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
-        return failing.USAGE
+        return failures.USAGE
     except click.UsageError as error:
-        return fail(error.format_message(), failing.USAGE, chosen, error.ctx.command_path if error.ctx else None)
+        return fail(error.format_message(), failures.USAGE, chosen, error.ctx.command_path if error.ctx else None)
     except click.ClickException as error:
-        return fail(error.format_message(), failing.FAILED, chosen)
+        return fail(error.format_message(), failures.FAILED, chosen)
     except click.Abort:
-        return fail("interrupted", failing.INTERRUPTED, chosen)
+        return fail("interrupted", failures.INTERRUPTED, chosen)

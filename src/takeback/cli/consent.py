@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from .failing import CONFLICT, Stop
+from ..shell.failures import CONFLICT, Stop
 from .settings import Settings
 
 

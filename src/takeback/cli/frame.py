@@ -18,9 +18,9 @@ from ..client.session import Session
 from ..client.store import Store
 from ..client.workspaces import why_not
 from ..errors import Error
+from ..shell.failures import Stop
 from . import options, params
 from .app import Change, Verb
-from .failing import Stop
 from .look import Look, lightly
 from .look import above as above
 from .look import point_of as point_of

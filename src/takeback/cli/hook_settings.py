@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .failing import Stop
+from ..shell.failures import Stop
 
 # The events that are recorded, each with how many seconds Claude Code waits for us at most.
 EVENTS = {

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..client import address
-from ..client.opening import open_empty, open_to_look
+from ..client.open_to_read import open_empty, open_to_look
 from ..client.overview import SHORT, Overview, overviews
 from ..client.reading import Reading
 from ..client.refs import Resolved
@@ -21,8 +21,8 @@ from ..client.store_reading import StoreReading
 from ..errors import Ambiguous, NotFound, Unsupported
 from ..model import words
 from ..model.session import Head
+from ..shell.failures import NOT_FOUND, USAGE, Stop
 from .consent import tell
-from .failing import NOT_FOUND, USAGE, Stop
 from .output import Output
 from .settings import Settings
 
@@ -76,6 +76,11 @@ class Look(Generic[S]):
         return self.settings.store or address.default_url()
 
     @property
+    def shown_url(self) -> str:
+        """The URL without its password: the only form that is printed."""
+        return address.shown(self.url)
+
+    @property
     def store(self) -> StoreReading[S]:
         """The store, opened now if it is not yet."""
         if self._opened is None:
@@ -90,7 +95,7 @@ class Look(Generic[S]):
         try:
             return self._opens(self.url)
         except NotFound:
-            self.missing = self.url if "://" in self.url else os.path.abspath(self.url)
+            self.missing = address.shown(self.url if "://" in self.url else os.path.abspath(self.url))
             return self._empty()
         except Unsupported as error:
             if self.url.startswith(f"{error.capability}://"):  # a kind of store that there is not: a slip
@@ -103,7 +108,7 @@ class Look(Generic[S]):
             raise Stop(self._no_store(), NOT_FOUND)
 
     def _no_store(self) -> str:
-        return f"there is no store yet at {address.shown(self.missing or self.url)}. Start one: takeback new"
+        return f"there is no store yet at {self.missing or self.shown_url}. Start one: takeback new"
 
     def count(self, **filters: Any) -> tuple[int, str]:
         """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""

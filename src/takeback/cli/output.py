@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ..model import words
-from .failing import USAGE, Stop
+from ..shell.failures import USAGE, Stop
 from .settings import Settings
 
 Document = Mapping[str, Any]

@@ -16,7 +16,7 @@ from ..client.rewind import Rewind
 from ..client.session import Session
 from ..model import words
 from ..model.operation import Operation
-from . import documents, times
+from ..shell import documents, times
 from .consent import agreed, tell
 from .frame import Frame
 from .output import block, line

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
-from .failing import NO_PROGRAM, NOT_RUN, Stop
+from ..shell.failures import NO_PROGRAM, NOT_RUN, Stop
 
 Heard = Callable[[bytes], None]
 _PAGE = 65536

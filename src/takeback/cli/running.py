@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ..errors import Error
 from ..model import words
-from . import failing
+from ..shell import failures
 from .settings import Settings
 
 
@@ -27,10 +27,10 @@ def run(step: Callable[[], object], chosen: Settings) -> int:
         return code
     except BrokenPipeError:  # the reader has seen enough
         _write_no_more()
-        return failing.OK
+        return failures.OK
     except OSError as error:  # what is left of the results has nowhere to go
         _write_no_more()
-        return fail(failing.refused(error), failing.FAILED, chosen)
+        return fail(failures.refused(error), failures.FAILED, chosen)
 
 
 def _write_no_more() -> None:
@@ -41,24 +41,24 @@ def _write_no_more() -> None:
 def _guarded(step: Callable[[], object], chosen: Settings) -> int:
     try:
         done = step()
-        return done if isinstance(done, int) else failing.OK
-    except failing.Stop as error:
+        return done if isinstance(done, int) else failures.OK
+    except failures.Stop as error:
         return fail(str(error), error.code, chosen)
     except Error as error:
-        return fail(failing.sentence(error), failing.code_of(error), chosen)
+        return fail(failures.sentence(error), failures.code_of(error), chosen)
     except KeyboardInterrupt:
-        return fail("interrupted", failing.INTERRUPTED, chosen)
+        return fail("interrupted", failures.INTERRUPTED, chosen)
     except BrokenPipeError:
         raise
     except OSError as error:
         if error.filename is None:  # most likely stdout
             raise
-        return fail(failing.refused(error), failing.FAILED, chosen)
+        return fail(failures.refused(error), failures.FAILED, chosen)
 
 
 def fail(text: str, code: int, chosen: Settings, help_of: str | None = None) -> int:
     """Say on stderr what went wrong, and whose help says more; give the exit code."""
-    if chosen.verbose and code not in (failing.USAGE, failing.INTERRUPTED):
+    if chosen.verbose and code not in (failures.USAGE, failures.INTERRUPTED):
         import traceback
 
         traceback.print_exc()

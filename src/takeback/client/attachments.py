@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from .. import codec
 from ..errors import Closed, Invalid, NotFound, Unsupported
-from . import blobs, check
+from . import arguments, blobs
 
 if TYPE_CHECKING:
     from .store import Store
@@ -111,7 +111,7 @@ def store(store: Store, given: Attachable) -> dict[str, Any]:
     if wanted is not None and (not isinstance(wanted, str) or wanted not in TYPES):
         raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {wanted!r}")
     for field in ("id", "mime_type"):
-        check.optional_name(said.get(field), what=f"{field} of an attachment")
+        arguments.optional_name(said.get(field), what=f"{field} of an attachment")
     record = _content(store, source, said)
     name = record.get("name")
     record["mime_type"] = said.get("mime_type") or (mimetypes.guess_type(name)[0] if name else None)
@@ -128,7 +128,7 @@ def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if len(sources) != 1:
         raise Invalid("an attachment needs exactly one of data (bytes), path, file or url")
     source = said[sources[0]]
-    check.optional_name(said.get("name"), what="name of an attachment")
+    arguments.optional_name(said.get("name"), what="name of an attachment")
     if sources[0] == "data" and isinstance(source, str):
         source = codec.storable_text(source.replace("\0", " "), what="data").encode()
     if sources[0] == "path":
@@ -158,7 +158,7 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
         return {"name": name, "hash": blobs.store(store._backend, store._clock, store.scope, data), "size": len(data)}
     if isinstance(given, str) and "://" in given and not said.get("is_path"):
         last = os.path.basename(urlsplit(given).path) or None
-        return {"name": name or last, "url": check.name(given, what="url", most=100_000)}
+        return {"name": name or last, "url": arguments.name(given, what="url", most=100_000)}
     if isinstance(given, str | os.PathLike):
         return _from_path(store, os.fspath(given), name)
     if hasattr(given, "read"):
@@ -169,7 +169,7 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
 
 def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
     """Refer to content that this scope has already."""
-    size, _ = blobs.size_and_chunks(store._backend, store.scope, check.name(said["hash"], what="hash"))
+    size, _ = blobs.size_and_chunks(store._backend, store.scope, arguments.name(said["hash"], what="hash"))
     return {"name": said.get("name"), "hash": said["hash"], "size": size}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..clock import Clock
+from ..files.disk.scan import Limits
 from ..model.operation import Operation
 from ..ops import sessions
 from ..storage.base import Backend, Op
-from ..workspace.scan import Limits
-from .keeper import Keeper
+from .background import Keeper
 from .session import Session
 from .store_reading import StoreReading
 from .workspaces import Place

@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..files import snapshots
+from ..files.disk.preview import Yours
 from ..model import tree
-from ..ops import calls, rewinds, snapshots, work
-from ..ops import trees as trees_
+from ..ops import calls, rewinds, work
+from ..ops import subagents as trees_
 from ..ops.rewinds import Look
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..workspace.preview import Yours
 from .workspaces import Trees
 
 if TYPE_CHECKING:

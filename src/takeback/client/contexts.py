@@ -23,7 +23,7 @@ from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
-from . import check
+from . import arguments
 from .handle import FindPlace, Point, place_of
 from .reading import Make, Reading, as_message
 
@@ -48,8 +48,8 @@ class Contexts(Reading):
         ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
         """
         find_provider(provider)
-        model = check.optional_name(model, what="model")
-        most = None if max_tokens is None else check.whole(max_tokens, what="max_tokens", low=1)
+        model = arguments.optional_name(model, what="model")
+        most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
         find = None if at is None else place_of(at)
         session, prompt, compaction = self._store._read(lambda tx: _standing(tx, self._row(tx), find))
         low = 0 if compaction is None else compaction.upto
@@ -71,7 +71,7 @@ class Contexts(Reading):
 
         It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
         """
-        most = check.whole(max_tokens, what="max_tokens", low=1)
+        most = arguments.whole(max_tokens, what="max_tokens", low=1)
 
         def look(tx: Tx) -> summaries.Work:
             row = self._row(tx)

@@ -21,7 +21,7 @@ from ..records.choice import choose
 from ..records.sink import Sink
 from ..records.source import Source
 from ..storage.base import Backend, Op
-from . import check
+from . import arguments
 from .open import open_store
 from .session import Session
 from .store import Store
@@ -61,8 +61,8 @@ def copy(
     ``subagents`` is False, and with what they cannot be without: the sessions they were forked from, those above them,
     their agents. An agent that says something else in the destination stays there as it is, which ``left_out`` says.
     """
-    wanted = None if sessions is None else [_session_id(each) for each in check.many(sessions, what="sessions")]
-    check.flag(subagents, what="subagents")
+    wanted = None if sessions is None else [_session_id(each) for each in arguments.many(sessions, what="sessions")]
+    arguments.flag(subagents, what="subagents")
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
         _require_two(source, target)
@@ -86,7 +86,7 @@ def _seen_by(store: Store) -> Backend:
 
 
 def _session_id(given: Session | str) -> str:
-    return given.id if isinstance(given, Session) else check.name(given, what="session id")
+    return given.id if isinstance(given, Session) else arguments.name(given, what="session id")
 
 
 def _opened(place: Place, stack: ExitStack, *, read_only: bool) -> Store:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 from ..errors import Invalid, Unsupported
 from ..model.copied import Copying
 from ..model.exchange import Exported, Loaded
-from . import check
+from . import arguments
 from .handle import Point
 from .session import Session
 
@@ -45,7 +45,7 @@ def export(
     _require_one_of(format, (LINES, *DOCUMENTS), what="format")
     _require_one_of(tools, _TOOLS, what="tools")
     _require_one_of(secrets, _SECRETS, what="secrets")
-    check.flag(subagents, what="subagents")
+    arguments.flag(subagents, what="subagents")
     if format == LINES:
         if at is not None:
             raise Invalid("lines hold all of a session; only a document ends at a point")
@@ -66,18 +66,18 @@ def load(
     """Check what is to be loaded, and let an importer read it."""
     from ..importers.load import load as read
 
-    place = check.workspace(workspace)
-    check.flag(dry_run, what="dry_run")
+    place = arguments.workspace(workspace)
+    arguments.flag(dry_run, what="dry_run")
     if store.capabilities.read_only and not dry_run:
         raise Unsupported("this store was opened read-only; open it for writing to load sessions", capability="write")
     return read(store, _opened(source, "readline", "rb"), workspace=place, dry_run=dry_run, progress=progress)
 
 
 def _ids(sessions: Session | str | Iterable[Session | str]) -> list[str]:
-    given = [sessions] if isinstance(sessions, Session | str) else check.many(sessions, what="sessions")
+    given = [sessions] if isinstance(sessions, Session | str) else arguments.many(sessions, what="sessions")
     if not given:
         raise Invalid("name at least one session to export")
-    found = (each.id if isinstance(each, Session) else check.name(each, what="session id") for each in given)
+    found = (each.id if isinstance(each, Session) else arguments.name(each, what="session id") for each in given)
     return [*dict.fromkeys(found)]
 
 

@@ -20,7 +20,7 @@ from ..presence import Holder
 from ..storage.base import Tx
 
 if TYPE_CHECKING:
-    from .keeper import Held
+    from .background import Held
     from .store_reading import StoreReading
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 from ..model.entry import Draft
 from ..model.operation import Operation
 from ..ops import operations
-from ..ops.once import made_before, once
+from ..ops.idempotency import made_before, once
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
-from . import check
+from . import arguments
 from .fields import Fields
 from .points import FindPlace as FindPlace
 from .points import Point as Point
@@ -123,7 +123,7 @@ class Handle(Fields):
         self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
     ) -> Operation:
         """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
-        key, now_ms = check.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+        key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
 
         self._seen, operation = self._do(lambda tx: self._once(tx, request, key, lambda tx: op(tx, now_ms), now_ms))
         if operation.summary != operations.NOTHING:

@@ -8,7 +8,7 @@ import shutil
 from ..clock import Clock, SystemClock
 from ..errors import Conflict, Invalid, NotFound, Unsupported
 from ..storage.base import Backend
-from . import address, check
+from . import address, arguments
 from .address import default_url as default_url
 from .store import Store
 
@@ -26,7 +26,7 @@ def open_store(
     ``durability="relaxed"`` may lose the last commits at a power cut, never at a crash of the process.
     """
     place = address.given(url)
-    who, clock = check.scope(scope), clock or SystemClock()
+    who, clock = arguments.scope(scope), clock or SystemClock()
     backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
     return Store(backend, clock=clock, scope=who, url=address.shown(place))
 
@@ -74,7 +74,7 @@ def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
     _server_package()
     from ..storage.postgres.backend import bring_up_to_date
 
-    return bring_up_to_date(place, grant_to=check.optional_name(grant_to, what="role"))
+    return bring_up_to_date(place, grant_to=arguments.optional_name(grant_to, what="role"))
 
 
 def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:

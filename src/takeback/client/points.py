@@ -13,7 +13,7 @@ from ..model.session import Head
 from ..ops import points
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from . import check
+from . import arguments
 
 Point = int | str | Message | Checkpoint | Branch | Head
 FindPlace = Callable[[Tx, SessionRow], points.Place]
@@ -29,14 +29,14 @@ def place_of(point: Point) -> FindPlace:
         place = points.Place(point.head.seq, point.head.branch, anywhere=True)
     elif isinstance(point, Head):
         place = points.Place(
-            check.whole(point.seq, what="a point"), check.name(point.branch, what="branch"), anywhere=True
+            arguments.whole(point.seq, what="a point"), arguments.name(point.branch, what="branch"), anywhere=True
         )
     elif isinstance(point, Branch):
         return _tip(point.id)
     elif isinstance(point, str):
-        return _named(check.name(point, what="a point"))
+        return _named(arguments.name(point, what="a point"))
     else:
-        place = points.Place(check.whole(point, what="a point"))
+        place = points.Place(arguments.whole(point, what="a point"))
     return lambda tx, session: place
 
 

@@ -20,7 +20,7 @@ from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
 from ..storage.base import Op, Tx
-from . import check
+from . import arguments
 from .fields import Fields
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Reading(Fields):
         """
         make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
         if limit is not None:
-            check.whole(limit, what="limit")
+            arguments.whole(limit, what="limit")
         session, open_ = self._path_to(at)
         if before is not None:
             open_ = []
@@ -100,7 +100,7 @@ class Reading(Fields):
 
     def message(self, id: str) -> Message:
         """Give a message of the path by its id, the caller's or the store's."""
-        wanted = check.name(id, what="message id")
+        wanted = arguments.name(id, what="message id")
 
         def look(tx: Tx) -> list[Message]:
             session = self._row(tx)
@@ -185,7 +185,7 @@ class Reading(Fields):
         """Give a checkpoint by its id, or the newest of that name."""
         from ..ops import checkpoints
 
-        wanted = check.name(id_or_name, what="checkpoint")
+        wanted = arguments.name(id_or_name, what="checkpoint")
 
         def look(tx: Tx) -> Checkpoint:
             session = self._row(tx)
@@ -296,8 +296,8 @@ def _make_entries(uids: dict[int, str], rows: list[EntryRow]) -> list[Entry]:
 
 
 def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
-    low = 0 if after is None else check.whole(after, what="after")
-    high = (1 << 53) if before is None else check.whole(before, what="before") - 1
+    low = 0 if after is None else arguments.whole(after, what="after")
+    high = (1 << 53) if before is None else arguments.whole(before, what="before") - 1
     return low, high
 
 

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
+from ..files import journal
+from ..files.disk import identity as directories
+from ..files.disk.apply import Change, Step
+from ..files.journal import JournalRow
 from ..ids import new_id
 from ..model.tree import FILE, LINK, Node
-from ..ops import journal, sessions
-from ..ops.journal import JournalRow
+from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..workspace.apply import Change, Step
-from . import directories
 from .workspaces import Place, Trees
 
 if TYPE_CHECKING:

@@ -16,26 +16,27 @@ from typing import TYPE_CHECKING, Any
 from .. import presence
 from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, NotFound
+from ..files import journal, snapshots
+from ..files.disk import preview
+from ..files.disk.preview import Plan
+from ..files.journal import JournalRow
+from ..files.snapshots import Root
 from ..model import html, tree, words
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import calls, journal, operations, rewinds, snapshots
-from ..ops.journal import JournalRow
+from ..ops import calls, operations, rewinds
 from ..ops.rewinds import Look, Wish
 from ..ops.sessions import SessionRow
-from ..ops.snapshots import Root
 from ..storage.base import Tx
-from ..workspace import preview
-from ..workspace.preview import Plan
-from . import check, restoring
+from . import arguments, restoring
 from .blame import blame, changed_by_others
 from .handle import FindPlace, Point
 from .states import difference
 from .workspaces import Place, Trees
 
 if TYPE_CHECKING:
-    from .moving import Moving
+    from .branching import Moving
 
 _SHOWN = 20
 _NOTHING = Plan((), (), (), ())
@@ -411,4 +412,4 @@ def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
 
 def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
     """Read the paths that a caller wants to have overwritten."""
-    return tuple(session._path_in(path) for path in check.many(overwrite, what="overwrite"))
+    return tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))

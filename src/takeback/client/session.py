@@ -12,11 +12,11 @@ from typing import Any
 from ..errors import Invalid
 from ..model.operation import Operation
 from ..ops import moves, sessions
-from . import check
+from . import arguments
+from .branching import Moving
 from .contexts import Contexts
-from .moving import Moving
-from .others import Others
-from .working import Working
+from .subagents import Others
+from .work import Working
 
 
 class Session(Others, Working, Moving, Contexts):
@@ -26,7 +26,7 @@ class Session(Others, Working, Moving, Contexts):
 
     def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
         """Give it another title; None lets the next user message make one."""
-        title = check.optional_name(title, what="title")
+        title = arguments.optional_name(title, what="title")
         return self._set("rename", {"title": title}, idempotency_key)
 
     def tag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
@@ -55,7 +55,7 @@ class Session(Others, Working, Moving, Contexts):
 
     def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
         """Replace the caller's own data."""
-        done = self._set("metadata", {"metadata": check.mapping(metadata, what="metadata")}, idempotency_key)
+        done = self._set("metadata", {"metadata": arguments.mapping(metadata, what="metadata")}, idempotency_key)
         self.refresh()
         return done
 
@@ -84,4 +84,4 @@ class Session(Others, Working, Moving, Contexts):
 def _some(tags: tuple[str, ...]) -> list[str]:
     if not tags:
         raise Invalid("name at least one tag")
-    return [check.tag(tag) for tag in tags]
+    return [arguments.tag(tag) for tag in tags]

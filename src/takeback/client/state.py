@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..ops import agents, work
-from ..ops.once import once
+from ..ops.idempotency import once
 from ..storage.base import Tx
-from . import check
+from . import arguments
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .speaking import Speaking
+    from .appending import Speaking
 
 MAX_KEY = 1000
 
@@ -27,7 +27,7 @@ class State(ABC):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Give the value of a key, or ``default``."""
-        check.text(key, what="state key")
+        arguments.text(key, what="state key")
         return self._look(None)[1].get(key, default)
 
     def items(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class State(ABC):
 
     def at(self, version: int) -> dict[str, Any]:
         """Give all keys and values as they were at a version."""
-        return self._look(check.whole(version, what="version", low=1))[1]
+        return self._look(arguments.whole(version, what="version", low=1))[1]
 
     def set(
         self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
@@ -56,7 +56,7 @@ class State(ABC):
         self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
         """Set several keys in one step and give the new version."""
-        put = check.mapping(values, what="state")
+        put = arguments.mapping(values, what="state")
         return self._write(put, (), expected_version, idempotency_key)
 
     def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
@@ -65,10 +65,10 @@ class State(ABC):
 
     def _write(self, put: dict[str, Any], drop: Iterable[str], expected: int | None, key: str | None) -> int:
         for name in (*put, *drop):
-            check.name(name, what="state key", most=MAX_KEY)
+            arguments.name(name, what="state key", most=MAX_KEY)
         if expected is not None:
-            check.whole(expected, what="expected_version", low=1)
-        return self._change(put, tuple(drop), expected, check.optional_name(key, what="idempotency_key"))
+            arguments.whole(expected, what="expected_version", low=1)
+        return self._change(put, tuple(drop), expected, arguments.optional_name(key, what="idempotency_key"))
 
     @abstractmethod
     def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 
+from ..files.disk import read
+from ..files.disk.paths import open_below
 from ..model import names
 from ..model.files import FileDiff, FileState
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
-from ..workspace import read
-from ..workspace.paths import open_below
 from .workspaces import Place, Trees
 
 MISSING = FileState("missing")

@@ -21,9 +21,9 @@ from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import changes, feed, operations, scopes, sessions, stats, sweep
+from ..ops import feed, feed_reading, operations, scopes, sessions, stats, sweep
 from ..storage.base import Tx
-from . import check
+from . import arguments
 from .handle import Point
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
@@ -66,7 +66,12 @@ class Store(StoreCheckpoints):
     def scoped(self, scope: str | None) -> Store:
         """Give a handle for another scope on the same connections."""
         return Store(
-            self._backend, clock=self._clock, scope=check.scope(scope), url=self.url, owner=False, keeper=self._keeper
+            self._backend,
+            clock=self._clock,
+            scope=arguments.scope(scope),
+            url=self.url,
+            owner=False,
+            keeper=self._keeper,
         )
 
     def scopes(self) -> list[str]:
@@ -88,7 +93,7 @@ class Store(StoreCheckpoints):
 
     def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
         """Give all operations of this scope, newest first."""
-        check.whole(limit, what="limit", low=1, high=10_000)
+        arguments.whole(limit, what="limit", low=1, high=10_000)
         before = (1 << 62) if cursor is None else feed.parse_cursor(cursor, 1)[0]
 
         def look(tx: Tx) -> Page[Operation]:
@@ -108,8 +113,8 @@ class Store(StoreCheckpoints):
         """
         if policy != "unreferenced":
             raise Invalid(f"the policy is 'unreferenced', not {policy!r}")
-        check.flag(dry_run, what="dry_run")
-        before_ms = self._clock.now_ms() - round(check.seconds(spare_seconds, what="spare_seconds") * 1000)
+        arguments.flag(dry_run, what="dry_run")
+        before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
         scope = self.scope
 
         def op(tx: Tx, *, dry_run: bool = False) -> Pruned:
@@ -127,7 +132,7 @@ class Store(StoreCheckpoints):
 
         An operation is ``Conflict`` when a later one changed the same thing.
         """
-        wanted = check.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
+        wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         now_ms = self._clock.now_ms()
         if not self.capabilities.read_only:
             session_id = self._read(lambda tx: self._moved_files(tx, wanted or self._last_made(tx)))
@@ -209,7 +214,7 @@ class Store(StoreCheckpoints):
             waiting.close()
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
-        return self._read(lambda tx: changes.after(tx, self.scope, cursor=after, limit=_FEED_PAGE))
+        return self._read(lambda tx: feed_reading.after(tx, self.scope, cursor=after, limit=_FEED_PAGE))
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""
@@ -235,7 +240,7 @@ class Store(StoreCheckpoints):
         out. Through a handle on one scope it is ``Invalid``: it would hold the others too. ``progress`` is that of
         ``verify``.
         """
-        from .backing import back_up
+        from .backup import back_up
 
         return back_up(self, path, progress)
 

@@ -9,10 +9,10 @@ from .. import codec
 from ..model.operation import Operation
 from ..model.page import Page
 from ..ops import agent_checkpoints, agents, operations, sessions
-from ..ops.once import once
+from ..ops.idempotency import once
 from ..ops.work import require_version
 from ..storage.base import Tx
-from . import check
+from . import arguments
 from .agent import Agent
 from .base import StoreBase
 
@@ -33,11 +33,11 @@ class StoreAgents(StoreBase):
         idempotency_key: str | None = None,
     ) -> Agent:
         """Make an agent at version 1; an id that is taken is ``Conflict``."""
-        agent_id = check.name(id, what="agent id")
+        agent_id = arguments.name(id, what="agent id")
         fields = _checked({"name": name, "type": type, "system_prompt": system_prompt, "capabilities": capabilities})
         fields |= _checked({"config": config or {}, "metadata": metadata or {}})
         doc, now_ms = codec.encode({**agents.EMPTY, **fields}), self._clock.now_ms()
-        key = check.optional_name(idempotency_key, what="idempotency_key")
+        key = arguments.optional_name(idempotency_key, what="idempotency_key")
 
         def write(tx: Tx) -> agents.AgentRow:
             def do() -> tuple[agents.AgentRow, str]:
@@ -60,13 +60,13 @@ class StoreAgents(StoreBase):
         **fields: Any,
     ) -> Agent:
         """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
-        agent_id, key = _id(id), check.optional_name(idempotency_key, what="idempotency_key")
+        agent_id, key = _id(id), arguments.optional_name(idempotency_key, what="idempotency_key")
         unknown = fields.keys() - agents.EMPTY.keys()
         if unknown:
             raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; its state and metadata take anything")
         changed, now_ms = _checked(fields), self._clock.now_ms()
         if expected_version is not None:
-            check.whole(expected_version, what="expected_version", low=1)
+            arguments.whole(expected_version, what="expected_version", low=1)
 
         def write(tx: Tx) -> tuple[agents.AgentRow, Operation | None]:
             def do() -> tuple[tuple[agents.AgentRow, Operation | None], str]:
@@ -88,19 +88,19 @@ class StoreAgents(StoreBase):
 
     def get_agent(self, id: str) -> Agent:
         """Give an agent by its exact id."""
-        wanted = check.name(id, what="agent id")
+        wanted = arguments.name(id, what="agent id")
         return Agent(self, self._read(lambda tx: agents.get(tx, self.scope, wanted)))  # type: ignore[arg-type]
 
     def find_agent(self, id: str) -> Agent | None:
         """Give an agent by its exact id, or None."""
-        wanted = check.name(id, what="agent id")
+        wanted = arguments.name(id, what="agent id")
         row = self._read(lambda tx: agents.find(tx, self.scope, wanted))
         return None if row is None else Agent(self, row)  # type: ignore[arg-type]
 
     def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
         """Give agents in the order of their ids; the page's cursor gives the next page."""
-        check.whole(limit, what="limit", low=1, high=10_000)
-        after = "" if cursor is None else check.name(cursor, what="cursor")
+        arguments.whole(limit, what="limit", low=1, high=10_000)
+        after = "" if cursor is None else arguments.name(cursor, what="cursor")
         rows = self._read(lambda tx: agents.page(tx, self.scope, after=after, limit=limit + 1))
         more = rows[limit - 1].id if len(rows) > limit else None
         return Page([Agent(self, row) for row in rows[:limit]], more)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ class StoreAgents(StoreBase):
 
 
 def _id(agent: str | Agent) -> str:
-    return agent.id if isinstance(agent, Agent) else check.name(agent, what="agent id")
+    return agent.id if isinstance(agent, Agent) else arguments.name(agent, what="agent id")
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,11 +137,11 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if name in ("config", "metadata"):
-            found[name] = check.mapping(value, what=name)
+            found[name] = arguments.mapping(value, what=name)
         elif name == "capabilities":
-            found[name] = [check.text(each, what="capability") for each in check.many(value, what=name)]
+            found[name] = [arguments.text(each, what="capability") for each in arguments.many(value, what=name)]
         elif name == "type":
-            found[name] = check.text(value, what=name)
+            found[name] = arguments.text(value, what=name)
         else:
-            found[name] = None if value is None else check.text(value, what=name)
+            found[name] = None if value is None else arguments.text(value, what=name)
     return found

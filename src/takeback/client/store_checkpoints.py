@@ -9,17 +9,17 @@ from .. import codec
 from ..errors import Corrupt, Invalid, NotFound, StorageFull
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
-from ..ops import agent_checkpoints, agents, checkpoints, restoring, sessions
+from ..ops import agent_checkpoints, agent_restore, agents, checkpoints, sessions
 from ..ops.agent_checkpoints import AgentCheckpointRow, New
 from ..ops.agents import AgentRow
-from ..ops.once import once
+from ..ops.idempotency import once
 from ..ops.sessions import LeaseRow
 from ..storage.base import Tx
 from ..tables.agents import AGENT
-from . import check
+from . import arguments
 from .agent import Agent
 from .auto_checkpoints import AutoCheckpoints
-from .moving import _plain_name
+from .branching import _plain_name
 from .session import Session
 from .store_sessions import StoreSessions
 
@@ -52,7 +52,7 @@ class StoreCheckpoints(StoreSessions):
         agent_id, now_ms = _agent_id(agent), self._clock.now_ms()
         about = None if description is None else codec.storable_text(description, what="description")
         new = New(_plain_name(name, what="checkpoint name"), about, type)
-        key = check.optional_name(idempotency_key, what="idempotency_key")
+        key = arguments.optional_name(idempotency_key, what="idempotency_key")
 
         def op(tx: Tx) -> Checkpoint:
             row = agents.get(tx, self.scope, agent_id)
@@ -85,13 +85,13 @@ class StoreCheckpoints(StoreSessions):
         ``LeaseLost``. A session that is run through this store goes on from where it was brought.
         """
         wanted, now_ms = _checkpoint_id(checkpoint), self._clock.now_ms()
-        check.flag(take_over, what="take_over")
-        judge = restoring.Judge(self._is_ours, self._is_gone, take_over)
+        arguments.flag(take_over, what="take_over")
+        judge = agent_restore.Judge(self._is_ours, self._is_gone, take_over)
 
         def op(tx: Tx) -> tuple[AgentRow, Operation | None]:
             row = agent_checkpoints.find(tx, self.scope, wanted)
             if row is not None:
-                return restoring.restore(tx, row, judge, now_ms=now_ms)
+                return agent_restore.restore(tx, row, judge, now_ms=now_ms)
             if checkpoints.by_id(tx, self.scope, wanted) is not None:
                 raise Invalid(f"checkpoint {wanted!r} is one of a session; session.rewind goes back to it")
             raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
@@ -137,7 +137,7 @@ class StoreCheckpoints(StoreSessions):
 
         A text is looked up as the id of an agent, then as that of a session, then as that of an agent in the trash.
         """
-        wanted = of.id if isinstance(of, Agent | Session) else check.name(of, what="agent or session")
+        wanted = of.id if isinstance(of, Agent | Session) else arguments.name(of, what="agent or session")
         number = of._seen.aid if isinstance(of, Agent) else None
 
         def look(tx: Tx) -> list[Checkpoint]:
@@ -155,7 +155,7 @@ class StoreCheckpoints(StoreSessions):
 
     def get_checkpoint(self, id: str) -> Checkpoint:
         """Give a checkpoint of an agent or of a session by its id."""
-        wanted = check.name(id, what="checkpoint")
+        wanted = arguments.name(id, what="checkpoint")
 
         def look(tx: Tx) -> Checkpoint:
             found = agent_checkpoints.find(tx, self.scope, wanted)
@@ -195,13 +195,13 @@ class StoreCheckpoints(StoreSessions):
         removed. It runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting it
         again replaces it. What fails later is kept in ``auto_checkpoint_error`` and warned of once.
         """
-        given = [agents] if isinstance(agents, str | Agent) else check.many(agents, what="agents")
+        given = [agents] if isinstance(agents, str | Agent) else arguments.many(agents, what="agents")
         ids = tuple(dict.fromkeys(_agent_id(each) for each in given))
         if not ids:
             raise Invalid("name at least one agent")
-        if check.seconds(interval, what="interval") <= 0:
+        if arguments.seconds(interval, what="interval") <= 0:
             raise Invalid("the interval is more than 0 seconds")
-        check.whole(keep, what="keep", low=1)
+        arguments.whole(keep, what="keep", low=1)
         self.stop_auto_checkpoint()
         auto = AutoCheckpoints(self, ids, interval, keep)
         auto.round()
@@ -221,11 +221,11 @@ class StoreCheckpoints(StoreSessions):
 
 
 def _agent_id(agent: str | Agent) -> str:
-    return agent.id if isinstance(agent, Agent) else check.name(agent, what="agent id")
+    return agent.id if isinstance(agent, Agent) else arguments.name(agent, what="agent id")
 
 
 def _checkpoint_id(checkpoint: str | Checkpoint) -> str:
-    return checkpoint.id if isinstance(checkpoint, Checkpoint) else check.name(checkpoint, what="checkpoint")
+    return checkpoint.id if isinstance(checkpoint, Checkpoint) else arguments.name(checkpoint, what="checkpoint")
 
 
 def _is_same_lease(one: LeaseRow, other: LeaseRow) -> bool:

@@ -22,7 +22,7 @@ from ..ops import listing, sessions
 from ..ops import refs as parser
 from ..ops.sessions import LeaseRow, SessionRow, Whole
 from ..storage.base import Capabilities, Op, Readable, Tx
-from . import check
+from . import arguments
 from .reading import Reading
 from .refs import Resolved
 
@@ -88,9 +88,9 @@ class StoreReading(ABC, Generic[S_co]):
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
     ) -> S_co | None:
         """Give a session by its exact id, key or name, or None."""
-        wanted = check.name(id_name_or_key, what="session", most=10_000)
-        owner = check.optional_name(agent, what="agent")
-        place = None if workspace is None else check.workspace(workspace)
+        wanted = arguments.name(id_name_or_key, what="session", most=10_000)
+        owner = arguments.optional_name(agent, what="agent")
+        place = None if workspace is None else arguments.workspace(workspace)
 
         def look(tx: Tx) -> Whole | None:
             row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
@@ -105,8 +105,8 @@ class StoreReading(ABC, Generic[S_co]):
         ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
         ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
         """
-        text = check.name(ref, what="ref", most=2000)
-        place = None if workspace is None else check.workspace(workspace)
+        text = arguments.name(ref, what="ref", most=2000)
+        place = None if workspace is None else arguments.workspace(workspace)
         whole, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
         return Resolved(self._session(*whole), *point)
 
@@ -136,11 +136,11 @@ class StoreReading(ABC, Generic[S_co]):
         Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
         whose record is damaged is named in the page's ``damaged``.
         """
-        check.whole(limit, what="limit", low=1, high=10_000)
+        arguments.whole(limit, what="limit", low=1, high=10_000)
         for name, flag in (("archived", archived), ("pinned", pinned)):
-            check.flag(flag, what=name, optional=True)
-        check.flag(trash, what="trash")
-        check.flag(active_only, what="active_only")
+            arguments.flag(flag, what=name, optional=True)
+        arguments.flag(trash, what="trash")
+        arguments.flag(active_only, what="active_only")
         if order not in ("updated", "created"):
             raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
         before = listing.parse_cursor(order, cursor)
@@ -156,7 +156,7 @@ class StoreReading(ABC, Generic[S_co]):
             since=since,
             trash=trash,
         )
-        parent_id = parent.id if isinstance(parent, Reading) else check.optional_name(parent, what="parent")
+        parent_id = parent.id if isinstance(parent, Reading) else arguments.optional_name(parent, what="parent")
 
         def look(tx: Tx) -> listing.Listed:
             above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
@@ -241,15 +241,15 @@ def _filter(
 ) -> listing.Filter:
     """Check the filters of a listing."""
     return listing.Filter(
-        agent=check.optional_name(agent, what="agent"),
+        agent=arguments.optional_name(agent, what="agent"),
         kinds=_several(kinds, sessions.KINDS, what="kind"),
         statuses=_several(status, STATUSES, what="status"),
-        label=check.optional_name(label, what="label"),
-        tag=None if tag is None else check.tag(tag),
-        workspace=None if workspace is None else check.workspace(workspace),
+        label=arguments.optional_name(label, what="label"),
+        tag=None if tag is None else arguments.tag(tag),
+        workspace=None if workspace is None else arguments.workspace(workspace),
         archived=None if trash and archived is False else archived,
         pinned=pinned,
-        since_ms=None if since is None else check.time_ms(since),
+        since_ms=None if since is None else arguments.time_ms(since),
         trash=trash,
     )
 
@@ -257,7 +257,7 @@ def _filter(
 def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what: str) -> tuple[str, ...] | None:
     if value is None:
         return None
-    given = (value,) if isinstance(value, str) else tuple(check.many(value, what=f"{what}s"))
+    given = (value,) if isinstance(value, str) else tuple(arguments.many(value, what=f"{what}s"))
     for each in given:
         if not isinstance(each, str) or each not in known:
             raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")

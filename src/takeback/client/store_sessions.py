@@ -12,19 +12,19 @@ from typing import Any, TypedDict, Unpack
 
 from .. import codec
 from ..errors import Conflict, Invalid, Unsupported
+from ..files.disk.identity import Located, identity, locate
 from ..ids import new_id
 from ..model.capture import Capture, capture_of
 from ..model.operation import Operation
 from ..model.purge import Purged
 from ..model.session import short_title
 from ..model.subagents import Spawned
-from ..ops import agents, directories, moves, purge, sessions
+from ..ops import agents, directory_sessions, moves, purge, sessions
 from ..ops import refs as parser
-from ..ops.once import once
+from ..ops.idempotency import once
 from ..ops.sessions import KINDS, SessionRow, Whole
 from ..storage.base import Tx
-from . import check
-from .directories import Located, identity, locate
+from . import arguments
 from .session import Session
 from .store_agents import StoreAgents
 
@@ -72,9 +72,9 @@ class StoreSessions(StoreAgents):
         one session. ``capture`` says when its workspace is looked at (``Capture``). The fields are for a new session.
         """
         how = capture_of(capture)
-        check.seconds(wait, what="wait")
-        check.flag(take_over, what="take_over")
-        check.flag(hold, what="hold")
+        arguments.seconds(wait, what="wait")
+        arguments.flag(take_over, what="take_over")
+        arguments.flag(hold, what="hold")
         if isinstance(name_or_session, Session):
             self._read(lambda tx: sessions.get(tx, self.scope, name_or_session.id))  # of this store and scope?
             found = name_or_session.refresh()
@@ -108,35 +108,35 @@ class StoreSessions(StoreAgents):
 
         A parent that is finished is ``Conflict``, and so is a label that a sub-agent of it has already.
         """
-        if not check.text(task, what="task").strip():
+        if not arguments.text(task, what="task").strip():
             raise Invalid("a task says what is to be done")
         fields: NewSession = {"kind": "subagent", "task": task, "prompt": task, "label": label, "parent": parent}
         made = _fields(None, agent, workspace, {**fields, "model": model, "metadata": metadata}, self._clock.now_ms())
-        key = check.optional_name(idempotency_key, what="idempotency_key")
+        key = arguments.optional_name(idempotency_key, what="idempotency_key")
         found = self._create(made, key, parent if isinstance(parent, Session) else None)
         name = label or found.title or found.id
         return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
     def main_session(self, agent: str = "main") -> Session:
         """Give the one main session of an agent, making it if it is new."""
-        return self._fixed(check.name(agent, what="agent"), "main", "main")
+        return self._fixed(arguments.name(agent, what="agent"), "main", "main")
 
     def cron_session(self, agent: str, name: str) -> Session:
         """Give the one session of an agent's scheduled job, making it if it is new."""
-        job = sessions.escape(check.name(name, what="cron name"))
-        return self._fixed(check.name(agent, what="agent"), f"cron:{job}", "cron")
+        job = sessions.escape(arguments.name(name, what="cron name"))
+        return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron")
 
     def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Session:
         """Give the one session of a directory, making it if it is new.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own.
         """
-        place, agent = locate(path), check.name(agent, what="agent")
-        found = self._read(lambda tx: directories.find(tx, self.scope, agent, place.path))
-        if found is None or not directories.is_known(found[1], place.identity):
+        place, agent = locate(arguments.workspace(path)), arguments.name(agent, what="agent")
+        found = self._read(lambda tx: directory_sessions.find(tx, self.scope, agent, place.path))
+        if found is None or not directory_sessions.is_known(found[1], place.identity):
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
             found = self._write(
-                lambda tx: directories.create(tx, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
+                lambda tx: directory_sessions.create(tx, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
             )
         return self._session(*found)
 
@@ -145,7 +145,7 @@ class StoreSessions(StoreAgents):
         same = place.identity
         if same is None:
             return None
-        known = self._read(lambda tx: directories.same_directory(tx, self.scope, agent, same))
+        known = self._read(lambda tx: directory_sessions.same_directory(tx, self.scope, agent, same))
         return next((row.workspace for row in known if identity(row.workspace) != same), None)
 
     def get_or_create_session(self, directory: str | PathLike[str]) -> Session:
@@ -174,7 +174,7 @@ class StoreSessions(StoreAgents):
     ) -> Session:
         """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
-        return self._create(made, check.optional_name(idempotency_key, what="idempotency_key"))
+        return self._create(made, arguments.optional_name(idempotency_key, what="idempotency_key"))
 
     def _create(self, made: sessions.Fields, key: str | None, by: Session | None = None) -> Session:
         """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
@@ -229,7 +229,7 @@ class StoreSessions(StoreAgents):
 
     def restore_session(self, session: str | Session) -> Operation | None:
         """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
-        wanted = session.id if isinstance(session, Session) else check.name(session, what="session id")
+        wanted = session.id if isinstance(session, Session) else arguments.name(session, what="session id")
         self._read(lambda tx: sessions.get(tx, self.scope, wanted))
         return self._hide(session, hidden=False)
 
@@ -266,7 +266,7 @@ class StoreSessions(StoreAgents):
     def _exact_id(self, tx: Tx, session: str | Session) -> str | None:
         if isinstance(session, Session):
             return session.id
-        wanted = check.name(session, what="session", most=10_000)
+        wanted = arguments.name(session, what="session", most=10_000)
         row = parser.exact(tx, self.scope, wanted, agent=None, workspace=None)
         return None if row is None else row.id
 
@@ -289,28 +289,28 @@ def _fields(
     if unknown:
         raise TypeError(f"a session has no field {sorted(unknown)[0]!r}; put your own data into metadata")
     parent = given.get("parent")
-    parent_id = parent.id if isinstance(parent, Session) else check.optional_name(parent, what="parent")
-    label = check.optional_name(given.get("label"), what="label")
+    parent_id = parent.id if isinstance(parent, Session) else arguments.optional_name(parent, what="parent")
+    label = arguments.optional_name(given.get("label"), what="label")
     kind = given.get("kind", "main")
     if kind not in KINDS:
         raise Invalid(f"a session is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
     archived = given.get("archived", False)
-    check.flag(archived, what="archived")
+    arguments.flag(archived, what="archived")
     detail: dict[str, Any] = {"run_id": new_id(now_ms), "parent_id": parent_id}
     for field in ("prompt", "model", "provider", "task"):
         value = given.get(field)
-        detail[field] = None if value is None else check.text(value, what=field)
-    detail["metadata"] = check.mapping(given.get("metadata") or {}, what="metadata")
-    title = check.optional_name(given.get("title"), what="title")
+        detail[field] = None if value is None else arguments.text(value, what=field)
+    detail["metadata"] = arguments.mapping(given.get("metadata") or {}, what="metadata")
+    title = arguments.optional_name(given.get("title"), what="title")
     return sessions.Fields(
-        agent=check.name(agent, what="agent"),
+        agent=arguments.name(agent, what="agent"),
         kind=kind,
-        name=check.optional_name(name, what="session name"),
+        name=arguments.optional_name(name, what="session name"),
         label=label,
-        workspace=check.workspace(workspace),
+        workspace=arguments.workspace(workspace),
         parent=parent_id,
         title=title or short_title(detail["prompt"] or "", _TITLE, ellipsis=False),
-        tags=tuple(dict.fromkeys(check.tag(tag) for tag in check.many(given.get("tags") or (), what="tags"))),
+        tags=tuple(dict.fromkeys(arguments.tag(tag) for tag in arguments.many(given.get("tags") or (), what="tags"))),
         archived=archived,
         detail=codec.encode({field: value for field, value in detail.items() if value}),
     )

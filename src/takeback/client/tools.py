@@ -20,9 +20,9 @@ from ..ops import branches, calls, entries, sessions
 from ..ops.open_calls import OpenCall
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from . import check
-from .keeper import Held
-from .streaming import FLUSH_SECONDS, Stream, Streaming
+from . import arguments as check
+from .background import Held
+from .streams import FLUSH_SECONDS, Stream, Streaming
 
 _OUTPUT_BYTES = 1 << 20  # output comes in floods: it waits for the clock rather than hold up the tool
 

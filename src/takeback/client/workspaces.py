@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Unsupported
+from ..files import snapshots
+from ..files.disk.scan import Limits, Seen, Workspace
+from ..files.disk.watch import Watcher
+from ..files.snapshots import Root, Swept, Taken
 from ..model import tree
 from ..model.tree import Directory
-from ..ops import blobs, snapshots
-from ..ops.snapshots import Root, Swept, Taken
+from ..ops import blobs
 from ..storage.base import Tx
-from ..workspace.scan import Limits, Seen, Workspace
 from . import blobs as contents
-from .watching import Watcher
 
 if TYPE_CHECKING:
     from .base import StoreBase

@@ -16,8 +16,8 @@ from ..errors import BackendError, Conflict, StorageFull
 from ..model.copied import Copying
 from ..model.exchange import Exported
 from ..ops import sessions
+from ..shell.secrets import Findings
 from . import files, html, jsonl, markdown
-from .secrets import Findings
 
 _DOCUMENTS = {"markdown": markdown.pieces, "html": html.pieces}
 

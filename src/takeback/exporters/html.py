@@ -28,7 +28,7 @@ from ..model.entry import Entry
 from ..model.message import Message
 from ..model.subagents import Tree
 from ..model.tools import ToolCall, ToolResult
-from .secrets import mask
+from ..shell.secrets import mask
 
 _LINE, _WORD, _SUMMARY = 400, 80, 100
 _PICTURE = 2 << 20  # bytes of a picture that is shown; larger ones are named

@@ -18,7 +18,7 @@ from ..model.copied import Copying
 from ..records import stream as records
 from ..records.lines import written
 from ..records.stream import Agent, Page, Record
-from .secrets import Findings
+from ..shell.secrets import Findings
 
 _BINARY = b'"data":{"$base64":'  # a piece of a picture or the like: no text to look for secrets in
 

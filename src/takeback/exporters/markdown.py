@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ..client.handle import Point
 from ..client.session import Session
 from ..context import walkthrough
-from .secrets import mask
+from ..shell.secrets import mask
 
 
 def pieces(

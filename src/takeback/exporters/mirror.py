@@ -30,7 +30,7 @@ from ..context.walkthrough import About, render, when
 from ..errors import Busy, Conflict, Corrupt, Invalid, NotFound
 from ..ids import is_id
 from ..model.message import Message
-from ..ops import identity, sessions
+from ..ops import sessions, store_identity
 from ..records import lines as records
 from .files import sync_folder
 
@@ -65,7 +65,7 @@ class Mirror:
 
     def __init__(self, store: Store, base: str | os.PathLike[str], *, workspace: str | None = None) -> None:
         self._store, self._workspace = store, workspace
-        self._name = store._read(lambda tx: identity.fingerprint(tx, store.scope))
+        self._name = store._read(lambda tx: store_identity.fingerprint(tx, store.scope))
         self._base = os.path.abspath(base)
         self._folder = os.path.join(self._base, "sessions")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)

@@ -31,7 +31,7 @@ from ..tables.agents import AgentCheckpointRow as AgentCheckpointRow
 from ..tables.agents import PinRow as PinRow
 from ..tables.history import CHECKPOINT, CheckpointRow
 from ..tables.sessions import SESSION
-from . import agent_totals, agents, feed, once, sessions
+from . import agent_totals, agents, feed, idempotency, sessions
 from .agent_totals import Changed, Totals
 from .agents import AgentRow
 from .sessions import SessionRow
@@ -360,7 +360,7 @@ def _with_own(row: AgentCheckpointRow, own: int) -> AgentCheckpointRow:
 
 def delete_of_session(tx: Tx, row: CheckpointRow) -> None:
     """Erase a checkpoint of a session, and the keys of the calls that made it: a retry makes another one."""
-    once.forget(tx, row.scope, row.session, "checkpoint", row.id)
+    idempotency.forget(tx, row.scope, row.session, "checkpoint", row.id)
     CHECKPOINT.delete(tx, row.scope, row.cid)
 
 

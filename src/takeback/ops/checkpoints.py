@@ -7,12 +7,13 @@ the same at any length. Its hash is that of the entry, which covers everything b
 from __future__ import annotations
 
 from ..errors import Corrupt
+from ..files import snapshots
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.session import Head, Stats
 from ..storage.base import Tx
 from ..tables.history import CHECKPOINT
-from . import branches, entries, feed, operations, snapshots, work
+from . import branches, entries, feed, operations, work
 from .checkpoint_rows import CheckpointRow as CheckpointRow
 from .checkpoint_rows import by_id as by_id
 from .checkpoint_rows import find as find

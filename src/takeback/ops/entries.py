@@ -20,7 +20,7 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.entries import ENTRY, LINK, LinkRow, packed_chain
 from ..tables.entries import EntryRow as EntryRow
-from . import blobs, branches, chain, feed, leases, once, open_calls, sessions
+from . import blobs, branches, chain, feed, idempotency, leases, open_calls, sessions
 from .branches import Segment
 
 # Whoever adds to the log reads it too: what reads is part of this module, and lies apart for those who only read.
@@ -119,7 +119,7 @@ def put(
         tx, session, "entries", branch=there.branch, first=first, last=after.seq, now_ms=now_ms
     )
     if idempotency_key is not None:
-        once.keep_entries(tx, session, idempotency_key, there.branch, first, after.seq, now_ms)
+        idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, after.seq, now_ms)
     after = after._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
     session = sessions.store(tx, session, after)
     return Appended(session, session.uid, first, session.seq)
@@ -260,7 +260,7 @@ def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
 def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Appended | None:
     """Find an earlier call with this key on the head's path; other content under it raises ``Conflict``."""
     head: branches.BranchRow | None = None
-    for kept in [row for sid in _owners(tx, session) for row in once.entries_of(tx, session.scope, sid, key)]:
+    for kept in [row for sid in _owners(tx, session) for row in idempotency.entries_of(tx, session.scope, sid, key)]:
         if kept.last_seq > session.seq:
             continue
         head = head or branches.get(tx, session.scope, session.branch)

@@ -15,17 +15,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
+from ..files import snapshots
 from ..ids import new_id
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
-from . import agents, branches, entries, feed, sessions, snapshots, work
+from . import agents, branches, entries, feed, sessions, work
 from .agents import AgentRow
-from .describe import all_named as all_named
-from .describe import as_value as as_value
-from .describe import named as named
+from .operation_summaries import all_named as all_named
+from .operation_summaries import as_value as as_value
+from .operation_summaries import named as named
 from .sessions import SessionRow
 
 OF = "INDEXED BY operation_session WHERE scope = ? AND session = ? AND agent = ?"

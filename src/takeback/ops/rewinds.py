@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..errors import NotFound
+from ..files import snapshots
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
-from . import below, branches, calls, entries, leases, moves, operations, sessions, snapshots, trees, work
+from . import branches, calls, entries, leases, moves, operations, sessions, subagents, work
+from . import subagent_points as below
 from .moves import Place
 from .operations import View
 from .work import Found
@@ -60,7 +62,7 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
     then = work.latest(tx, there, snapshots.KIND)
     if then is None and changes:  # nothing was seen to change before the first look
         then = work.entry_at(tx, session, changes[0].body["first"])
-    children = trees.below(tx, session)
+    children = subagents.below(tx, session)
     moved = below.wanted(tx, children, there, at_ms)
     return Look(
         session,
@@ -165,7 +167,7 @@ def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow
 
 def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
     """Return the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
-    own = {session.sid, *(each.sid for each in trees.below(tx, session))}
+    own = {session.sid, *(each.sid for each in subagents.below(tx, session))}
     rows = tx.all(LIVE, (session.scope,)) if session.workspace else []
     found = ((SESSION.checked(row[: SESSION.width]), LEASE.checked(row[SESSION.width :])) for row in rows)
     return [(each, lease) for each, lease in found if each.sid not in own and _overlap(each, session)]
@@ -270,7 +272,7 @@ def _without_files(
 
 def _fence(tx: Tx, session: SessionRow, own: int, now_ms: int) -> None:
     """Take a session and all below it from whoever else runs them: their next write is refused."""
-    for each, lease in _runners(tx, [session, *trees.below(tx, session)]):
+    for each, lease in _runners(tx, [session, *subagents.below(tx, session)]):
         if each.sid != session.sid or lease.token != own:
             leases.put(tx, lease._replace(token=lease.token + 1, holder=None))
             leases.changed(tx, each, now_ms)

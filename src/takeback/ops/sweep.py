@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import Corrupt
+from ..files import snapshots
 from ..model import tree
 from ..model.purge import Pruned
 from ..storage.base import Tx, scalars
-from . import blobs, snapshots
+from . import blobs
 
 LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
 LINKED_ONCE = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"

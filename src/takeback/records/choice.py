@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..errors import Corrupt
-from ..ops import sessions, trees
+from ..ops import sessions
+from ..ops import subagents as trees
 from ..storage.base import Tx
 from ..tables.agents import AGENT
 from ..tables.sessions import SessionRow

@@ -24,7 +24,7 @@ import msgspec
 from ..errors import Corrupt, Invalid, SchemaTooNew
 from ..ids import MAX_SEQ
 from ..model.entry import Numbers
-from ..ops import blobs, once, sessions
+from ..ops import blobs, idempotency, sessions
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, CHUNK, ChunkRow
@@ -537,7 +537,7 @@ def _chunk(scope: str, line: Any) -> Chunk:
 
 
 def _key_of(scope: str, line: Any) -> Key:
-    named: dict[str, Any] = {"seq": line.first, "last_seq": line.last, "kind": once.ENTRIES, "id": ""}
+    named: dict[str, Any] = {"seq": line.first, "last_seq": line.last, "kind": idempotency.ENTRIES, "id": ""}
     if line.branch is None:
         allowed = MADE_BY_SESSION if line.session else MADE_BY_STORE
         if line.made is None or line.made.kind not in allowed:

@@ -12,20 +12,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Invalid
+from ..files import snapshots
 from ..ids import MAX_SEQ, is_id
 from ..model.status import STATUSES
-from ..ops import (
-    agent_checkpoints,
-    agent_totals,
-    blobs,
-    branches,
-    chain,
-    feed,
-    once,
-    operations,
-    sessions,
-    snapshots,
-)
+from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, idempotency, operations, sessions
 from ..ops.log import key_of
 from ..ops.verify import places, tables, whole
 from ..ops.verify.files import Trees
@@ -335,7 +325,7 @@ class Putting:
             owner = sessions.find_any(tx, row.scope, key.session)
             sid = owner.sid if owner else 0
         made = row._replace(session=sid)
-        if row.kind == once.ENTRIES:
+        if row.kind == idempotency.ENTRIES:
             branch = None if key.branch is None else branches.find_by_uid(tx, row.scope, key.branch)
             here = branch is not None and ENTRY.get(tx, row.scope, key_of(branch.bid, row.last_seq)) is not None
             made = made._replace(branch=branch.bid if branch else 0)
@@ -347,7 +337,7 @@ class Putting:
         if not here or (key.session is not None and not sid):
             self._leave_key(key, tally)
         elif ONCE.get(tx, made.scope, made.session, made.ikey, made.branch, made.seq) is None:
-            once.keep(tx, made)
+            idempotency.keep(tx, made)
         return at
 
     def _leave_key(self, key: Key, tally: Tally) -> None:

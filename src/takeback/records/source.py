@@ -13,9 +13,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import Corrupt
+from ..files import snapshots
 from ..ids import entry_id
 from ..model import tree
-from ..ops import agents, blobs, branches, sessions, snapshots
+from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import derived, log, places, tables, whole
 from ..ops.verify.base import Read, is_object

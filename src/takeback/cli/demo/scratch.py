@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from ..failing import Stop
+from ...shell.failures import Stop
 from .shell import write_program
 
 FILES = {

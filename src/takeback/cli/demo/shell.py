@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ..failing import Stop
+from ...shell.failures import Stop
 
 PATIENCE = 60.0
 _MARK = "\x1e"

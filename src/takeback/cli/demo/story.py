@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ...client.open import open_store
 from ...client.session import Session
-from ..failing import Stop
+from ...shell.failures import Stop
 from ..frame import Frame
 from ..output import Output
 from .agent import MEANWHILE

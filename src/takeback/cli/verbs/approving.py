@@ -9,12 +9,12 @@ import click
 
 from ...client.session import Session
 from ...model.approval import Approval
-from .. import documents
+from ...shell import documents
+from ...shell.failures import CONFLICT, NOT_FOUND, Stop
+from ...shell.times import rfc3339
 from ..consent import tell
-from ..failing import CONFLICT, NOT_FOUND, Stop
 from ..frame import Frame, ref_argument, verb
 from ..output import line
-from ..times import rfc3339
 
 
 @verb("approve", changes=True)

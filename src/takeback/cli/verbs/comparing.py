@@ -13,9 +13,9 @@ from ...model import words
 from ...model.comparison import Comparison, Side
 from ...model.message import Message
 from ...model.session import Stats, show_duration
-from .. import documents
+from ...shell import documents
+from ...shell.failures import USAGE, Stop
 from ..consent import tell
-from ..failing import USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import cut, line, width
 from .moving import find_side

@@ -11,7 +11,7 @@ from ...client.session import Session
 from ...model import words
 from ...model.session import Stats, show_duration
 from ...model.usage import Usage
-from .. import documents, times
+from ...shell import documents, times
 from ..consent import tell
 from ..frame import Frame, ref_argument, verb
 from ..output import Cell

@@ -8,7 +8,7 @@ import time
 
 import click
 
-from ..failing import USAGE, Stop
+from ...shell.failures import USAGE, Stop
 from ..frame import Frame, verb
 from ..params import directories
 

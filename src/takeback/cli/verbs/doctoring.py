@@ -16,7 +16,7 @@ from ... import __version__, mounts
 from ...client.store import Store
 from ...errors import Error, Unsupported
 from ...model import words
-from ..failing import DAMAGED, FAILED
+from ...shell.failures import DAMAGED, FAILED
 from ..frame import Frame, verb
 from ..output import line
 from .health import problem
@@ -51,7 +51,7 @@ def doctor(frame: Frame, full: bool) -> int | None:
         "findings",
         map(_document, found),
         lambda: _lines(frame, found),
-        about={"url": frame.url, "problems": [] if damage is None else [*map(problem, damage.problems)]},
+        about={"url": frame.shown_url, "problems": [] if damage is None else [*map(problem, damage.problems)]},
     )
     return DAMAGED if damage else FAILED if _failed(found) else None
 

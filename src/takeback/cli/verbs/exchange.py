@@ -13,8 +13,8 @@ from ...client.session import Session
 from ...exporters.files import open_number
 from ...model import words
 from ...model.exchange import said
+from ...shell.failures import DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..consent import tell
-from ..failing import DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 from ..params import directories, files
@@ -116,9 +116,11 @@ def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool, damaged
     found = [*frame.store._sessions_beside(damaged, archived=None, **where)]
     if not found and damaged:
         _tell_damaged(damaged)
-        raise Stop(f"no session in {line(frame.url)} can be exported; takeback repair makes a copy that can", DAMAGED)
+        raise Stop(
+            f"no session in {line(frame.shown_url)} can be exported; takeback repair makes a copy that can", DAMAGED
+        )
     if not found:
-        raise Stop(f"there is no session in {line(frame.url)}", NOT_FOUND)
+        raise Stop(f"there is no session in {line(frame.shown_url)}", NOT_FOUND)
     return found
 
 

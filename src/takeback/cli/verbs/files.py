@@ -11,9 +11,9 @@ from ...client.handle import Point
 from ...client.refs import Resolved
 from ...client.session import Session
 from ...model.files import Diff
-from .. import documents
+from ...shell import documents
+from ...shell.failures import USAGE, Stop
 from ..consent import tell
-from ..failing import USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, verb
 from ..output import block, line
 from ..params import files

@@ -22,9 +22,9 @@ from ...client.session import Session
 from ...errors import Busy, Error
 from ...model import words
 from ...model.checkpoint import Checkpoint
-from .. import documents, times
+from ...shell import documents, times
+from ...shell.failures import USAGE, Stop
 from ..consent import tell
-from ..failing import USAGE, Stop
 from ..frame import Frame, verb, why_not_here
 from ..output import line
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from ...client.backing import LEFT_OUT
+from ...client.backup import LEFT_OUT
 from ...client.open import migrate as bring_up_to_date
 from ...client.open import open_store
 from ...errors import Unsupported
 from ...model import words
 from ...model.report import Problem, Report
+from ...shell.failures import DAMAGED, FAILED, NOT_FOUND, Stop
 from ..consent import tell
-from ..failing import DAMAGED, FAILED, NOT_FOUND, Stop
 from ..frame import Frame, verb
 from ..output import line
 from ..params import files
@@ -116,14 +116,16 @@ def migrate(frame: Frame, check: bool) -> None:
     current = _is_current(frame.url)
     if check or frame.settings.dry_run:
         if not current:
-            raise Stop(f"{frame.url} has tables of an older version; update them: takeback migrate", FAILED)
-        frame.out.one("migration", {"url": frame.url, "current": True}, lambda: [f"{line(frame.url)} is up to date"])
+            raise Stop(f"{frame.shown_url} has tables of an older version; update them: takeback migrate", FAILED)
+        frame.out.one(
+            "migration", {"url": frame.shown_url, "current": True}, lambda: [f"{line(frame.shown_url)} is up to date"]
+        )
         return
     version = bring_up_to_date(frame.url)
     frame.out.one(
         "migration",
-        {"url": frame.url, "current": True},
-        lambda: [f"{line(frame.url)} is at version {version}{'' if current else ' now'}"],
+        {"url": frame.shown_url, "current": True},
+        lambda: [f"{line(frame.shown_url)} is at version {version}{'' if current else ' now'}"],
     )
 
 

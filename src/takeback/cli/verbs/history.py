@@ -14,7 +14,7 @@ from ...model.checkpoint import Checkpoint
 from ...model.operation import Operation
 from ...model.session import show_duration
 from ...model.subagents import Tree
-from .. import documents, times
+from ...shell import documents, times
 from ..consent import tell
 from ..frame import Frame, ref_argument, verb
 from ..output import Cell, line

@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
+from ...shell.failures import USAGE, Stop, refused
 from .. import claude_code, hook_settings
 from ..claude_code import Event, Hook
 from ..consent import tell
-from ..failing import USAGE, Stop, refused
 from ..frame import Frame, verb
 from ..output import line
 from ..plans import colored

@@ -9,9 +9,9 @@ import click
 from ...client.session import Session
 from ...model.operation import Operation
 from ...model.purge import Pruned
-from .. import documents
+from ...shell import documents
+from ...shell.failures import NOT_FOUND, Stop
 from ..consent import agreed, tell
-from ..failing import NOT_FOUND, Stop
 from ..frame import Frame, ref_argument, verb
 from ..output import line
 

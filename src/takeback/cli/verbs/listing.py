@@ -9,7 +9,7 @@ from typing import Any
 from ...client.overview import Overview
 from ...client.reading import Reading
 from ...model import words
-from .. import documents, times
+from ...shell import documents, times
 from ..consent import tell
 from ..look import Look
 from ..options import TEXT, Choice, Kind, Option, Verb, Whole, flag

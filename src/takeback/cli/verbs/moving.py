@@ -15,9 +15,9 @@ from ...client.session import Session
 from ...errors import Invalid
 from ...model import words
 from ...model.operation import Operation
-from .. import documents, times
+from ...shell import documents, times
+from ...shell.failures import CONFLICT, NOT_FOUND, USAGE, Stop
 from ..consent import choose, is_terminal, tell
-from ..failing import CONFLICT, NOT_FOUND, USAGE, Stop
 from ..frame import Frame, point_of, ref_argument, ref_option, verb
 from ..output import line
 from ..params import directories, files

@@ -11,8 +11,8 @@ from ...client.refs import Resolved
 from ...model import words
 from ...model.message import Message
 from ...model.tools import ToolCall
-from .. import documents, times
-from ..failing import NOT_FOUND, Stop
+from ...shell import documents, times
+from ...shell.failures import NOT_FOUND, Stop
 from ..look import Look, point_of
 from ..options import Choice, Kind, Option, Verb, flag
 from ..output import block, line

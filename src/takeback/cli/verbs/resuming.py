@@ -11,8 +11,9 @@ import click
 
 from ...client.session import Session
 from ...model import words
-from .. import documents, programs, times
-from ..failing import USAGE, Stop
+from ...shell import documents, times
+from ...shell.failures import USAGE, Stop
+from .. import programs
 from ..frame import Frame, ref_argument, verb
 from ..output import line
 from .reading import heading

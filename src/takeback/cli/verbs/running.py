@@ -17,7 +17,8 @@ from ...client.session import Session
 from ...client.tools import ToolRun
 from ...errors import Error
 from ...model.message import Message
-from .. import documents, programs
+from ...shell import documents
+from .. import programs
 from ..consent import tell
 from ..frame import Frame, verb, why_not_here
 from ..output import line
@@ -58,7 +59,7 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
             _record(frame, session, program, ended)
             _end(session, ended[0])
         if file is not None and _file(frame) != file:  # what was written since went into a file that nobody can find
-            tell(f"takeback: the store {line(frame.url)} is gone or another one, so nothing of this run is kept")
+            tell(f"takeback: the store {line(frame.shown_url)} is gone or another one, so nothing of this run is kept")
         else:
             _report(frame, session, prompt, ended[0])
     except Error as error:

@@ -11,7 +11,7 @@ from ...model import words
 from ...model.checkpoint import Checkpoint
 from ...model.files import FileDiff
 from ...model.tools import ToolCall
-from .. import documents, times
+from ...shell import documents, times
 from ..frame import Frame, ref_argument, verb
 from ..output import line
 

@@ -9,7 +9,7 @@ import click
 
 from ...client.session import Session
 from ...model.message import Message
-from .. import documents
+from ...shell import documents
 from ..consent import tell
 from ..frame import Frame, ref_argument, verb
 from .reading import TOOLS, Asked, Plain

@@ -13,9 +13,9 @@ import click
 
 from ...client.session import Session
 from ...model.work import TASK_STATES, Task
-from .. import documents, times
+from ...shell import documents, times
+from ...shell.failures import NOT_FOUND, USAGE, Stop
 from ..consent import tell
-from ..failing import NOT_FOUND, USAGE, Stop
 from ..frame import Frame, ref_option, verb
 from ..output import block, line
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import codec
+from ...files import snapshots
 from ...model import forms
 from ...model.entry import APPROVAL, CALL, STATUS, Numbers
 from ...model.message import MESSAGE_KINDS, Message, draft
@@ -16,7 +17,7 @@ from ...storage.base import Tx
 from ...tables.branches import BranchRow
 from ...tables.entries import EntryRow
 from ...tables.sessions import SessionRow
-from .. import entries, sessions, snapshots, work
+from .. import entries, sessions, work
 from .base import UNREADABLE as UNREADABLE
 
 Mark = tuple[str, str]

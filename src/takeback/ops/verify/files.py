@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from ... import codec
+from ...files import snapshots
 from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
 from ...tables.entries import EntryRow
 from ...tables.history import OPERATION
 from ...tables.sessions import DETAIL
-from .. import blobs, snapshots
+from .. import blobs
 from .base import BACKUP, PAGE, UNREADABLE, Check, Fault, Found, Key
 
 SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"

@@ -15,7 +15,7 @@ from ...storage.base import Tx
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
 from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow, TagRow
-from .. import branches, chain, entries, open_calls, things, work
+from .. import branches, chain, entries, open_calls, stored_json, work
 from ..open_calls import OpenCall
 from .base import FOLLOW, PURGED, REBUILD, UNREADABLE, Check, Fault, Rule, has, intact
 from .base import is_object as is_object
@@ -52,7 +52,7 @@ def session_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
         yield Fault("session", "its counts of tasks or build attempts are not those of its head", REBUILD)
     if not _calls_fit(tx, session):
         yield Fault("session", "its open tool calls are not those of its head", REBUILD)
-    if wrong := things.tags_fault(session.tags):
+    if wrong := stored_json.tags_fault(session.tags):
         yield Fault("session", f"its tags cannot be read: {wrong}")
     if not all(has(tx, TAG, *row) for row in session.tag_rows):
         yield Fault("tag", "a record by which it is found by its tags is missing", REBUILD)
@@ -187,7 +187,7 @@ def detail_fault(tx: Tx, row: DetailRow) -> str | Fault:
     """Say what does not fit about the details of a session."""
     if not is_object(row.doc):
         return "they cannot be read"
-    if wrong := things.fault(row.doc, things.Detail):
+    if wrong := stored_json.fault(row.doc, stored_json.Detail):
         return f"they are not those of a session: {wrong}"
     if not has_session(tx, row.scope, row.sid):
         return Fault("missing", "there is no such session")

@@ -18,9 +18,9 @@ from ...tables.entries import LostRow
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OnceRow, OperationRow
 from ...tables.sessions import IS_STAGED
 from ...tables.store import META, MIGRATION, MetaRow
-from .. import branches, checkpoints, once, things
+from .. import branches, checkpoints, idempotency, stored_json
 from ..entries import key_of
-from ..things import Things
+from ..stored_json import Things
 from .base import BACKUP, PURGED, REBUILD, RETRY, Check, Fault, Found, Key, Rule, has, intact, is_object
 from .places import has_session
 
@@ -47,7 +47,7 @@ def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
     """Compare an agent with its versions."""
     if not is_object(agent.fields):
         yield Fault("agent", "its fields cannot be read")
-    elif wrong := things.fault(agent.fields, things.Fields):
+    elif wrong := stored_json.fault(agent.fields, stored_json.Fields):
         yield Fault("agent", f"its fields are not those of an agent: {wrong}")
     if agent.hidden not in (0, 1, PURGED):
         yield Fault("agent", "its mark (hidden) has no meaning")
@@ -96,7 +96,7 @@ def operation_fault(tx: Tx, operation: OperationRow) -> str:
     for said in (operation.before, operation.after):
         if not is_object(said):
             return "what it changed cannot be read"
-        if wrong := things.fault(said, Things):
+        if wrong := stored_json.fault(said, Things):
             return f"what it changed is not what an operation changes: {wrong}"
     if bool(operation.session) == bool(operation.agent) or not _has_subject(tx, operation):
         return "its session or agent is missing"
@@ -136,8 +136,8 @@ def key_fault(tx: Tx, row: OnceRow) -> str:
     if row.branch:
         keys = {key_of(row.branch, row.seq), key_of(row.branch, row.last_seq)}
         there = row.seq <= row.last_seq and all(has(tx, ENTRIES, row.scope, key) for key in keys)
-        return "" if there and row.kind == once.ENTRIES else "the entries that it names are missing"
-    if not row.id or row.kind == once.ENTRIES or (row.seq, row.last_seq) != (0, 0):
+        return "" if there and row.kind == idempotency.ENTRIES else "the entries that it names are missing"
+    if not row.id or row.kind == idempotency.ENTRIES or (row.seq, row.last_seq) != (0, 0):
         return "it names nothing"
     if row.kind in IN_SESSION:
         there = tx.one(IN_SESSION[row.kind], (row.scope, row.id, row.session)) is not None

@@ -1,0 +1,447 @@
+"""Adding to a session: messages in, durable when the call returns.
+
+Everything that can be refused is refused here, before the transaction; large parts go into blobs first. A
+message may be ours or in a provider's form: then its own JSON is kept verbatim beside a small normal form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from ..errors import Invalid, LeaseLost, NotFound
+from ..model import forms
+from ..model import message as messages_
+from ..model.entry import Draft
+from ..model.message import Message
+from ..model.operation import Operation
+from ..model.session import short_title
+from ..model.usage import Usage
+from ..model.work import Compaction
+from ..ops import append_statement, branches, calls, entries, moves, operations, work
+from ..ops.idempotency import once
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from . import arguments, attachments, blobs
+from .attachments import Attachable
+from .background import Held
+from .capture import Capturing
+from .handle import Point, Write, place_of, request_of, writing
+from .reading import Reading, make_messages
+
+_KNOWN = frozenset(messages_.Body.__struct_fields__)
+_LIMIT_TITLE = 50
+_LATE = 16  # appends that do not count on being alone after one that was not
+
+
+class Said(TypedDict, total=False):
+    """What may be said beside a message's content."""
+
+    id: str | None
+    usage: Any
+    model: str | None
+    duration: float | None
+    attachments: Iterable[Attachable]
+    parent_id: str | None
+    metadata: Mapping[str, Any] | None
+    raw: bytes | None
+    idempotency_key: str | None
+
+
+class Speaking(Capturing, Reading):
+    """The part of a session that adds messages."""
+
+    @writing
+    def user(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
+        """Add a user message; ``append`` describes durability and retries."""
+        return self._say("user", content, fields)
+
+    @writing
+    def assistant(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
+        """Add an assistant message."""
+        return self._say("assistant", content, fields)
+
+    @writing
+    def system(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
+        """Add a system message."""
+        return self._say("system", content, fields)
+
+    @writing
+    def append(
+        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
+    ) -> Write[list[Message]]:
+        """Add messages at the head, all or none; durable when this returns.
+
+        Ours, dicts, or SDK objects and whole responses in Anthropic, OpenAI chat, OpenAI Responses or Gemini form.
+        A retry with the same ``idempotency_key`` and content gives the first result and stores
+        nothing. Another revision than ``expected_revision`` is ``Conflict``.
+        """
+        if expected_revision is not None:
+            arguments.whole(expected_revision, what="expected_revision")
+        return self._append(items, expected_revision, idempotency_key, list)
+
+    def replace_tail(
+        self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
+    ) -> list[Message]:
+        """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
+
+        Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
+        """
+        arguments.whole(from_seq, what="from_seq", low=1)
+        arguments.whole(expected_revision, what="expected_revision")
+        key = arguments.optional_name(idempotency_key, what="idempotency_key")
+        drafts = self._drafts(arguments.many(messages, what="messages"))
+        now_ms = self._store._clock.now_ms()
+        self._spill(drafts)
+        done, operation, stored = self._do(
+            lambda tx: moves.replace_tail(
+                tx,
+                self._store.scope,
+                self.id,
+                from_seq=from_seq,
+                drafts=drafts,
+                expected_revision=expected_revision,
+                now_ms=now_ms,
+                key=key,
+            )
+        )
+        if operation is not None:
+            self._store._made(operation)
+        return self._shown(done, stored, now_ms)
+
+    def pop(self, *, idempotency_key: str | None = None) -> Message | None:
+        """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
+
+        Changes of tasks, plan or state that came after that message leave with it.
+        """
+        key, now_ms = arguments.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
+        scope, make = self._store.scope, make_messages(True, self._store._attachment)
+
+        def op(tx: Tx) -> tuple[Any, Operation | None, list[Message]]:
+            def do() -> tuple[tuple[Any, Operation | None], str]:
+                session, done = moves.pop(tx, scope, self.id, now_ms=now_ms)
+                return (session, done), done.id if done else ""
+
+            def again(made: str) -> tuple[Any, Operation | None]:
+                return self._row(tx), operations.named(tx, operations.find(tx, scope, made))
+
+            sid = self._row(tx).sid
+            session, done = once(tx, scope, sid, key, ["pop"], kind="operation", now_ms=now_ms, do=do, again=again)
+            found = moves.popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
+            return session, done, make(found[1], found[0])
+
+        self._seen, done, messages = self._do(op)
+        if done is not None:
+            self._store._made(done)
+        return next(iter(messages), None)
+
+    def clear(self, *, idempotency_key: str | None = None) -> Operation:
+        """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
+        return self._operate(
+            ["clear"], lambda tx, now: moves.clear(tx, self._store.scope, self.id, now_ms=now), idempotency_key
+        )
+
+    def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
+        """Let a summary stand for everything up to a point in contexts; the originals stay.
+
+        ``uncompact`` takes it back, and so does a rewind to before it.
+        """
+        find = place_of(upto)
+        text = arguments.text(summary, what="summary")
+        if not text.strip():
+            raise Invalid("a summary says something: without one, everything up to the point would be gone")
+
+        def decide(tx: Tx, session: Any) -> work.Change | work.Found:
+            point, origin = moves.point_of(tx, session, find(tx, session))
+            here = branches.get(tx, session.scope, session.branch)
+            if point.seq and branches.owner(tx, origin, point.seq).bid != branches.owner(tx, here, point.seq).bid:
+                raise NotFound(f"that point is not on the path of this session; entry {point.seq} is another one")
+            return work.compact(point.seq, text)(tx, session)
+
+        found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
+        return Compaction(found.seq, found.body["upto"], found.body["summary"])
+
+    def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
+        """Take the last compaction back: contexts show the originals again, or the compaction before it, if any."""
+        self._change("compaction", work.uncompact, ["uncompact"], idempotency_key)
+        return self.compaction()
+
+    def compaction(self) -> Compaction | None:
+        """Give the compaction that is in force, or None."""
+        return self._store._read(lambda tx: work.compaction(tx, self._row(tx)))
+
+    def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
+        """Add one entry to the state of work."""
+        key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+        self._seen, found = self._do(
+            lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
+        )
+        return found
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _say(self, role: str, content: Any, fields: Said) -> Write[Message]:
+        if not isinstance(content, str):
+            content = _parts(content)
+        if not fields:
+            return self._append((_Said(role=role, content=content),), None, None, _first)
+        unknown = fields.keys() - Said.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
+        said: dict[str, Any] = {"role": role, "content": content, **fields}
+        key = said.pop("idempotency_key", None)
+        return self._append((_Said(said),), None, key, _first)
+
+    def _append(
+        self,
+        items: Sequence[Any],
+        expected_revision: int | None,
+        idempotency_key: str | None,
+        show: Callable[[list[Message]], Any],
+    ) -> Write[Any]:
+        """Prepare an append; attachments and large parts are stored by ``before``, ahead of the transaction."""
+        store, now_ms = self._store, self._store._clock.now_ms()
+        key = None if idempotency_key is None else arguments.name(idempotency_key, what="idempotency_key")
+        late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
+        drafts = [] if late else self._drafts(items)
+        held, fence = self._held, None if self._held is None else self._held.fence
+        seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
+        asked = append_statement.Asked(store.scope, self.id, now_ms, expected_revision, key)
+        waiting, looks = self._waiting[1] if self._waiting[0] is seen else {}, self._looks()
+
+        def prepare() -> None:
+            nonlocal seen, known, waiting, fence
+            if late:
+                drafts[:] = self._drafts(items)
+            self._spill(drafts)
+            if looks:
+                self._look_before(drafts)
+                seen = known = self._seen
+                waiting = self._waiting[1] if self._waiting[0] is seen else {}
+                fence = None if held is None else held.fence
+
+        def op(tx: Tx) -> tuple[entries.Appended, Sequence[Draft]]:
+            settled: Sequence[Draft] = drafts
+            if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
+                result = calls.settled_at_once(drafts[0], waiting) if waiting and len(drafts) == 1 else None
+                if (
+                    result is not None
+                    and (done := append_statement.append_result(tx, asked, result, known=known, fence=fence))
+                    is not None
+                ):
+                    return done, [result]
+                session = self._row(tx)
+                if held is not None:
+                    held.require(tx, session)
+                same = result is not None and session.hash == seen.hash  # what the handle remembers is still true
+                settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
+            try:
+                done = append_statement.append(
+                    tx, asked, settled, known=known, title=partial(_title, drafts), fence=fence
+                )
+            except LeaseLost:
+                if held is not None:
+                    held.over = True  # until it is entered again
+                raise
+            return done, settled
+
+        first = looks or late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
+        return Write(
+            op, lambda done: show(self._shown(done[0], done[1], now_ms, seen, held)), prepare if first else None
+        )
+
+    def _spill(self, drafts: list[Draft]) -> None:
+        store = self._store
+        for index, draft in enumerate(drafts):
+            if blobs.is_large(draft):
+                drafts[index] = blobs.spill(store._backend, store._clock, store.scope, draft)
+
+    def _known(self) -> SessionRow | None:
+        """Give the row that was last seen, unless others have been adding to this session lately."""
+        self._late = max(0, self._late - 1)
+        return None if self._late else self._seen
+
+    def _shown(
+        self,
+        done: entries.Appended,
+        drafts: Sequence[Draft],
+        now_ms: int,
+        seen: SessionRow | None = None,
+        held: Held | None = None,
+    ) -> list[Message]:
+        """Take in what an append did, and give its messages.
+
+        ``seen`` is the session's row from before it, ``held`` the lease under which it was written.
+        """
+        if done.session.updated >= self._seen.updated:  # else another thread on this handle has seen more
+            self._seen = done.session
+        if held is not None:
+            held.sure = max(held.sure, done.session.updated)
+        if self._waiting[1] or [draft for draft in drafts if draft.more]:
+            alone = self._waiting[0] is seen is not None and done.session.revision == seen.revision + 1
+            before = self._waiting[1] if alone else {}
+            self._waiting = done.session, {} if done.repeated else calls.still_waiting(before, drafts)
+        if done.late:
+            self._late = _LATE
+        if done.repeated:
+            branch = done.repeated[0].branch
+            return make_messages(True, self._store._attachment)({branch: done.uid}, list(done.repeated))
+        return _appended(done, drafts, now_ms, self._store._attachment)
+
+    def _drafts(self, items: Iterable[Any]) -> list[Draft]:
+        found = list[Draft]()
+        for item in items:
+            kind = type(item)
+            if (
+                (kind is dict or kind is _Said)
+                and len(item) == 2
+                and "role" in item
+                and type(item.get("content")) is str
+            ):
+                found.append(messages_.draft(item))
+            elif type(item) is _Said:
+                found.append(self._said_draft(item))
+            elif isinstance(item, list | tuple | str | bytes):
+                raise Invalid(f"append takes messages one by one: append(*messages), not one {type(item).__name__}")
+            elif isinstance(item, Message):
+                found.append(self._copied(item))
+            else:
+                found += self._recognised(item)
+        return found
+
+    def _recognised(self, item: Any) -> list[Draft]:
+        """Turn a message in any form into what is stored; ``metadata`` in it is ours, no provider has it there."""
+        bare, metadata = item, None
+        if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
+            metadata = arguments.mapping(item["metadata"], what="metadata")
+            bare = {key: value for key, value in item.items() if key != "metadata"}
+        return [given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
+
+    def _said_draft(self, said: dict[str, Any]) -> Draft:
+        """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
+        given = [] if isinstance(said["content"], str) else forms.recognise({k: said[k] for k in ("role", "content")})
+        if not given or said.get("raw") is not None:  # bytes that a caller gives need not hold the content
+            return self._draft(said)
+        body = {key: value for key, value in said.items() if value is not None and key != "content"}
+        body["role"] = given[0].role
+        usage = self._tidy(body) if len(body) > 1 else None
+        body["form"] = given[0].form
+        return messages_.draft(body, raw=messages_.encode_raw(given[0].value), usage=usage, given=given[0])
+
+    def _draft(self, item: Any) -> Draft:
+        """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
+        if not isinstance(item, Mapping):
+            item = forms.plain(item)
+            if not isinstance(item, Mapping):
+                raise Invalid(
+                    f"a message is a dict with role and content or an SDK's object, not {type(item).__name__}"
+                )
+        body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
+        raw = body.pop("raw", None)
+        body.setdefault("content", "")
+        usage = self._tidy(body) if len(body) > 2 else None
+        return messages_.draft(body, raw=raw, usage=usage)
+
+    def _copied(self, message: Message) -> Draft:
+        """Store a message of any session again; it gets an id of its own, and its attachments come along."""
+        left = ("id", "parent_id", "tool_name", "answers", "attachments")
+        body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
+        if message.body.attachments:
+            body["attachments"] = [attachments.store(self._store, each) for each in message.attachments]
+        if message.body.form is None:
+            body["content"] = message.body.content
+            return messages_.draft(body, raw=message.raw, usage=message.usage)
+        calls, results = message.tool_calls, message.tool_results
+        is_turn = message.role == "user"
+        given = forms.Given(message.body.form, message.role, {}, calls=calls, results=results, is_turn=is_turn)
+        return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
+
+    def _tidy(self, body: dict[str, Any]) -> Usage | None:
+        """Bring the rarer fields into their stored form and give the usage."""
+        usage = None
+        if "usage" in body:
+            usage = Usage.of(body["usage"])
+            body["usage"] = msgspec.to_builtins(usage)
+        for name in ("metadata", "extra"):
+            if name in body:
+                if not isinstance(body[name], Mapping):
+                    raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
+                body[name] = dict(body[name])
+        if "attachments" in body:
+            wanted = arguments.many(body.pop("attachments"), what="attachments")
+            stored = [attachments.store(self._store, given) for given in wanted]
+            body.update({"attachments": stored} if stored else {})
+        messages_.tool_parts(body)
+        for derived in ("form", "answers"):
+            body.pop(derived, None)
+        if not body.keys() <= _KNOWN:
+            unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
+            body["extra"] = {**body.get("extra", {}), **unknown}
+        return usage
+
+
+class _Said(dict[str, Any]):
+    """A message as ``user``, ``assistant`` and ``system`` take it: content, and fields of ours beside it."""
+
+
+def _parts(content: Any) -> list[Any]:
+    """Check content that is no text: a list of parts, or one part."""
+    if isinstance(content, Mapping):
+        return [forms.plain(content)]
+    if isinstance(content, list | tuple):
+        return [forms.plain(part) for part in content]
+    raise Invalid(
+        f"what is said is text or a list of parts, not {type(content).__name__}; append takes an SDK's whole message"
+    )
+
+
+def _attaches(item: Any) -> bool:
+    if isinstance(item, Message):
+        return bool(item.body.attachments)
+    return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
+
+
+def given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
+    """Keep a provider's message verbatim, with what the log needs to know of it."""
+    body: dict[str, Any] = {"role": given.role, "form": given.form}
+    if metadata:
+        body["metadata"] = metadata
+    if given.model is not None:
+        body["model"] = given.model
+    if given.usage is not None:
+        body["usage"] = msgspec.to_builtins(given.usage)
+    return messages_.draft(body, raw=messages_.encode_raw(given.value), usage=given.usage, given=given)
+
+
+def _first(messages: list[Message]) -> Message:
+    return messages[0]
+
+
+def title_of(body: bytes | None) -> str | None:
+    """Make a title of a stored message."""
+    return short_title(Message("", 0, 0, 0, body).text[:1000], _LIMIT_TITLE, ellipsis=True)
+
+
+def _title(drafts: Sequence[Draft]) -> str | None:
+    """Make a title of the first user message among these."""
+    for draft in drafts:
+        if draft.adds.turns:
+            text = Message("", 0, 0, 0, draft.body, draft.raw).text
+            return short_title(text[:1000], _LIMIT_TITLE, ellipsis=True)
+    return None
+
+
+def _appended(
+    done: entries.Appended, drafts: Sequence[Draft], now_ms: int, reader: Callable[[dict[str, Any]], Any]
+) -> list[Message]:
+    """Show what was just stored without reading it back."""
+    turn, seq, found = done.session.turns, done.last, []
+    for draft in reversed(drafts):
+        found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw, None, reader))
+        turn -= draft.adds[1]
+        seq -= 1
+    found.reverse()
+    return found

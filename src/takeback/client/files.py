@@ -1,0 +1,290 @@
+"""Looking at files through time: what was at a path, what differs between two points, what an announced file was.
+
+An announced file is kept as it is when it is announced first; that counts until it is forgotten or a checkpoint begins
+anew. It is an entry, so it survives a crash and goes back with a rewind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import Any
+
+from ..errors import Invalid, NotFound, Unsupported
+from ..files import snapshots
+from ..files.disk import preview
+from ..files.disk.apply import Step
+from ..model import names, tree
+from ..model.comparison import Comparison, Side
+from ..model.entry import Numbers
+from ..model.files import Diff, FileDiff, FileState
+from ..model.session import Head, Stats
+from ..model.tree import DIR, FILE, GAP, LINK
+from ..model.work import FileTouched
+from ..ops import checkpoints, entries, moves, work
+from ..ops.points import seen_from
+from ..ops.sessions import SessionRow
+from ..storage import notices
+from ..storage.base import Tx
+from . import blobs, restoring, states
+from .blame import between, pairs
+from .capture import Capturing
+from .handle import Point, place_of
+from .reading import Reading, make_messages
+from .workspaces import Place, Trees
+
+_ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
+_MESSAGES = 1000
+
+
+class Looking(Capturing, Reading):
+    """The part of a session that looks at its files through time."""
+
+    # ------------------------------------------------------------------ points
+
+    def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
+        """Give the content of a file as it was at a point.
+
+        ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
+        """
+        name, trees, root = self._path_then(path), Trees(self._store), self._snapshot_at(point)
+        node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
+        if node is None or node.kind == tree.ABSENT:
+            raise NotFound(f"there was no {os.fsdecode(name)!r} at that point")
+        if node.kind == GAP:
+            raise Unsupported(
+                f"{os.fsdecode(name)!r} was not captured at that point: {node.content.decode('utf-8', 'replace')}",
+                capability="capture",
+            )
+        if node.kind != FILE:
+            what = f"a link to {os.fsdecode(node.content)!r}" if node.kind == LINK else "a directory"
+            raise Invalid(f"{os.fsdecode(name)!r} was {what} at that point")
+        return b"".join(trees.content(node.content))
+
+    def _snapshot_at(self, point: Point) -> work.Found:
+        find = place_of(point)
+
+        def look(tx: Tx) -> work.Found | None:
+            row = self._row(tx)
+            there = seen_from(tx, row, find(tx, row))
+            return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, row, min(there.seq, row.seq))
+
+        found = self._store._read(look)
+        if found is None:
+            raise NotFound("the files of this session were never captured; give it a workspace, or make a checkpoint")
+        return found
+
+    def _files_at(self, point: Point | None) -> tuple[Trees, bytes]:
+        """Give the tree at a point, the head without one; what is in the workspace by now is recorded first."""
+        if point is None and self._place() is not None:
+            self._look_by_hand()
+        trees = Trees(self._store)
+        found = self._snapshot_at(self._seen.seq if point is None else point)
+        return trees, trees.root(found.body["root"]).tree
+
+    def diff(self, a: Point, b: Point | None = None) -> Diff:
+        """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
+        trees = Trees(self._store)
+        place = self._place()
+        files = tuple(self._file_differences(trees, place, a, b)) if self._captured() else ()
+        left, right = self._store._read(lambda tx: self._messages_between(tx, a, b))
+        return Diff(files, left, right)
+
+    def compare(self, a: Point, b: Point | None = None) -> Comparison:
+        """Put the paths to two points side by side, from where they part; without a second one, to the head.
+
+        Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
+        """
+
+        def look(tx: Tx) -> tuple[SessionRow, SessionRow, entries.Point]:
+            row = self._row(tx)
+            first = seen_from(tx, row, place_of(a)(tx, row))
+            second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
+            parting = moves.common_point(tx, second, moves.Place(first.seq, first.uid, anywhere=True))
+            return first, second, parting
+
+        first, second, parting = self._store._read(look)
+        left, right = (self._side(each, parting) for each in (first, second))
+        ends = tuple(Head(each.uid, each.seq, False) for each in (first, second))
+        files = self._file_differences(Trees(self._store), None, *ends) if self._captured() else ()
+        return Comparison(parting.seq, left, right, tuple(files))
+
+    def _side(self, there: SessionRow, parting: entries.Point) -> Side:
+        """Read what a path has behind a point, and count it."""
+        since = Numbers._make(now - then for now, then in zip(there.numbers, parting.numbers, strict=True))
+        said = self.messages(at=Head(there.uid, there.seq, False), after=parting.seq)
+        return Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
+
+    def _captured(self) -> bool:
+        return self._store._read(lambda tx: snapshots.at(tx, self._row(tx), 0)) is not None
+
+    def _file_differences(self, trees: Trees, place: Place | None, a: Point, b: Point | None) -> Iterator[FileDiff]:
+        if b is None and place is not None:
+            now, trees = place.glance(), place.trees
+        else:
+            now = trees.root(self._snapshot_at(self._seen.seq if b is None else b).body["root"])
+        then = self._snapshot_at(a)
+        before = trees.root(then.body["root"])
+        on_disk = b is None and place is not None
+        for path, old, new in tree.differences(trees.load, before.tree, now.tree):
+            if DIR in (old and old.kind, new and new.kind):
+                continue
+            # What is not captured is not shown either: a rule that hides it counts for this too, and so does its size.
+            seen = on_disk and (new is None or new.kind != GAP)
+            after = states.on_disk(self._seen.workspace, path) if seen else states.of_node(trees, new)
+            yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
+
+    def _messages_between(self, tx: Tx, a: Point, b: Point | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        row = self._row(tx)
+        first = seen_from(tx, row, place_of(a)(tx, row))
+        second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
+        place = moves.Place(first.seq, first.uid, anywhere=True)
+        parting = moves.common_point(tx, second, place).seq if second.seq else 0
+        return tuple(self._lines(tx, first, parting)), tuple(self._lines(tx, second, parting))
+
+    def _lines(self, tx: Tx, there: SessionRow, after: int) -> Iterator[str]:
+        if there.seq <= after:
+            return
+        segments = entries.path_segments(tx, there, after, min(there.seq, after + _MESSAGES))
+        rows = entries.read_all(tx, there.scope, segments)
+        uids = {segment.bid: segment.uid for segment in segments}
+        for message in make_messages(True, self._store._attachment)(uids, rows):
+            tools = [each.name or message.tool_name or "" for each in message.tool_results]
+            role = " ".join([message.role, *filter(None, tools)])
+            yield f"{role}: {message.text[:200]}".replace("\n", " ")
+
+    # ------------------------------------------------------------------ what was touched
+
+    def files(self) -> list[FileTouched]:
+        """Give the paths that the session touched, each once, with its last action and the calls that did it.
+
+        Those that were seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
+        """
+        history, said = self._store._read(self._touched)
+        found, trees = {each.path: each for each in said}, Trees(self._store)
+        for before, after in reversed([*pairs(history)]):
+            if after.body["who"] == snapshots.OUTSIDE:
+                continue
+            for each in between(trees, before, after):
+                seen = _touched(each, after)
+                if seen is not None and (seen.path not in found or found[seen.path].seq < seen.seq):
+                    found[seen.path] = seen
+        return [*found.values()]
+
+    def _touched(self, tx: Tx) -> tuple[list[work.Found], list[FileTouched]]:
+        row = self._row(tx)
+        return snapshots.since(tx, row, 0), work.file_list(tx, row)
+
+    # ------------------------------------------------------------------ announced files
+
+    def snapshot_file(self, path: str | PathLike[str], *, idempotency_key: str | None = None) -> FileState:
+        """Keep a file as it is before it is changed; the first time counts until it is forgotten or at a checkpoint."""
+        name = self._path_in(path)
+        state = states.on_disk(self._seen.workspace, name)
+        node = self._kept_node(state)
+
+        def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+            before = _announced(tx, session)
+            known = {} if before is None else work.mapping(tx, session, before)
+            key = name.decode("utf-8", "surrogateescape")
+            if key in known and before is not None:
+                return before
+            body = work.next_map(tx, session, before, {key: node})
+            return work.Change(body, blobs=snapshots.NEEDS[snapshots.ANNOUNCED](body))
+
+        self._change_quietly(snapshots.ANNOUNCED, decide, [os.fsdecode(name)], idempotency_key)
+        return state
+
+    def _kept_node(self, state: FileState) -> list[Any]:
+        """Store what is at a path and describe it."""
+        store = self._store
+        if state.data is not None:
+            content = blobs.store(store._backend, store._clock, store.scope, state.data)
+            return [FILE, state.mode, len(state.data), content, store._clock.now_ms()]
+        if state.kind == "link":
+            return [LINK, 0, 0, state.target, store._clock.now_ms()]
+        kind = tree.ABSENT if state.kind == "missing" else state.kind
+        return [kind, state.mode or 0, 0, state.reason or "", store._clock.now_ms()]
+
+    def file_diff(self, path: str | PathLike[str]) -> FileDiff | None:
+        """Say how an announced file differs from when it was announced; None if it does not, or was never announced."""
+        wanted = self._path_in(path)
+        return next((each for each in self._announced_diffs(lambda name: name == wanted)), None)
+
+    def file_diffs(self) -> list[FileDiff]:
+        """Give the differences of all announced files that changed, in the order they were announced."""
+        return [*self._announced_diffs(lambda name: True)]
+
+    def _announced_diffs(self, wanted: Callable[[bytes], bool]) -> Iterator[FileDiff]:
+        def look(tx: Tx) -> dict[str, Any]:
+            row = self._row(tx)
+            found = _announced(tx, row)
+            return {} if found is None else work.mapping(tx, row, found)
+
+        for name, node in self._store._read(look).items():
+            path = name.encode("utf-8", "surrogateescape")
+            if wanted(path):
+                before, after = self._announced_state(node), states.on_disk(self._seen.workspace, path)
+                if before != after:
+                    yield FileDiff(name, before, after, node[4])
+
+    def _announced_state(self, node: list[Any]) -> FileState:
+        kind, mode, _, content, _ = node
+        if kind == FILE:
+            data = b"".join(blobs.open_linked(self._store._backend, self._store.scope, content))
+            return FileState("file", data, mode)
+        if kind == LINK:
+            return FileState("link", target=content)
+        if kind == tree.ABSENT:
+            return states.MISSING
+        return FileState(kind, mode=mode or None, reason=content or None)
+
+    def forget_files(self, *, idempotency_key: str | None = None) -> None:
+        """Forget all announced files: the next announcement of each counts."""
+
+        def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+            before = _announced(tx, session)
+            return work.Change(work.whole_map({})) if before is not None else _NONE
+
+        self._change_quietly(snapshots.ANNOUNCED, decide, ["forget"], idempotency_key)
+
+    def _change_quietly(self, kind: str, decide: work.Decide, ask: Any, key: str | None) -> None:
+        now_ms = self._store._clock.now_ms()
+        self._seen, _ = self._do(
+            lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
+        )
+
+
+def write_files(session: Looking, point: Point | None, into: str) -> None:
+    """Write the files of a point into a new or empty directory; what belongs to a repository is left out, and named."""
+    trees, root = session._files_at(point)
+    steps, refused = list[Step](), dict[bytes, None]()
+    for path, _, new in tree.differences(trees.load, tree.EMPTY, root):
+        if preview.is_refused(path, None, new):
+            refused[names.control_part(path)] = None
+        elif new is not None and new.kind in tree.THERE:
+            steps.append(Step(path, None, new))
+    restoring.materialise(trees, into, steps)
+    for path in refused:
+        notices.warn("%s was not written into %r: it belongs to a repository", names.shown(path), into)
+
+
+_NONE = work.Found(0, 0, {})
+
+
+def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
+    """Give what is announced: since the last checkpoint of this path, if there is one."""
+    found = work.latest(tx, session, snapshots.ANNOUNCED)
+    if found is None:
+        return None
+    return None if checkpoints.newest_on_path(tx, session, found.seq) is not None else found
+
+
+def _touched(each: tree.Difference, after: work.Found) -> FileTouched | None:
+    """Describe what a snapshot saw of a path; gaps and directories are not files."""
+    if {GAP, DIR} & {each.old and each.old.kind, each.new and each.new.kind}:
+        return None
+    calls = tuple(after.body.get("calls", ()))
+    action = _ACTIONS.get(preview.action(each), "written")
+    return FileTouched(os.fsdecode(each.path), action, calls[0] if calls else None, after.seq, calls)

@@ -1,0 +1,314 @@
+"""Answers as they arrive: every piece on disk soon after it came, one message in the end.
+
+Pieces are gathered and brought to disk together, after a fifth of a second or some kilobytes, by whoever writes or by
+the store's keeper. Other readers see what arrived as a message with the status ``streaming``. However it ends -
+finished, interrupted, cancelled, killed - what had arrived becomes one message, once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from .. import codec, presence
+from ..errors import Conflict, Error, Invalid
+from ..ids import new_id
+from ..model import forms
+from ..model import message as messages_
+from ..model.entry import Draft
+from ..model.message import Message
+from ..model.status import require_open
+from ..model.usage import Usage
+from ..ops import calls, entries, streams
+from ..ops.sessions import SessionRow
+from ..ops.streams import KINDS, Piece, StreamRow
+from ..storage.base import Tx
+from . import arguments
+from .appending import Speaking, given_draft
+
+FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
+
+
+class Stream:
+    """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
+
+    message: Message | None
+
+    def __init__(
+        self, session: Streaming, row: StreamRow, flush_seconds: float, flush_bytes: int, keep: int | None = None
+    ) -> None:
+        self._session, self._row = session, row
+        self._seconds, self._bytes, self._keep = flush_seconds, flush_bytes, keep
+        self._lock = threading.RLock()
+        self._said = list[Piece]()
+        self._stored, self._pieces, self._size = 0, 0, 0
+        # Of one that is kept in part: its first part, how long the rest is that is still there, how much was left out,
+        # and the piece from which on the disk must be written again.
+        self._head, self._length, self._left_out, self._again = "", 0, 0, 0
+        self._since = 0.0
+        self._failure: Error | None = None
+        self._ended = False
+        self.message = None
+
+    @property
+    def id(self) -> str:
+        """Names the stream while it is open."""
+        return self._row.id
+
+    def write(self, delta: str, kind: str = "text") -> None:
+        """Add what arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
+        if kind not in KINDS:
+            raise Invalid(f"a delta is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+        arguments.text(delta, what="a delta")
+        with self._lock:
+            self._require_open()
+            if self._failure is not None:
+                raise self._failure
+            if not delta:
+                return
+            first = not self._size
+            self._since = time.monotonic() if first else self._since
+            self._said.append(Piece(kind, delta))
+            self._size += len(delta)
+            self._length += len(delta)
+            if self._keep is not None and self._length > 2 * self._keep:
+                self._shorten(self._keep // 2)
+            if self._size >= self._bytes:
+                self._flush_or_wait()
+                return
+        if first:
+            self._session._store._keeper.hurry()
+
+    def _flush_or_wait(self) -> None:
+        """Bring what arrived to disk; what may come through later is tried again in the background."""
+        try:
+            self.flush()
+        except Error as failure:
+            if not _may_pass(failure):
+                raise
+
+    def flush(self) -> None:
+        """Bring what arrived to disk now; it is there when this returns."""
+        with self._lock:
+            if self._ended or not self._size:
+                return
+            new, first, now_ms = (
+                self._new_pieces(),
+                self._again or self._pieces + 1,
+                self._session._store._clock.now_ms(),
+            )
+            store = streams.replace if self._again else streams.add
+            try:
+                self._session._do(lambda tx: store(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
+            except Error as failure:
+                self._since = time.monotonic()  # tried again later, if that can help
+                if not _may_pass(failure):
+                    self._fail(failure)
+                raise
+            self._stored, self._pieces, self._size = len(self._said), first - 1 + len(new), 0
+            self._again = 0
+
+    def _new_pieces(self) -> list[Piece]:
+        """Give what must be brought to disk."""
+        if not self._again:
+            return streams.joined(self._said[self._stored :])
+        head, *rest = self._whole()
+        return [head, *streams.joined(rest)][self._again - 1 :]
+
+    def _whole(self) -> list[Piece]:
+        """Give what arrived, as far as it is kept."""
+        if not self._left_out:
+            return self._said
+        gap = f"\n[... {self._left_out:,} characters left out ...]\n"
+        return [Piece("text", self._head), Piece("text", gap), *self._said]
+
+    def _shorten(self, half: int) -> None:
+        """Let what lies between the first and the last part go: out of memory, and off the disk with the next flush."""
+        text, first = "".join(piece.text for piece in self._said), not self._left_out
+        if first:
+            self._head, text = text[:half], text[half:]
+        self._left_out += len(text) - half
+        self._said, self._stored, self._length = [Piece("text", text[-half:])], 0, half
+        self._again = 1 if first else self._again or 2
+
+    def _text(self) -> str:
+        """Give what arrived as one text, as far as it is kept."""
+        with self._lock:
+            half = 0 if self._keep is None else self._keep // 2
+            if half and self._length > (half if self._left_out else 2 * half):
+                self._shorten(half)
+            return "".join(piece.text for piece in self._whole())
+
+    def _drop(self, tx: Tx, session: SessionRow) -> None:
+        """Forget what arrived: it is stored elsewhere in the same transaction."""
+        streams.drop(tx, session, self._open(tx))
+
+    def _dropped(self) -> None:
+        self._ended = True
+        self._session._store._keeper.forget(self)
+
+    def _due(self) -> float | None:
+        """Give when the next flush is due, by the monotonic clock."""
+        waits = self._size and not self._ended and self._failure is None
+        return self._since + self._seconds if waits else None
+
+    def finish(self, message: Any = None, usage: Any = None) -> Message:
+        """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
+        used = None if usage is None else Usage.of(usage)
+        if message is None:
+            return self._seal("complete", usage=used)
+        return self._store_final(self._session._final(message, used))
+
+    def cancel(self) -> Message | None:
+        """Seal what arrived as cancelled; nothing is stored if nothing arrived."""
+        return self._end("cancelled")
+
+    def _cut(self) -> None:
+        """Seal what arrived as interrupted, if it is still open."""
+        if not self._ended:
+            self._end("interrupted")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if error is None and self._said:
+            self.finish()
+            return
+        try:
+            self._end("interrupted" if error is None or isinstance(error, Exception) else "cancelled")
+        except Error as failure:  # what went wrong first is what the caller must see
+            if error is None:
+                raise
+            error.add_note(f"what had arrived could not be sealed: {failure}")
+
+    def _end(self, status: str) -> Message | None:
+        with self._lock:
+            if self._said:
+                return self._seal(status)
+            self._require_open()
+            self._close(lambda tx: streams.drop(tx, self._session._row(tx), self._open(tx)))
+            return None
+
+    def _seal(self, status: str, usage: Usage | None = None) -> Message:
+        about = codec.decode(self._row.about)
+        if usage is not None:
+            about["usage"] = msgspec.to_builtins(usage)
+        body = streams.body(about, streams.joined(self._whole()), status)
+        return self._store_final([messages_.draft(body, usage=usage)])
+
+    def _store_final(self, drafts: list[Draft]) -> Message:
+        session = self._session
+        now_ms = session._store._clock.now_ms()
+        session._spill(drafts)
+        if session._looks():
+            session._look_before(drafts)
+
+        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
+            found = entries.writable(tx, session._store.scope, session.id)
+            settled = calls.settled(tx, found, drafts)
+            return streams.seal(tx, found, self._open(tx), settled, now_ms=now_ms), settled
+
+        with self._lock:
+            self._require_open()
+            done, settled = self._close(op)
+            self.message = session._shown(done, settled, now_ms)[-1]
+            return self.message
+
+    def _open(self, tx: Tx, *, goes_on: bool = False) -> StreamRow:
+        """Give the stream as it is; whose it is says who asks, never what was seen. A stopped one does not go on."""
+        session = self._session._row(tx)
+        if goes_on:
+            require_open(session.status)
+        return streams.find(tx, self._row._replace(scope=session.scope, session=session.sid))
+
+    def _close(self, op: Any) -> Any:
+        try:
+            done = self._session._do(op)
+        except Error as failure:
+            if not _may_pass(failure):
+                self._fail(failure)
+            raise
+        self._ended = True
+        self._session._store._keeper.forget(self)
+        return done
+
+    def _fail(self, failure: Error) -> None:
+        """Note that nothing more can be stored: somebody else has the session, or it was stopped."""
+        self._failure = failure
+        self._session._store._keeper.forget(self)
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise Conflict("this stream has ended; what arrived is in its message")
+
+    def __repr__(self) -> str:
+        size = sum(len(piece.text) for piece in self._whole())
+        return f"<Stream {self.id[:12]} {size} characters, {'ended' if self._ended else 'open'}>"
+
+
+def _may_pass(failure: Error) -> bool:
+    """Say whether a failure may be over at the next try."""
+    return failure.code in ("busy", "storage_full", "backend")
+
+
+class Streaming(Speaking):
+    """The part of a session that takes answers as they arrive."""
+
+    def stream(
+        self,
+        role: str = "assistant",
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        flush_seconds: float = FLUSH_SECONDS,
+        flush_bytes: int = FLUSH_BYTES,
+    ) -> Stream:
+        """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
+
+        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
+        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        """
+        about = {"role": arguments.name(role, what="role"), "model": arguments.optional_name(model, what="model")}
+        about["id"] = arguments.optional_name(id, what="message id")
+        arguments.seconds(flush_seconds, what="flush_seconds")
+        arguments.whole(flush_bytes, what="flush_bytes", low=1)
+        return self._begin_stream(about, flush_seconds, flush_bytes)
+
+    def _begin_stream(
+        self, about: dict[str, Any], flush_seconds: float, flush_bytes: int, keep: int | None = None
+    ) -> Stream:
+        store, now_ms, id = self._store, self._store._clock.now_ms(), about.get("id")
+        token = 0 if self._held is None else self._held.lease.token
+        kept = codec.encode({name: value for name, value in about.items() if value is not None})
+        holder = presence.encode(presence.here(now_ms))
+        wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
+
+        def op(tx: Tx) -> tuple[SessionRow, StreamRow]:
+            session = entries.writable(tx, store.scope, self.id)
+            require_open(session.status)
+            if id is not None and entries.find_by_id(tx, session, id) is not None:
+                raise Conflict(f"there is a message {id!r} already; give the stream another id, or none", found=id)
+            return streams.begin(tx, session, wanted, now_ms=now_ms)
+
+        self._seen, row = self._do(op)
+        made = Stream(self, row, flush_seconds, flush_bytes, keep)
+        store._keeper.watch(made)
+        return made
+
+    def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
+        """Turn the provider's final message into what is stored."""
+        if usage is None:
+            return self._drafts([message])
+        given = forms.recognise(message)
+        if not given:
+            return self._drafts([{**forms.plain(message), "usage": usage}])
+        return [given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]

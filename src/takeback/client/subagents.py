@@ -1,0 +1,266 @@
+"""A session and the others: sub-agents below it, messages between sessions, a person's yes or no.
+
+Whatever is sent, spawned or asked is in the store before the call returns, and can be taken up by any process that
+has the store open, on this machine or, with PostgreSQL, on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from .. import codec
+from ..errors import Invalid
+from ..ids import new_id
+from ..model.approval import Approval
+from ..model.message import Message
+from ..model.status import ACTIVE, require_open
+from ..model.subagents import Sent, Spawned, Tree
+from ..model.tools import ToolCall
+from ..ops import approvals, calls, entries, inbox, sessions, subagents
+from ..ops.idempotency import once
+from ..ops.sessions import SessionRow, Whole
+from ..storage.base import Tx
+from . import arguments
+from .appending import title_of
+from .running import Holding
+from .tools import Calling
+from .waiting import until
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_LARGEST = 1 << 20
+
+
+class Others(Holding, Calling):
+    """The part of a session that deals with others."""
+
+    # ------------------------------------------------------------------ sub-agents
+
+    def spawn(
+        self,
+        task: str,
+        *,
+        label: str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        model: str | None = None,
+        call_id: str | ToolCall | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Spawned[Session]:
+        """Start a sub-agent for a task: a session below this one, by default of the same agent and workspace.
+
+        ``call_id`` is the tool call that asked for it: spawning for the same call again gives the same sub-agent. A
+        label that a sub-agent of this session has already is ``Conflict``, and so is a finished session.
+        """
+        call = None if call_id is None else self._call_of(call_id)
+        key = idempotency_key if call is None or idempotency_key is not None else f"spawn {call.idempotency_key}"
+        return self._store.spawn(
+            task,
+            parent=self,  # type: ignore[arg-type]
+            label=label,
+            agent=self._seen.agent if agent is None else agent,
+            workspace=self._seen.workspace or None if workspace is None else workspace,
+            model=model,
+            metadata={
+                **arguments.mapping(metadata or {}, what="metadata"),
+                **({} if call is None else {"call_id": call.id}),
+            },
+            idempotency_key=key,
+        )
+
+    def _call_of(self, call: str | ToolCall) -> ToolCall:
+        if isinstance(call, ToolCall) and call.entry_id:
+            return call
+        wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
+        return self._store._read(lambda tx: calls.require_open(tx, self._row(tx), wanted))
+
+    def children(self) -> list[Session]:
+        """Give its sub-agents in the order they were started."""
+        found = self._store._read(lambda tx: subagents.children(tx, self._row(tx)))
+        return [self._store._session(*each) for each in found if not each[0].hidden]
+
+    def tree(self) -> Tree:
+        """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
+        store = self._store
+        return store._read(
+            lambda tx: subagents.tree(tx, sessions.with_rest(tx, self._row(tx)), store._is_gone, store._clock.now_ms())
+        )
+
+    def wait(self, *children: str | Session, timeout: float | None = None) -> list[Session]:
+        """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
+
+        One whose process is gone has ended too: its status is ``interrupted``. After ``timeout`` seconds there may be
+        fewer than were waited for.
+        """
+        seconds = None if timeout is None else arguments.seconds(timeout, what="timeout")
+        store = self._store
+        wanted = [_id_of(each) for each in children] or [child.id for child in self.children()]
+        found = list[Any]()
+
+        def look() -> list[Any] | None:
+            found[:] = [store.get_session(each) for each in wanted]
+            return found if all(each.status != ACTIVE for each in found) else None
+
+        until(store, look, seconds)
+        return [each for each in found if each.status != ACTIVE]
+
+    def stop(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
+        """Stop it, and all sub-agents below it that go on: none of them takes messages any more."""
+        self._end_all("stopped", subtree, reason, idempotency_key)
+
+    def timeout(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
+        """End it, and all sub-agents below it that go on, because time ran out."""
+        self._end_all("timeout", subtree, reason, idempotency_key)
+
+    def _end_all(self, status: str, below: bool, reason: str | None, key: str | None) -> None:
+        arguments.flag(below, what="subtree")
+        why = None if reason is None else arguments.text(reason, what="reason")
+        key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
+
+        def op(tx: Tx) -> Whole:
+            session = entries.writable(tx, self._store.scope, self.id)
+
+            def do() -> tuple[SessionRow, str]:
+                return subagents.end(tx, session, status, below=below, now_ms=now_ms, reason=why), session.id
+
+            def again(_: str) -> SessionRow:
+                return session
+
+            request = [status, below, why]
+            ended = once(
+                tx, session.scope, session.sid, key, request, kind="session", now_ms=now_ms, do=do, again=again
+            )
+            return sessions.with_rest(tx, ended)
+
+        self._saw(*self._do(op, alone=True))
+
+    # ------------------------------------------------------------------ messages
+
+    def send(
+        self,
+        text: str,
+        *,
+        sender: str | Session | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sent:
+        """Put a message into its inbox, from any process; ``receive`` makes it a user message of this session, once.
+
+        A finished session is ``Conflict``. ``sender`` is the session that sends it.
+        """
+        said = arguments.text(text, what="message")
+        if not said.strip() or len(said) > _LARGEST:
+            raise Invalid("a message that is sent has text, of at most a million characters")
+        own = {} if metadata is None else arguments.mapping(metadata, what="metadata")
+        sender_id = None if sender is None else _id_of(sender)
+        store, now_ms = self._store, self._store._clock.now_ms()
+        key, id = arguments.optional_name(idempotency_key, what="idempotency_key"), new_id(now_ms)
+        about = {**own, "sent_id": id, **({} if sender_id is None else {"sender": sender_id})}
+        body = codec.encode({"role": "user", "content": said, "metadata": about})
+        sent = inbox.SentRow(store.scope, 0, 0, id, sender_id, now_ms, body, 0)
+
+        def op(tx: Tx) -> inbox.SentRow:
+            session = entries.writable(tx, store.scope, self.id)
+
+            def do() -> tuple[inbox.SentRow, str]:
+                made = inbox.send(tx, session, sent, now_ms=now_ms)[1]
+                return made, made.id
+
+            def again(made: str) -> inbox.SentRow:
+                return inbox.by_id(tx, session, made)
+
+            request = ["send", said, own, sender_id]
+            return once(tx, store.scope, session.sid, key, request, kind="message", now_ms=now_ms, do=do, again=again)
+
+        return _sent(self.id, store._write(op))
+
+    def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
+        """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
+
+        At most 200 at a time. Without any it waits up to ``wait`` seconds for the first one.
+        """
+        most = None if limit is None else arguments.whole(limit, what="limit", low=1)
+        return until(self._store, lambda: self._receive(most) or None, arguments.seconds(wait, what="wait")) or []
+
+    def _receive(self, limit: int | None) -> list[Message]:
+        store, now_ms = self._store, self._store._clock.now_ms()
+        if not store._read(lambda tx: inbox.waiting(tx, self._row(tx), 1)):
+            return []
+
+        def op(tx: Tx) -> Any:
+            session = entries.writable(tx, store.scope, self.id)
+            found = inbox.waiting(tx, session, limit)
+            if not found:
+                return None
+            return inbox.receive(tx, session, found, now_ms=now_ms, title=lambda: title_of(found[0].body))
+
+        done = self._do(op)
+        return [] if done is None else self._shown(done[0], done[1], now_ms)
+
+    def inbox(self) -> list[Sent]:
+        """Give what was sent and waits to be received, in its order: the first 200."""
+        return [_sent(self.id, each) for each in self._store._read(lambda tx: inbox.waiting(tx, self._row(tx)))]
+
+    # ------------------------------------------------------------------ approvals
+
+    def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
+        """Ask a person for a yes or no to a call, and wait up to ``wait`` seconds; asking again asks nothing new.
+
+        The question is in the store: ``answer_approval`` answers it from any process, also after a restart. The
+        approval is true only if the answer was yes.
+        """
+        wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
+        text = None if question is None else arguments.text(question, what="question")
+        seconds, now_ms = arguments.seconds(wait, what="wait"), self._store._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[SessionRow, Approval]:
+            session = entries.writable(tx, self._store.scope, self.id)
+            require_open(session.status)
+            return approvals.ask(tx, session, wanted, text, now_ms=now_ms)
+
+        self._seen, asked = self._do(op)
+
+        def look() -> Approval | None:
+            found = self._store._read(lambda tx: approvals.find(tx, self._row(tx), wanted))
+            return found if found is not None and found.approved is not None else None
+
+        found = until(self._store, look, seconds)
+        return asked if found is None else found
+
+    def answer_approval(
+        self, call: ToolCall | str, approved: bool, *, by: str | None = None, note: str | None = None
+    ) -> Approval:
+        """Answer what was asked about a call; nothing asked is ``NotFound``, answered already ``Conflict``."""
+        wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
+        arguments.flag(approved, what="approved")
+        said = {
+            "approved": approved,
+            "by": arguments.optional_name(by, what="by"),
+            "note": None if note is None else arguments.text(note, what="note"),
+        }
+        now_ms = self._store._clock.now_ms()
+
+        def op(tx: Tx) -> tuple[SessionRow, Approval]:
+            session = entries.writable(tx, self._store.scope, self.id)
+            return approvals.answer(tx, session, wanted, said, now_ms=now_ms)
+
+        self._seen, found = self._store._write(op)  # whoever answers need not hold the session
+        return found
+
+    def approvals(self) -> list[Approval]:
+        """Give what open calls of the path wait for a yes or no, and what was answered already."""
+        return self._store._read(lambda tx: approvals.of_path(tx, self._row(tx)))
+
+
+def _id_of(session: object) -> str:
+    """Give the id, key or name of a session that was named, or is at hand."""
+    return arguments.name(session.id if isinstance(session, Others) else session, what="session")
+
+
+def _sent(session_id: str, row: inbox.SentRow) -> Sent:
+    text = None if row.body is None else codec.decode(row.body)["content"]
+    return Sent(row.id, session_id, row.n, text, row.sender, row.at_ms, row.body is None)

@@ -1,0 +1,117 @@
+"""Carrying out a change: what goes is moved into the staging directory, then what comes is moved out of it.
+
+Whatever is in the way of somebody else's edit ends in Conflict: a thing that was moved away is compared with what was
+seen when all was checked, and nothing is put where something has appeared. Taking back is not done here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ._steps import Numbered, Plan, Step, is_directory, possible_modes
+from ._syscalls import (
+    OWNER,
+    PERMISSIONS,
+    Inside,
+    Place,
+    Stamp,
+    conflict,
+    glance,
+    move,
+    put,
+    remove_if_empty,
+    set_mode,
+    stamp,
+    sync,
+)
+
+_CHANGED = "it changed while the change was being made"
+_APPEARED = "something appeared there while the change was being made"
+_NOT_EMPTY = "the directory holds files that are not part of the change, so nothing can take its place"
+
+
+class Forward:
+    """One run through the steps of a plan."""
+
+    def __init__(self, inside: Inside, staging: int, plan: Plan, stamps: Mapping[bytes, Stamp]) -> None:
+        self._inside, self._staging, self._plan, self._stamps = inside, staging, plan, stamps
+
+    def run(self) -> None:
+        """Do every step and make it last; may stop anywhere with an error."""
+        for phase in (self._loosen, self._move_away, self._bring, self._sync, self._tighten):
+            self._inside.forget()
+            phase()
+
+    def _loosen(self) -> None:
+        """Make directories writable, for what is in them is to change."""
+        for step in self._plan.directories():
+            if step.old is None or not is_directory(step.old):
+                continue
+            found = self._inside.find(step.path)
+            if found is None or (os.fstat(found).st_mode ^ step.old.mode) & PERMISSIONS:
+                raise conflict([step.path], _CHANGED)
+            set_mode(found, step.old.mode | OWNER)
+
+    def _move_away(self) -> None:
+        for each in self._plan.leaving():
+            place = self._inside.need(each.step.path)
+            if is_directory(each.step.old):
+                self._remove_directory(place, each.step)
+            else:
+                self._move_one(place, each)
+
+    def _remove_directory(self, place: Place, step: Step) -> None:
+        try:
+            removed = remove_if_empty(place)
+        except (FileNotFoundError, NotADirectoryError):
+            raise conflict([step.path], _CHANGED) from None
+        # It holds what was not captured or came just now: that is somebody's, and the directory stays for it.
+        if not removed and step.new is not None:
+            raise conflict([step.path], _NOT_EMPTY)
+
+    def _move_one(self, place: Place, each: Numbered) -> None:
+        known = self._stamps[each.step.path]
+        status = glance(place)
+        if status is None or stamp(status) != known:
+            raise conflict([each.step.path], _CHANGED)
+        kept = Place(self._staging, each.old_name)
+        move(place, kept)
+        status = glance(kept)  # again: it may have been written to until the very rename
+        if status is None or stamp(status).lasting != known.lasting:
+            raise conflict([each.step.path], _CHANGED)
+
+    def _bring(self) -> None:
+        for each in self._plan.coming():
+            try:
+                put(Place(self._staging, each.new_name), self._inside.need(each.step.path))
+            except FileExistsError:
+                raise conflict([each.step.path], _APPEARED) from None
+
+    def _sync(self) -> None:
+        sync_all(self._inside, self._staging, self._plan)
+
+    def _tighten(self) -> None:
+        for step in reversed(list(self._plan.directories())):
+            node = step.new if is_directory(step.new) else step.old
+            assert node is not None
+            settle(self._inside, step, node.mode)
+
+
+def sync_all(inside: Inside, staging: int, plan: Plan) -> None:
+    """Make what came and went in every directory last."""
+    for path in plan.parents():
+        found = inside.find(path)
+        if found is not None:
+            sync(found)
+    sync(staging)
+
+
+def settle(inside: Inside, step: Step, mode: int) -> bool:
+    """Give a directory its mode, unless it is gone or somebody gave it another; tell whether it has it now."""
+    found = inside.find(step.path)
+    if found is None or os.fstat(found).st_mode & PERMISSIONS not in possible_modes(step):
+        return False
+    set_mode(found, mode)
+    sync(found)
+    return True

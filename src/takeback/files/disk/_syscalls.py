@@ -1,0 +1,369 @@
+"""The system calls of a workspace: everything is reached from the root's descriptor, and no link is ever followed.
+
+A directory is opened name by name with ``O_DIRECTORY | O_NOFOLLOW``; all else happens by a name in an open directory.
+What changes something on the disk goes through ``system`` and nothing else does, so that a test can stand in its way.
+Before each of these calls the name is judged: a repository's own directory, in any spelling, is neither entered nor
+made, replaced, moved or removed, whatever a plan says. It is ``Invalid``, and the change is taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...errors import Conflict, Corrupt, Invalid
+from ...model import names
+from ...model.tree import DIR, FILE, LINK, Node
+
+system = os
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not keep us waiting
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})  # some file systems cannot sync a directory
+_OPEN_DIRECTORIES = 64
+_PIECE = 1 << 20
+
+PERMISSIONS = 0o777
+OWNER = 0o700  # what the owner needs of a directory to change what is in it
+
+
+class Stamp(NamedTuple):
+    """By what a thing is known again without reading it.
+
+    ``ctime_ns`` tells of an edit whose time was set back. It is 0 for one of several names of a file: moving another
+    one of them changes it.
+    """
+
+    inode: int
+    size: int
+    mtime_ns: int
+    mode: int
+    ctime_ns: int = 0
+
+    @property
+    def lasting(self) -> Stamp:
+        """What a rename leaves as it is."""
+        return self._replace(ctime_ns=0)
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Give the stamp of a thing."""
+    ctime_ns = status.st_ctime_ns if status.st_nlink == 1 else 0
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, ctime_ns)
+
+
+class Place(NamedTuple):
+    """A name in an open directory; there may be nothing."""
+
+    directory: int
+    name: bytes
+
+
+def judge(*touched: Place | bytes) -> None:
+    """Refuse a name that leads elsewhere or into a repository: the last moment before the system is told it."""
+    for each in touched:
+        name = each if isinstance(each, bytes) else each.name
+        if what := names.fault(name):
+            raise Invalid(f"a path within the directory cannot hold {what}")
+        if names.is_control(name):
+            raise Invalid(f"{names.shown(name)} belongs to a repository (git, hg, svn or jj) and is never written")
+
+
+class Inside:
+    """The directories below a root, opened without following a link; a bounded number is kept open."""
+
+    def __init__(self, root: str | bytes) -> None:
+        self.root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.device = os.fstat(self.root).st_dev
+        self._open: dict[bytes, int] = {}
+
+    def __enter__(self) -> Inside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.forget()
+        os.close(self.root)
+
+    def forget(self) -> None:
+        """Close what is kept open, since directories were moved or a new phase begins."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def find(self, path: bytes) -> int | None:
+        """Open a directory, or give None where there is none or a link is in the way; use it before the next call."""
+        missing: list[bytes] = []
+        at = path
+        while at and at not in self._open:
+            at, _, name = at.rpartition(b"/")
+            missing.append(name)
+        here = self._use(at) if at else self.root
+        for name in reversed(missing):
+            judge(name)  # what is inside is reached from here only
+            try:
+                here = os.open(name, _DIRECTORY, dir_fd=here)
+            except OSError as error:
+                if error.errno in _NOT_THERE:
+                    return None
+                raise
+            at = at + b"/" + name if at else name
+            self._keep(at, here)
+        return here
+
+    def place(self, path: bytes) -> Place | None:
+        """Give the place of a path, or None where its parent is no directory."""
+        parent, _, name = path.rpartition(b"/")
+        directory = self.find(parent)
+        return None if directory is None else Place(directory, name)
+
+    def need(self, path: bytes) -> Place:
+        """Give the place of a path; raise Conflict where its parent is no directory."""
+        place = self.place(path)
+        if place is None:
+            raise conflict([path], "the directory it is in is gone, or is a link now")
+        return place
+
+    def _use(self, path: bytes) -> int:
+        descriptor = self._open[path] = self._open.pop(path)  # the last used are at the end
+        return descriptor
+
+    def _keep(self, path: bytes, descriptor: int) -> None:
+        self._open[path] = descriptor
+        if len(self._open) > _OPEN_DIRECTORIES:
+            os.close(self._open.pop(next(iter(self._open))))
+
+
+def conflict(paths: Iterable[bytes], why: str) -> Conflict:
+    """Make the error that names the paths which are not as they should be."""
+    found = tuple(paths)
+    return Conflict(f"{shown(found)}: {why}. Look at it again and decide what still applies", found=found)
+
+
+def shown(paths: Sequence[bytes]) -> str:
+    """Write paths into a sentence; many are cut short."""
+    more = f" and {len(paths) - 20} more" if len(paths) > 20 else ""
+    return ", ".join(path.decode("utf-8", "backslashreplace") for path in paths[:20]) + more
+
+
+@contextlib.contextmanager
+def directory(place: Place) -> Iterator[int]:
+    """Hold a directory open."""
+    judge(place)
+    descriptor = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def glance(place: Place) -> os.stat_result | None:
+    """Tell what is at a place, or None for nothing."""
+    try:
+        return os.lstat(place.name, dir_fd=place.directory)
+    except FileNotFoundError:
+        return None
+
+
+def same(one: Place, other: Place) -> bool:
+    """Tell whether two places are names of one thing."""
+    here, there = glance(one), glance(other)
+    return here is not None and there is not None and os.path.samestat(here, there)
+
+
+def seen(place: Place, node: Node) -> Stamp | None:
+    """Give the stamp of what is at a place if it is exactly that, else None; a directory is its mode only."""
+    status = glance(place)
+    if status is None or not _resembles(status, node):
+        return None
+    if node.kind == DIR:
+        return stamp(status)
+    if node.kind == FILE:
+        return _seen_file(place, node)
+    return stamp(status) if os.readlink(place.name, dir_fd=place.directory) == node.content else None
+
+
+def _resembles(status: os.stat_result, node: Node) -> bool:
+    if node.kind == LINK:
+        return stat.S_ISLNK(status.st_mode)
+    if (status.st_mode ^ node.mode) & PERMISSIONS:
+        return False
+    if node.kind == DIR:
+        return stat.S_ISDIR(status.st_mode)
+    return stat.S_ISREG(status.st_mode) and status.st_size == node.size
+
+
+def _seen_file(place: Place, node: Node) -> Stamp | None:
+    with content(place) as descriptor:
+        if descriptor is None:
+            return None
+        before = os.fstat(descriptor)
+        found = hashlib.sha256()
+        while piece := os.read(descriptor, _PIECE):
+            found.update(piece)
+        as_before = stamp(before) == stamp(os.fstat(descriptor))
+    return stamp(before) if as_before and found.digest() == node.content else None
+
+
+@contextlib.contextmanager
+def content(place: Place) -> Iterator[int | None]:
+    """Hold a regular file open for reading; None if it is anything else by now."""
+    try:
+        descriptor = os.open(place.name, _CONTENT, dir_fd=place.directory)
+    except OSError as error:
+        if error.errno not in _NOT_THERE | {errno.ENXIO}:
+            raise
+        yield None
+        return
+    try:
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def create(place: Place, node: Node, pieces: Iterable[bytes]) -> None:
+    """Make a file, link or directory where nothing is; a file is checked and synced, a directory stays writable."""
+    judge(place)
+    if node.kind == LINK:
+        system.symlink(node.content, place.name, dir_fd=place.directory)
+    elif node.kind == DIR:
+        ensure_directory(place, node.mode | OWNER)
+    else:
+        write(place, _checked(node, pieces), mode=node.mode)
+
+
+def make_directory(place: Place) -> None:
+    """Make a directory where nothing is, for the owner only."""
+    judge(place)
+    system.mkdir(place.name, OWNER, dir_fd=place.directory)
+
+
+def ensure_directory(place: Place, mode: int) -> None:
+    """Make a directory with exactly this mode, whatever the umask; one that is there gets the mode."""
+    with contextlib.suppress(FileExistsError):
+        make_directory(place)
+    with directory(place) as descriptor:
+        set_mode(descriptor, mode)
+
+
+def write(place: Place, pieces: Iterable[bytes], *, mode: int) -> None:
+    """Make a file and sync it."""
+    judge(place)
+    descriptor = system.open(place.name, _CREATE, 0o600, dir_fd=place.directory)
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[system.write(descriptor, rest) :]
+        set_mode(descriptor, mode)
+        system.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checked(node: Node, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    found, size = hashlib.sha256(), 0
+    for piece in pieces:
+        found.update(piece)
+        size += len(piece)
+        if size > node.size:
+            break  # no disk is filled with what is wrong anyway
+        yield piece
+    if size != node.size or found.digest() != node.content:
+        raise Corrupt(f"stored content {node.content.hex()} is not what its name says", what=node.content.hex())
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    """Set the permissions; setuid, setgid and sticky are never set, and stay where they are."""
+    now = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    wanted = now & ~PERMISSIONS | mode & PERMISSIONS
+    if now != wanted:
+        system.fchmod(descriptor, wanted)
+
+
+def sync(descriptor: int) -> None:
+    """Make what changed in a directory last."""
+    try:
+        system.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def move(source: Place, target: Place) -> None:
+    """Rename; what is at the target is replaced."""
+    judge(source, target)
+    system.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
+
+
+def unlink(place: Place) -> None:
+    """Remove a file or a link."""
+    judge(place)
+    system.unlink(place.name, dir_fd=place.directory)
+
+
+def put(source: Place, target: Place) -> None:
+    """Move to where nothing is, else raise FileExistsError; one that was killed halfway may be repeated."""
+    judge(source, target)
+    # A rename would replace what somebody put there a moment ago, without a word; a hard link never does.
+    status = glance(source)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        return _put_by_rename(source, target)
+    try:
+        system.link(
+            source.name,
+            target.name,
+            src_dir_fd=source.directory,
+            dst_dir_fd=target.directory,
+            follow_symlinks=False,
+        )
+    except FileExistsError:
+        if not same(source, target):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _put_by_rename(source, target)
+    return unlink(source)
+
+
+def _put_by_rename(source: Place, target: Place) -> None:
+    if glance(target) is None:
+        try:
+            return move(source, target)
+        except OSError as error:  # a directory replaces no file and none that holds something, even if it came just now
+            if error.errno not in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
+
+
+def remove_if_empty(place: Place) -> bool:
+    """Remove a directory; False if something is in it."""
+    judge(place)
+    try:
+        system.rmdir(place.name, dir_fd=place.directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def remove_all(place: Place) -> None:
+    """Remove a directory of ours with what is in it; absent is fine, and a repository that somebody put there stays."""
+    status = glance(place)
+    if status is None or names.is_control(place.name):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        with directory(place) as descriptor:
+            for name in sorted(os.listdir(descriptor)):
+                remove_all(Place(descriptor, os.fsencode(name)))
+        system.rmdir(place.name, dir_fd=place.directory)
+    else:
+        unlink(place)

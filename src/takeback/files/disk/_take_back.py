@@ -1,0 +1,150 @@
+"""Taking back a change that was carried out whole, in part or not at all.
+
+Nothing was written down on the way: what is at a path and what is in the staging directory say for each step how far
+it got. ``new-n`` is there until it was put in place; ``old-n`` is there from when it was moved away until it is back.
+So every call here may be killed and repeated. What is neither the old nor ours is somebody's, and is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ...model.tree import Node
+from ._carry_out import settle, sync_all
+from ._steps import Numbered, Plan, is_directory, only_mode, possible_modes
+from ._syscalls import (
+    OWNER,
+    PERMISSIONS,
+    Inside,
+    Place,
+    create,
+    glance,
+    move,
+    put,
+    remove_if_empty,
+    same,
+    seen,
+    set_mode,
+    stamp,
+    sync,
+    unlink,
+)
+
+_LONGEST = 150  # bytes of a name that are kept when something is added to it
+
+
+class Back:
+    """One run through the steps of a plan, backwards."""
+
+    def __init__(self, inside: Inside, staging: int, plan: Plan, *, id: str) -> None:
+        self._inside, self._staging, self._plan = inside, staging, plan
+        self._suffix = b".takeback-" + id.encode()
+        self._kept: set[bytes] = set()
+
+    def run(self) -> list[bytes]:
+        """Undo every step and make that last; give the paths that are somebody else's by now."""
+        for phase in (self._loosen, self._remove, self._restore, self._sync, self._tighten):
+            self._inside.forget()
+            phase()
+        return sorted(self._kept)
+
+    def _loosen(self) -> None:
+        for step in self._plan.directories():
+            found = self._inside.find(step.path)
+            if found is not None:
+                mode = os.fstat(found).st_mode & PERMISSIONS
+                if mode in possible_modes(step):
+                    set_mode(found, mode | OWNER)
+
+    def _remove(self) -> None:
+        """Remove what came, deepest first."""
+        for each in reversed(list(self._plan.coming())):
+            place = self._inside.place(each.step.path)
+            if place is None or not self._is_ours(place, each):
+                continue
+            if is_directory(each.step.new):
+                remove_if_empty(place)
+            else:
+                self._unbring(place, Place(self._staging, each.new_name))
+
+    def _is_ours(self, place: Place, each: Numbered) -> bool:
+        """Tell whether we put there what is at a place, and nobody changed it since."""
+        staged = Place(self._staging, each.new_name)
+        if glance(staged) is not None and not same(place, staged):
+            return False
+        new = each.step.new
+        if new is None or not is_directory(new):
+            return new is not None and seen(place, new) is not None
+        return any(seen(place, new._replace(mode=mode)) for mode in possible_modes(each.step))
+
+    def _unbring(self, place: Place, staged: Place) -> None:
+        if glance(staged) is not None:
+            unlink(staged)  # a second name of the same file, and a rename between the two would do nothing
+        before = glance(place)
+        move(place, staged)
+        after = glance(staged)
+        if before is None or after is None or stamp(before).lasting != stamp(after).lasting:
+            put(staged, place)  # somebody replaced it this very moment: his again
+
+    def _restore(self) -> None:
+        """Bring back what went, directories first; whatever then is in the way is kept and named."""
+        for each in sorted(self._plan.shallow_first, key=lambda each: not is_directory(each.step.old)):
+            if only_mode(each.step):
+                continue
+            if not self._restore_one(each, self._inside.place(each.step.path)):
+                self._kept.add(each.step.path)
+
+    def _restore_one(self, each: Numbered, place: Place | None) -> bool:
+        if each.step.old is None:
+            return place is None or glance(place) is None
+        if is_directory(each.step.old):
+            return place is not None and self._restore_directory(each, place, each.step.old)
+        moved = Place(self._staging, each.old_name)
+        if glance(moved) is None:
+            return place is not None and seen(place, each.step.old) is not None
+        return self._restore_moved(each, place, moved)
+
+    def _restore_directory(self, each: Numbered, place: Place, old: Node) -> bool:
+        if glance(place) is None:
+            # Made where nobody looks and then renamed, so that it never is there with another mode.
+            made = Place(self._staging, each.old_name)
+            with contextlib.suppress(FileExistsError):
+                create(made, old, ())
+                put(made, place)
+        return any(seen(place, old._replace(mode=mode)) for mode in possible_modes(each.step))
+
+    def _restore_moved(self, each: Numbered, place: Place | None, moved: Place) -> bool:
+        old = each.step.old
+        assert old is not None
+        if place is not None:
+            with contextlib.suppress(FileExistsError):
+                put(moved, place)
+                return seen(place, old) is not None  # not if it was somebody's edit that we had moved away
+            if seen(place, old) and seen(moved, old):
+                return True
+        put_beside(self._inside, each, moved, self._suffix)
+        return False
+
+    def _sync(self) -> None:
+        sync_all(self._inside, self._staging, self._plan)
+
+    def _tighten(self) -> None:
+        for step in reversed(list(self._plan.directories())):
+            node = step.old if is_directory(step.old) else step.new
+            assert node is not None
+            if not settle(self._inside, step, node.mode) and is_directory(step.old):
+                self._kept.add(step.path)
+
+
+def put_beside(inside: Inside, each: Numbered, moved: Place, suffix: bytes) -> None:
+    """Save a version that cannot go where it was, in the nearest directory that is left of its path."""
+    path = each.step.path
+    while (place := inside.place(path)) is None:
+        path = path.rpartition(b"/")[0]
+    name = each.step.path.rpartition(b"/")[2][:_LONGEST] + suffix
+    try:
+        put(moved, Place(place.directory, name))
+    except FileExistsError:
+        put(moved, Place(place.directory, name + b"-" + each.old_name))
+    sync(place.directory)

@@ -1,0 +1,277 @@
+"""A set of file changes applied to a directory, all or nothing, whatever happens on the way.
+
+What is new is written and synced in a staging directory in the root, ``.takeback-<id>``, before anything of the user's
+is touched. Then what goes is renamed into it and what comes is renamed out of it. So at each moment the old version of
+every path is at its place or in the staging directory, and ``take_back`` finds it there, also in another process after
+a kill -9: it needs the same steps and the same id, nothing else. Nothing is overwritten, no link is followed, and what
+somebody else changes meanwhile is neither lost nor replaced. Errors of the system are raised as they are.
+
+The file ``ready`` is the last that is staged: without it nothing was carried out. It holds the modes of directories
+that are not part of the change but have to be writable while it is made. ``.takeback-<id>.tmp`` is on its way out, or
+on its way in where the staging directory was lost; it may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ...errors import Conflict, Unsupported
+from ...model.tree import DIR, FILE, Node, decode, encode
+from ._carry_out import Forward
+from ._steps import Plan, Step, check_id, check_steps, is_directory
+from ._syscalls import (
+    OWNER,
+    PERMISSIONS,
+    Inside,
+    Place,
+    Stamp,
+    conflict,
+    content,
+    create,
+    directory,
+    ensure_directory,
+    glance,
+    make_directory,
+    move,
+    remove_all,
+    seen,
+    set_mode,
+    shown,
+    stamp,
+    sync,
+    write,
+)
+from ._take_back import Back, put_beside
+
+__all__ = ["Change", "Fetch", "Step"]
+
+Fetch = Callable[[bytes], Iterable[bytes]]  # the content of a file by its digest, in pieces
+
+_READY = b"ready"
+_NOTHING = Stamp(0, 0, 0, 0)
+_HALF_DONE = "The change is left half done; the next use of the workspace will finish taking it back."
+
+
+class Change:
+    """One set of steps in a directory: ``stage``, ``check``, ``carry_out``, and then ``clean``, or ``take_back`` first.
+
+    ``half_done`` says that a carry_out failed and could not be taken back; ``clean`` does nothing then.
+    """
+
+    def __init__(self, root: str | bytes, steps: Sequence[Step], id: str) -> None:
+        self._root, self._id = root, check_id(id)
+        self._staging = b".takeback-" + id.encode()
+        self._scratch = self._staging + b".tmp"
+        self._steps = tuple(steps)
+        check_steps(self._steps, reserved=(self._staging, self._scratch))
+        self._stamps: dict[bytes, Stamp] | None = None
+        self.half_done = False
+
+    def stage(self, fetch: Fetch) -> None:
+        """Write all that is new into the staging directory and make it last; nothing else is touched.
+
+        Raise Corrupt for content that is not what its digest says, Unsupported for a path on another file system.
+        """
+        with Inside(self._root) as inside:
+            self._on_one_device(inside)
+            locked = self._locked(inside)
+            place = Place(inside.root, self._staging)
+            make_directory(place)
+            try:
+                with directory(place) as staging:
+                    self._fill(staging, fetch, locked)
+                sync(inside.root)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    remove_all(place)
+                raise
+
+    def _fill(self, staging: int, fetch: Fetch, locked: dict[bytes, Node]) -> None:
+        set_mode(staging, OWNER)
+        for step, _, name in Plan(self._steps, {}).coming():
+            assert step.new is not None
+            create(Place(staging, name), step.new, _pieces(fetch, step.new))
+        _write_ready(staging, locked)
+
+    def _locked(self, inside: Inside) -> dict[bytes, Node]:
+        """Find directories that are not part of the change, but too read-only for what is to change in them."""
+        found: dict[bytes, Node] = {}
+        paths = {step.path for step in self._steps} | {b""}
+        for path in Plan(self._steps, {}).parents():
+            parent = None if path in paths else inside.find(path)
+            if parent is not None and (mode := os.fstat(parent).st_mode & PERMISSIONS) & OWNER != OWNER:
+                found[path] = Node(DIR, mode, 0, b"")
+        return found
+
+    def _on_one_device(self, inside: Inside) -> None:
+        """Refuse what a rename cannot reach, before anything is touched."""
+        plan = Plan(self._steps, {})
+        for path in [*plan.parents(), *(step.path for step in plan.directories())]:
+            while (found := inside.find(path)) is None:
+                path = path.rpartition(b"/")[0]
+            if os.fstat(found).st_dev != inside.device:
+                raise Unsupported(
+                    f"{shown([path])} is on another file system than the workspace, so its files cannot be put back; "
+                    "leave it out, or make it a workspace of its own",
+                    capability="one file system",
+                )
+
+    def check(self) -> None:
+        """See that every path is exactly its ``old``, else raise Conflict naming those that are not."""
+        with Inside(self._root) as inside:
+            self._on_one_device(inside)
+            appearing = {step.path for step in self._steps if is_directory(step.new) and not is_directory(step.old)}
+            stamps = {step.path: _found(inside, step.path, step.old) for step in self._steps}
+            astray = [step.path for step in self._steps if not _has_parent(inside, step.path, appearing)]
+        wrong = sorted({path for path, stamp in stamps.items() if stamp is None}.union(astray))
+        if wrong:
+            raise conflict(wrong, "it is not what it was")
+        self._stamps = {path: stamp for path, stamp in stamps.items() if stamp is not None}
+
+    def carry_out(self) -> None:
+        """Do every step and make it last; if anything fails take all of it back and raise what failed.
+
+        Checks by itself if ``check`` was not called. The staging directory stays, for ``take_back`` or ``clean``.
+        """
+        if self._stamps is None:
+            self.check()
+        assert self._stamps is not None
+        with Inside(self._root) as inside, self._staged(inside) as (staging, plan):
+            try:
+                self.half_done = True
+                Forward(inside, staging, plan, self._stamps).run()
+                self.half_done = False
+            except BaseException as error:
+                self._give_up(error)
+                raise
+
+    @contextlib.contextmanager
+    def _staged(self, inside: Inside) -> Iterator[tuple[int, Plan]]:
+        if inside.find(self._staging) is None:
+            raise Conflict("The change is not staged; stage it and then carry it out")
+        with directory(Place(inside.root, self._staging)) as staging:
+            names = {os.fsencode(name) for name in os.listdir(staging)}
+            plan = _plan(self._steps, staging)
+            wanted = {_READY, *(each.new_name for each in Plan(self._steps, {}).coming())}
+            if plan is None or names != wanted:
+                raise Conflict("The change was begun before or is not staged whole; take it back, clean and stage it")
+            yield staging, plan
+
+    def _give_up(self, error: BaseException) -> None:
+        try:
+            kept = self.take_back()
+            if kept:
+                error.add_note(f"Somebody else changed these meanwhile; they are kept as they are: {shown(kept)}.")
+        except BaseException as second:
+            error.add_note(f"{_HALF_DONE} (Taking it back failed too: {second})")
+
+    def take_back(self, fetch: Fetch | None = None) -> list[bytes]:
+        """Undo whatever was carried out and make that last; may be repeated, and killed at any point.
+
+        Give the paths that somebody else changed meanwhile: these are kept as they are, and the version that was moved
+        away for the change is put beside as ``<name>.takeback-<id>``. If the staging directory is gone, old content is
+        fetched again. The staging directory stays; ``clean`` removes it.
+        """
+        with Inside(self._root) as inside:
+            name = self._staging if inside.find(self._staging) is not None else self._stage_again(inside, fetch)
+            kept = [] if name is None else self._undo(inside, name)
+        self.half_done = False
+        return kept
+
+    def _undo(self, inside: Inside, name: bytes) -> list[bytes]:
+        with directory(Place(inside.root, name)) as staging:
+            plan = _plan(self._steps, staging)
+            return [] if plan is None else Back(inside, staging, plan, id=self._id).run()
+
+    def _stage_again(self, inside: Inside, fetch: Fetch | None) -> bytes | None:
+        """Make a staging directory in place of a lost one, with the old content where it can be had; give its name.
+
+        None if every path is what it was. It gets its true name when it is whole: a kill on the way changes nothing.
+        """
+        scratch = Place(inside.root, self._scratch)
+        remove_all(scratch)
+        if all(_found(inside, step.path, step.old) for step in self._steps):
+            return None
+        ensure_directory(scratch, OWNER)
+        with directory(scratch) as staging:
+            if fetch is not None:
+                self._fetch_old(inside, staging, fetch)
+            _write_ready(staging, self._locked(inside))
+        if fetch is None:
+            return self._scratch
+        move(scratch, Place(inside.root, self._staging))
+        sync(inside.root)
+        return self._staging
+
+    def _fetch_old(self, inside: Inside, staging: int, fetch: Fetch) -> None:
+        for step, name, _ in Plan(self._steps, {}).leaving():
+            assert step.old is not None
+            gone = _found(inside, step.path, None) or _found(inside, step.path, step.new)
+            if gone and not is_directory(step.old):
+                create(Place(staging, name), step.old, _pieces(fetch, step.old))
+
+    def clean(self) -> None:
+        """Remove the staging directory with what is in it; absent is fine.
+
+        From then on a change that was carried out can be taken back with ``fetch`` only.
+        """
+        if self.half_done:
+            return
+        with Inside(self._root) as inside:
+            self._save_late_writes(inside)
+            staging, scratch = Place(inside.root, self._staging), Place(inside.root, self._scratch)
+            remove_all(scratch)
+            if glance(staging) is not None:
+                move(staging, scratch)  # at once, so that a kill leaves no half of it to be mistaken for the whole
+                remove_all(scratch)
+            sync(inside.root)
+
+    def _save_late_writes(self, inside: Inside) -> None:
+        """Put beside what somebody, who had the file open, wrote into a version that was moved away."""
+        if self._stamps is None or inside.find(self._staging) is None:
+            return
+        with directory(Place(inside.root, self._staging)) as staging:
+            for each in Plan(self._steps, {}).leaving():
+                moved = Place(staging, each.old_name)
+                status = None if is_directory(each.step.old) else glance(moved)
+                if status is None or status.st_nlink > 1:  # with another name it is not lost
+                    continue
+                if stamp(status).lasting != self._stamps[each.step.path].lasting:
+                    put_beside(inside, each, moved, self._staging)
+
+
+def _pieces(fetch: Fetch, node: Node) -> Iterable[bytes]:
+    return fetch(node.content) if node.kind == FILE else ()
+
+
+def _found(inside: Inside, path: bytes, node: Node | None) -> Stamp | None:
+    """Give the stamp of what is at a path if it is exactly that, else None; nothing has a stamp too."""
+    place = inside.place(path)
+    if node is None:
+        return _NOTHING if place is None or glance(place) is None else None
+    return None if place is None else seen(place, node)
+
+
+def _has_parent(inside: Inside, path: bytes, appearing: set[bytes]) -> bool:
+    """Tell whether the directory of a path is there, or will be by the change itself."""
+    parent = path.rpartition(b"/")[0]
+    return parent in appearing or inside.find(parent) is not None
+
+
+def _write_ready(staging: int, locked: dict[bytes, Node]) -> None:
+    """Say that the staging directory is whole, and make all that is in it last."""
+    part = Place(staging, _READY + b".part")
+    write(part, [encode(locked)], mode=0o600)
+    move(part, Place(staging, _READY))
+    sync(staging)
+
+
+def _plan(steps: Sequence[Step], staging: int) -> Plan | None:
+    """Read which directories were found locked, or give None if staging did not come to its end."""
+    with content(Place(staging, _READY)) as file:
+        if file is None:
+            return None
+        with open(file, "rb", closefd=False) as reader:
+            return Plan(steps, decode(reader.read()))

@@ -1,0 +1,115 @@
+"""Which names of a workspace are left out: git's rules, read from the files git reads, and a few of our own.
+
+``.gitignore`` and ``.takebackignore`` count in every directory for what is below it, the deeper and the later line
+wins, as in git; of a repository also ``.git/info/exclude``. Folders that hold what can be made again are left out
+without a word in a file; ``!build/`` in a ``.takebackignore`` brings one back. Like git's index, what was captured
+once stays captured when a rule comes to name it: a rule that an agent writes must not hide what it does next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from ... import ids
+from ...model import names
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+FILES = (".gitignore", ".takebackignore")
+STAGING = ".takeback-"  # how names of our own begin
+DEFAULTS = frozenset(  # folders that hold what can be made again
+    (
+        *("node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox"),
+        *(".eggs", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".terraform"),
+        *(".next", ".nuxt", ".svelte-kit", ".parcel-cache", ".turbo", "target", "build"),
+        *("dist",),
+    )
+)
+
+
+def is_ours(name: str) -> bool:
+    """Say whether a name is there while files are put back, watched or backed up; others that begin alike are not."""
+    if not name.startswith(STAGING):
+        return False
+    rest = name.removeprefix(STAGING)
+    return ids.is_id(rest.removesuffix(".tmp")) or rest.startswith(("mark-", "backup-"))
+
+
+def is_repository(name: str) -> bool:
+    """Say whether a name is that of a repository's own directory, in any spelling: never captured, never written."""
+    return names.is_control(os.fsencode(name))
+
+
+class _Part(NamedTuple):
+    below: str  # the directory that the lines lie in, with a slash behind it; '' is the root
+    spec: GitIgnoreSpec
+
+
+class Rules:
+    """The rules in force in a directory; ``digest`` changes whenever one of them does."""
+
+    def __init__(self, parts: tuple[_Part, ...] = (), digest: bytes = b"") -> None:
+        self._parts = parts
+        self.digest = digest
+
+    def with_lines(self, below: str, lines: Iterable[str]) -> Rules:
+        """Add the lines of a file that lies in a directory; those that mean nothing are passed over, as git does."""
+        lines = [*lines]
+        digest = sha256(self.digest + "\0".join([below, *lines]).encode("utf-8", "surrogateescape")).digest()
+        return Rules((*self._parts, _Part(below, _spec(lines))), digest)
+
+    def ignores(self, path: str, name: str, *, is_dir: bool) -> bool:
+        """Say whether a path with this last name is left out."""
+        path = path.replace("\n", "\0")  # no rule names it, and patterns take it for the end of the path
+        for part in reversed(self._parts):
+            found = part.spec.check_file(path[len(part.below) :] + ("/" if is_dir else "")).include
+            if found is not None:
+                return found
+        return name in DEFAULTS if is_dir else name.endswith(".pyc")
+
+
+_CLASSES = {  # as git knows them within brackets; the reader of patterns does not
+    "[:alpha:]": "a-zA-Z",
+    "[:digit:]": "0-9",
+    "[:alnum:]": "a-zA-Z0-9",
+    "[:upper:]": "A-Z",
+    "[:lower:]": "a-z",
+    "[:space:]": " \t",
+    "[:blank:]": " \t",
+    "[:xdigit:]": "0-9a-fA-F",
+    "[:punct:]": "!-/:-@\\[-`{-~",
+}
+
+
+def _spec(lines: list[str]) -> GitIgnoreSpec:
+    lines = [_plain(line) for line in lines]
+    from pathspec import GitIgnoreSpec  # only where there are rules: importing it takes a while
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:  # one line is no pattern: keep the others
+        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(GitIgnoreSpec, line)])
+
+
+def _plain(line: str) -> str:
+    """Write out classes of characters."""
+    for name, characters in _CLASSES.items() if "[:" in line else ():
+        line = line.replace(name, characters)
+    return line
+
+
+def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
+    try:
+        spec.from_lines([line])
+    except ValueError:
+        return False
+    return True
+
+
+def given(lines: Iterable[str] = ()) -> Rules:
+    """Give the rules that hold without any file: the defaults, and those that a caller adds."""
+    return Rules().with_lines("", lines) if lines else Rules()

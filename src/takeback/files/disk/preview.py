@@ -1,0 +1,159 @@
+"""The plan of a change of files: from what is there to what was there, path by path. Pure: it only compares trees.
+
+What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; what belongs
+to a repository is never written, whatever a tree says; nothing is removed that holds something kept. Each remaining
+path becomes one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ...model import names, tree
+from ...model.tree import ABSENT, DIR, FILE, GAP, LINK, THERE, Difference, Load, Node
+from .apply import Step
+
+Yours = Mapping[bytes, bytes | None]  # paths that somebody else edited, and the tree with that if it is not on disk
+
+
+class Plan(NamedTuple):
+    """What would be done, and what is left as it is and why."""
+
+    steps: tuple[Step, ...]
+    kept: tuple[bytes, ...]  # somebody else's edits
+    others: tuple[bytes, ...]  # paths that another live session changed too
+    missed: tuple[bytes, ...]  # differ, but were not captured then or are not now
+    refused: tuple[bytes, ...] = ()  # belong to a repository: never written
+
+
+def plan(
+    load: Load,
+    now: bytes,
+    wanted: bytes,
+    *,
+    yours: Yours,
+    others: Collection[bytes] = (),
+    overwrite: Callable[[bytes], bool] = lambda path: False,
+) -> Plan:
+    """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
+    steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
+    refused = dict[bytes, None]()
+    gap: bytes | None = None  # the last directory that was not captured: what is in it follows it at once
+    for path, old, new in tree.differences(load, now, wanted):
+        old, new = _there(old), _there(new)
+        if old == new or (gap is not None and path.startswith(gap)):
+            continue  # what comes to be captured with its directory was there before: nobody saw it being made
+        if is_refused(path, old, new):
+            refused[names.control_part(path)] = None
+            continue
+        if GAP in (old and old.kind, new and new.kind):
+            gap = path + b"/"
+            if old is None or new is None or old.kind != new.kind:
+                missed.append(path)
+        elif path in others:
+            left.append(path)
+        elif path in yours and not overwrite(path):
+            kept.append(path)
+        else:
+            steps[path] = Step(path, old, new)
+    fixed = {*left, *missed, *refused, *(path for path in kept if yours[path] is None)}
+    edited = {path: root for path, root in yours.items() if root and not overwrite(path)}
+    back = _bring_back(load, now, edited, steps, fixed)
+    possible = _possible([*steps.values()], fixed, back, load, now)
+    return Plan(possible, tuple(kept), tuple(left), tuple(missed), tuple(refused))
+
+
+def is_refused(path: bytes, old: Node | None, new: Node | None) -> bool:
+    """Say whether a path stays as it is since it belongs to a repository; a gap there is only not captured."""
+    there = not THERE.isdisjoint((old and old.kind, new and new.kind))
+    return there and names.leads_into_control(path)
+
+
+def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> dict[bytes, Node]:
+    """Let what somebody else edited become as they left it, with the directories that it needs; give what that is."""
+    back = dict[bytes, Node]()
+    for path, root in yours.items():
+        in_the_way = any(above in fixed and not _is_dir(load, now, above) for above in above_all(path))
+        if root is None or path in fixed or in_the_way or names.leads_into_control(path):
+            continue
+        for each in (*above_all(path), path):
+            old, mine = _there(tree.find(load, now, each)), _there(tree.find(load, root, each))
+            leads = each == path or (mine is not None and mine.kind == DIR and (old is None or old.kind != DIR))
+            if leads and not _same(old, mine) and GAP not in (old and old.kind, mine and mine.kind):
+                steps[each] = Step(each, old, mine)
+            elif leads and each == path:
+                steps.pop(each, None)
+            if each == path and mine is not None and mine.kind != GAP:
+                back[path] = mine
+    return back
+
+
+def _same(old: Node | None, new: Node | None) -> bool:
+    return tree.shown(old) == tree.shown(new)
+
+
+def _there(node: Node | None) -> Node | None:
+    """Give what is at a path: to have been looked for and not found is to be absent."""
+    return None if node is None or node.kind == ABSENT else node
+
+
+def _possible(
+    steps: list[Step], fixed: set[bytes], back: dict[bytes, Node], load: Load, now: bytes
+) -> tuple[Step, ...]:
+    """Leave out steps that would remove or replace what something kept lies in, and those below something kept."""
+    holding = {above for path in (*fixed, *back) for above in above_all(path)}
+    ends = {path for path, node in back.items() if node.kind != DIR}
+    found = list[Step]()
+    for step in steps:
+        old, new = step.old, step.new
+        goes = old is not None and old.kind == DIR and (new is None or new.kind != DIR)
+        if goes and (step.path in holding or _has_gaps(load, now, step.path)):
+            fixed.add(step.path)
+            continue
+        if any(above in fixed and not _is_dir(load, now, above) for above in above_all(step.path)):
+            continue
+        if new is not None and not ends.isdisjoint(above_all(step.path)):
+            continue
+        found.append(step)
+    return tuple(found)
+
+
+def _is_dir(load: Load, root: bytes, path: bytes) -> bool:
+    node = tree.find(load, root, path)
+    return node is not None and node.kind == DIR
+
+
+def _has_gaps(load: Load, root: bytes, path: bytes) -> bool:
+    """Say whether something in a directory was not captured: it cannot be removed then."""
+    node = tree.find(load, root, path)
+    waiting, known = [node.content] if node is not None and node.kind == DIR else [], set[bytes]()
+    while waiting:
+        known.add(digest := waiting.pop())
+        for each in load(digest).values():
+            if each.kind == GAP:
+                return True
+            if each.kind == DIR and each.content not in known:  # directories that are equal are one
+                waiting.append(each.content)
+    return False
+
+
+def above_all(path: bytes) -> Iterable[bytes]:
+    """Give the directories that a path lies in."""
+    parts = path.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def action(step: Step | Difference) -> str:
+    """Name what a step does."""
+    old, new = step.old, step.new
+    if new is None:
+        return "rmdir" if old is not None and old.kind == DIR else "delete"
+    if new.kind == LINK:
+        return "link"
+    if new.kind == DIR:
+        return "chmod" if old is not None and old.kind == DIR else "mkdir"
+    if old is None or old.kind == DIR:
+        return "create"
+    same = old.kind == FILE and old.content == new.content
+    return "chmod" if same else "overwrite"

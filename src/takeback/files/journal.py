@@ -1,0 +1,94 @@
+"""The journal: a change of files that is under way.
+
+It is written before the first file is touched, and has no steps any more from the transaction on in which the change
+becomes an operation. Whoever finds one with steps whose maker is gone takes the change back: files and store are then
+as they were before it. One without steps only says what may have to be tidied up; the next change takes its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..errors import Busy, Corrupt
+from ..ops import sessions
+from ..storage.base import Tx
+from ..tables.files import JOURNAL
+from ..tables.files import JournalRow as JournalRow
+from ..tables.sessions import SessionRow
+
+
+def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
+    """Return the change that is under way in a workspace, or None."""
+    return JOURNAL.get(tx, scope, place)
+
+
+def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
+    """Return the changes of a session that are under way, in whatever workspace."""
+    return JOURNAL.all(tx, "WHERE scope = ? AND session = ?", (session.scope, session.sid))
+
+
+def session_of(tx: Tx, row: JournalRow) -> SessionRow:
+    """Return the session that a change is for."""
+    return sessions.by_number(tx, row.scope, row.session)
+
+
+def begin(tx: Tx, row: JournalRow) -> None:
+    """Write down a change before it begins; a second one in the same workspace raises ``Busy``."""
+    before = _locked(tx, row)
+    if before is not None and before.steps:
+        raise Busy("another change of the files of this workspace is under way; try again when it has ended")
+    JOURNAL.upsert(tx, row)
+
+
+def take(tx: Tx, left_by: bytes, mine: JournalRow) -> bool:
+    """Let somebody else go on with a change that was left; return False if another one came first."""
+    now = _same(tx, mine)
+    if now is None or now.holder != left_by:
+        return False
+    JOURNAL.update(tx, now, now._replace(holder=mine.holder))
+    return True
+
+
+def complete(tx: Tx, row: JournalRow) -> None:
+    """Note that a change became an operation: nothing of it is taken back any more."""
+    if (now := _same(tx, row)) is not None:
+        JOURNAL.update(tx, now, now._replace(steps=b""))
+
+
+def end(tx: Tx, row: JournalRow) -> None:
+    """Erase the record of a change that was taken back or tidied up."""
+    if _same(tx, row) is not None:
+        JOURNAL.delete(tx, row.scope, row.place)
+
+
+def _same(tx: Tx, row: JournalRow) -> JournalRow | None:
+    """Return a change as it is recorded now; None if another one has taken its place."""
+    now = _locked(tx, row)
+    return None if now is None or now.id != row.id else now
+
+
+def _locked(tx: Tx, row: JournalRow) -> JournalRow | None:
+    """Return what is under way in the workspace of a change, and keep others from it until the transaction ends."""
+    tx.lock(f"journal {row.scope} {row.place}")
+    return find(tx, row.scope, row.place)
+
+
+# ---------------------------------------------------------------------- its steps
+
+_Node = tuple[str, int, int, bytes]
+_read = msgspec.msgpack.Decoder(list[tuple[bytes, _Node | None, _Node | None]]).decode
+
+
+def encode_steps(steps: Any) -> bytes:
+    """Write steps: path, what was there, what shall be there."""
+    return msgspec.msgpack.encode([tuple(step) for step in steps])
+
+
+def decode_steps(row: JournalRow) -> list[tuple[bytes, _Node | None, _Node | None]]:
+    """Read the steps of a change."""
+    try:
+        return _read(row.steps)
+    except msgspec.MsgspecError as error:
+        raise Corrupt("the steps of a change of files cannot be read", what=f"journal {row.id}") from error

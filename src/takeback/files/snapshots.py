@@ -1,0 +1,261 @@
+"""Snapshots: what the files of a workspace were, as entries of the log.
+
+A snapshot is an entry that names a root: one content that holds the digest of the tree, its size, and what was not
+captured. So the files at any point of a path are found as tasks and plan are, go back with it, and an unchanged
+workspace adds nothing. Each names who made the changes since the one before: calls, the turn, the session itself, or
+somebody outside. ``disk``, beside the session's row, is the root that the session last saw or made in its workspace:
+where the head moved without the files, it is not that of the snapshot at the head, and the next snapshot says so
+(``from``), since what was there already is not somebody else's change. ``disk_at`` is the head that it had then, and
+goes with it (``at``): who made the files what they are is told by the snapshots of that path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .. import codec
+from ..errors import Corrupt, Error
+from ..model import tree
+from ..model.entry import Draft, More, Numbers
+from ..ops import blobs, calls, entries, sessions, work
+from ..ops.sessions import SessionRow
+from ..ops.work import Found
+from ..storage.base import Tx, scalar
+from ..tables.files import SEEN, SeenRow
+
+KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
+SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
+OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
+MARK = b"/"  # no directory's name: after how many sweeps everything that is remembered was known to be kept
+
+OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
+TURN_ANYWAY = "turn!"  # also where calls are told of
+_ADDS = Numbers(work_seq=1)
+
+
+class Root(msgspec.Struct, frozen=True, array_like=True):
+    """A whole workspace at one moment."""
+
+    tree: bytes
+    size: int
+    missed: list[tuple[bytes, str]]  # the first few paths that were not captured, each with the reason
+    missed_count: int
+
+
+_read_root = msgspec.msgpack.Decoder(Root).decode
+
+
+class Swept(Error):
+    """Contents were swept out meanwhile; look again."""
+
+    code = "swept"
+
+
+class Taken(NamedTuple):
+    """A look at a workspace whose contents are stored: its root, the number of sweeps then, and who made the changes.
+
+    ``who`` counts where no call is open and the session never told of one: else it is those calls, or somebody outside.
+    """
+
+    root: str
+    sweeps: int
+    who: str | None = None
+    calls: tuple[str, ...] = ()
+    place: str = ""
+    seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None: to forget
+
+
+def encode_root(root: Root) -> bytes:
+    """Write a root."""
+    return msgspec.msgpack.encode(root)
+
+
+def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
+    """Read a root; a missing one is an error, never an empty one."""
+    try:
+        return _read_root(blobs.read_whole(tx, scope, content_hash))
+    except msgspec.MsgspecError as error:
+        raise Corrupt("a snapshot of files cannot be read", what=f"blob {content_hash}") from error
+
+
+def root_fault(root: Root) -> str:
+    """Say why no scan can have made a root; empty if one can."""
+    if len(root.tree) != len(tree.EMPTY):
+        return f"it names its tree by {len(root.tree)} bytes instead of {len(tree.EMPTY)}"
+    if root.size < 0 or root.missed_count < len(root.missed):
+        return "its size or its count of what was not captured is too small"
+    return ""
+
+
+def missed(root: Root) -> Iterator[str]:
+    """Yield what was not captured, for people: the first few paths with the reason, and how many more."""
+    for path, reason in root.missed:
+        yield f"{path.decode('utf-8', 'surrogateescape')} ({reason})"
+    if root.missed_count > len(root.missed):
+        yield f"... and {root.missed_count - len(root.missed):,} more"
+
+
+# ---------------------------------------------------------------------- recording
+
+
+def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) -> SessionRow:
+    """Add a snapshot unless the files are as recorded; the revision stays, since nothing was said.
+
+    ``Swept`` if contents were removed since the look: those that it counted on may be among them.
+    """
+    if sweeps(tx, scope) != taken.sweeps:
+        raise Swept()
+    session = entries.writable(tx, scope, session_id)
+    remember(tx, scope, taken.place, taken.seen)
+    before, disk = work.known(tx, session, KIND), disk_of(tx, session)
+    if _is_recorded(before, disk, taken.root):
+        return session
+    if before is None and disk is None:
+        return put(tx, session, taken.root, who=START, carried=None, now_ms=now_ms)
+    who, by = _who(tx, session, taken)
+    carried = disk if before is None or disk != before.body["root"] else None
+    return put(tx, session, taken.root, who=who, by=by, carried=carried, now_ms=now_ms)
+
+
+def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
+    """Whether the files of a session are known to be as a root says."""
+    return _is_recorded(work.known(tx, session, KIND), disk_of(tx, session), root)
+
+
+def _is_recorded(before: Found | None, disk: str | None, root: str) -> bool:
+    return before is not None and before.body["root"] == root and disk in (None, root)
+
+
+def put(
+    tx: Tx,
+    session: SessionRow,
+    root: str,
+    *,
+    who: str,
+    by: tuple[str, ...] = (),
+    carried: str | None,
+    now_ms: int,
+    kept: bool = False,
+) -> SessionRow:
+    """Add a snapshot at the head; ``kept`` if a move adds it for what it kept or brought back of somebody else's."""
+    before = work.known(tx, session, KIND)
+    body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
+    body |= {"calls": list(by)} if by else {}
+    body |= {"from": carried} if carried else {}
+    at = disk_at(tx, session) if carried else None
+    body |= {"at": at} if at else {}
+    body |= {"kept": True} if kept else {}
+    body["first"] = session.seq + 1 if before is None else before.body["first"]
+    needs = More(blobs=_roots(body))
+    draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
+    revision = session.revision
+    session = entries.put(tx, session, (draft,), now_ms=now_ms).session
+    session = sessions.write(tx, session, revision=revision)
+    set_disk(tx, session, root, told=bool(by))
+    return session
+
+
+def _roots(body: dict[str, Any]) -> tuple[str, ...]:
+    """Return the contents that a snapshot names."""
+    return (body["root"], body["from"]) if "from" in body else (body["root"],)
+
+
+def _announced(body: dict[str, Any]) -> tuple[str, ...]:
+    """Return the contents of the files that an entry of announced ones holds."""
+    return tuple(sorted({each[3] for each in body["set"].values() if each[0] == FILE}))
+
+
+NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # which contents an entry of a kind names
+
+
+def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...]]:
+    if taken.who in (OUTSIDE, CALLS):
+        return taken.who, taken.calls
+    if taken.who == TURN_ANYWAY:
+        return TURN, ()
+    found = taken.calls or tuple(calls.going_on(tx, session))
+    if found:
+        return CALLS, found
+    told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
+    return (OUTSIDE, ()) if told or taken.who is None else (taken.who, ())
+
+
+def disk_of(tx: Tx, session: SessionRow) -> str | None:
+    """Return the root that a session last saw or made in its workspace."""
+    found = sessions.decoded(sessions.detail(tx, session)).get("disk")
+    return found if isinstance(found, str) else None
+
+
+def disk_at(tx: Tx, session: SessionRow) -> list[Any] | None:
+    """Return the branch and the entry that the session was at when it last saw or made what is in its workspace."""
+    found = sessions.decoded(sessions.detail(tx, session)).get("disk_at")
+    return found if isinstance(found, list) else None
+
+
+def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> None:
+    """Note what is in the workspace of a session now, and whether it ever told of the calls that changed something."""
+    kept = sessions.decoded(sessions.detail(tx, session))
+    new = {**kept, "disk": root, "disk_at": [session.uid, session.seq], **({"told": True} if told else {})}
+    if new != kept:
+        sessions.put_detail(tx, session, codec.encode(new))
+
+
+# ---------------------------------------------------------------------- finding
+
+
+def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
+    """Return the snapshot in force at a point; before the first one of the path it is that one.
+
+    Nothing was seen to change before the first look, so that is what was there.
+    """
+    found = work.latest(tx, session, KIND, seq)
+    if found is not None or seq is None:
+        return found
+    later = work.latest(tx, session, KIND)
+    return None if later is None else work.entry_at(tx, session, later.body["first"])
+
+
+def since(tx: Tx, session: SessionRow, seq: int) -> list[Found]:
+    """Return the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
+    found = []
+    for each in work.history(tx, session, KIND):
+        found.append(each)
+        if each.seq <= seq:
+            break
+    return found
+
+
+# ---------------------------------------------------------------------- what is remembered of a workspace
+
+
+def sweeps(tx: Tx, scope: str) -> int:
+    """Return how often contents were swept out of a scope."""
+    return int(scalar(tx, SWEEPS, (scope, b"")) or 0)
+
+
+def count_sweep(tx: Tx, scope: str) -> None:
+    """Note that contents are being swept out."""
+    SEEN.upsert(tx, SeenRow(scope, "", b"", mark(sweeps(tx, scope) + 1)))
+
+
+def mark(count: int) -> bytes:
+    """Write down a number of sweeps."""
+    return str(count).encode()
+
+
+def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:
+    """Return the directories of a workspace as they were last seen; a damaged record is as good as none."""
+    found = (SEEN.checked(stored) for stored in tx.all(OF_PLACE, (scope, place)) if SEEN.is_sound(stored))
+    return {row.dir: row.doc for row in found}
+
+
+def remember(tx: Tx, scope: str, place: str, seen: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Remember directories of a workspace; None is one that is gone."""
+    for path, doc in seen:
+        if doc is None:
+            SEEN.delete(tx, scope, place, path)
+        else:
+            SEEN.upsert(tx, SeenRow(scope, place, path, doc))

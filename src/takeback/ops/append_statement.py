@@ -1,0 +1,137 @@
+"""Appending in one statement, where an engine can: one round trip and one short lock instead of several.
+
+A caller that has seen the session's row computes the whole entry from it, as ``entries.append`` would; it counts only
+if nobody changed the session since. Whatever is not plain - ids, blobs, a first title, a detached head, a key that
+may have been used, open calls that have to be looked up, the first change in a minute - is left to the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..model.entry import Draft
+from ..model.status import FINISHED
+from ..storage.appends import KnownAppend
+from ..storage.base import Tx
+from ..tables.entries import ENTRY
+from ..tables.history import FEED, ONCE, FeedRow
+from ..tables.sessions import SESSION
+from . import entries, idempotency, open_calls, sessions
+from .entries import Appended
+from .leases import Fence
+from .sessions import SessionRow
+
+
+class Asked(NamedTuple):
+    """Where entries are to be appended, and on what condition."""
+
+    scope: str
+    session_id: str
+    now_ms: int
+    expected_revision: int | None = None
+    idempotency_key: str | None = None
+
+
+def append(
+    tx: Tx,
+    asked: Asked,
+    drafts: Sequence[Draft],
+    *,
+    known: SessionRow | None,
+    title: Callable[[], str | None],
+    fence: Fence | None = None,
+) -> Appended:
+    """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did.
+
+    With the ``fence`` of a lease only a row that is as its holder left it proves that the lease still stands.
+    """
+    late = False
+    if known is not None and len(drafts) == 1 and tx.quick is not None:
+        titled = known.title is not None or not drafts[0].adds.turns
+        if titled and _fits(known, asked, drafts[0], fence):
+            if done := _append_known(tx, known, drafts[0], asked):
+                return done
+            late = True
+    done = entries.append(
+        tx,
+        asked.scope,
+        asked.session_id,
+        drafts,
+        now_ms=asked.now_ms,
+        expected_revision=asked.expected_revision,
+        idempotency_key=asked.idempotency_key,
+        title=title,
+        fence=fence,
+    )
+    if late and not done.repeated:
+        assert known is not None
+        done = done._replace(late=done.session.revision != known.revision + 1)  # else it was for want of a new rank
+    return done
+
+
+def append_result(
+    tx: Tx, asked: Asked, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
+) -> Appended | None:
+    """Add what a tool returned if the session still is as the caller saw it and the engine can do that at once."""
+    if tx.quick is None or known is None or not _fits(known, asked, draft, fence):
+        return None
+    return _append_known(tx, known, draft, asked)
+
+
+def _fits(known: SessionRow, asked: Asked, draft: Draft, fence: Fence | None) -> bool:
+    """Whether an entry can be computed from a row that was seen."""
+    if fence is not None and fence.updated != known.updated:
+        return False
+    more = draft.more
+    plain = draft.mid is None and draft.spill is None and (more is None or (more.parent is None and not more.blobs))
+    touches = more is not None and bool(more.calls)
+    open_ = known.attached == 1 and known.hidden == 0 and known.status not in FINISHED
+    fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
+    same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen
+    return (
+        same
+        and plain
+        and open_
+        and fresh
+        and known.rank >= sessions.minute_rank(asked.now_ms)
+        and (asked.idempotency_key is None or known.fork == 0)
+        and (not touches or open_calls.known(known) is not None)
+    )
+
+
+def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: Asked) -> Appended | None:
+    """Compute an entry behind the head that was seen and store it if nothing changed since."""
+    engine = tx.quick
+    assert engine is not None
+    wanted, after = computed(known, draft, asked)
+    position = engine.append_known(wanted)
+    if position is None:
+        return None
+    session = after._replace(updated=position)
+    return Appended(session, session.uid, session.seq, session.seq)
+
+
+def computed(known: SessionRow, draft: Draft, asked: Asked) -> tuple[KnownAppend, SessionRow]:
+    """Compute an entry behind the head that was seen, and the session behind it but for its position in the feed."""
+    row, after = entries.chained(known, draft, asked.now_ms)
+    after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
+    change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
+    key = asked.idempotency_key
+    wanted = KnownAppend(
+        scope=known.scope,
+        sid=known.sid,
+        check=SESSION.check(known),
+        updated=known.updated,
+        rank=known.rank,
+        entry=ENTRY.seal(row),
+        updated_ms=after.updated_ms,
+        rest=SESSION.rest_of(after),
+        around_session=SESSION.around(after, "updated"),
+        around_change=FEED.around(change, "pos"),
+        branch=known.branch,
+        seq=after.seq,
+        messages=after.messages,
+        once=None if key is None else (key, ONCE.check(idempotency.entries_row(known, key, after.seq, asked.now_ms))),
+    )
+    return wanted, after
