@@ -52,7 +52,7 @@ NAMES: dict[str, str] = {
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.handle",
-    "Said": ".client.speaking",
+    "Said": ".client.appending",
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",
     "Turn": ".client.reading",

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
+from .client.appending import Said
 from .client.attachments import Attachment
 from .client.handle import Point
 from .client.open import open_store
@@ -21,7 +22,6 @@ from .client.reading import Turn
 from .client.refs import Resolved
 from .client.rewind import Rewind
 from .client.session import Session
-from .client.speaking import Said
 from .client.state import AgentState, SessionState
 from .client.store import Store
 from .client.store_sessions import NewSession
