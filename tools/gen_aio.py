@@ -51,7 +51,7 @@ NAMES: dict[str, str] = {
     "datetime": "datetime",
     "TracebackType": "types",
     "Attachable": ".client.attachments",
-    "Point": ".client.handle",
+    "Point": ".client.points",
     "Said": ".client.appending",
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, Literal, Unpack, overload
 from .client.agent import Agent
 from .client.appending import Said
 from .client.attachments import Attachment
-from .client.handle import Point
 from .client.open import open_store
+from .client.points import Point
 from .client.reading import Turn
 from .client.refs import Resolved
 from .client.rewind import Rewind

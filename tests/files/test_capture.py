@@ -14,9 +14,9 @@ from _folders import look, run, shell
 
 import takeback
 from takeback import Capture
-from takeback.client.workspaces import Place
 from takeback.files import snapshots
 from takeback.files.disk.scan import Limits, Workspace
+from takeback.files.workspaces import Place
 from takeback.ops import blobs
 from takeback.storage.base import Tx
 

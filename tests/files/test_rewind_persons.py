@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.client import restoring
+from takeback.files import changes
 from takeback.files.disk.apply import Change
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
@@ -160,7 +160,7 @@ def test_what_is_written_into_a_file_that_was_moved_away_is_put_beside(
             editor.write(" mine")
             editor.flush()
 
-        after(monkeypatch, restoring, "_carry_out", write)
+        after(monkeypatch, changes, "_carry_out", write)
         session.rewind("begin")
     (beside,) = root.glob("a.takeback-*")
     assert beside.read_text() == "1 mine"

@@ -20,7 +20,7 @@ from _folders import ENVIRONMENT
 
 from takeback.errors import Invalid, Unsupported
 from takeback.files.disk import ignore, paths, scan
-from takeback.files.disk.scan import Limits, Workspace
+from takeback.files.disk.scan import Limits, Scanner
 from takeback.ids import new_id
 from takeback.model import tree
 from takeback.model.tree import DIR, FILE, GAP, LINK, Node
@@ -74,7 +74,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def seen(root: Path, keep: Memory, **how: object) -> dict[bytes, Node]:
-    return keep.flat(Workspace(str(root), **how).look(keep).root)  # type: ignore[arg-type]
+    return keep.flat(Scanner(str(root), **how).look(keep).root)  # type: ignore[arg-type]
 
 
 def old(root: Path) -> None:
@@ -125,7 +125,7 @@ def test_pipes_sockets_and_devices_are_recorded_and_never_opened(
         opened: list[object] = []
         real = os.open
         monkeypatch.setattr(os, "open", lambda path, *args, **more: opened.append(path) or real(path, *args, **more))
-        look = Workspace(str(root)).look(keep)
+        look = Scanner(str(root)).look(keep)
     found = keep.flat(look.root)
     assert {path.decode() for path, node in found.items() if node.kind == GAP} == special
     assert not special & {str(path).rpartition("/")[2] for path in opened}
@@ -134,7 +134,7 @@ def test_pipes_sockets_and_devices_are_recorded_and_never_opened(
 
 
 def test_a_pipe_that_takes_a_files_place_does_not_block(root: Path, keep: Memory) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     workspace.look(keep)
     (root / "a").unlink()
     os.mkfifo(root / "a")
@@ -148,7 +148,7 @@ def test_a_pipe_that_takes_a_files_place_does_not_block(root: Path, keep: Memory
 def test_what_cannot_be_read_is_a_gap_with_its_reason(
     root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     real = os.open
 
     def refused(path: object, *args: object, **more: object) -> int:
@@ -177,20 +177,20 @@ def test_a_file_without_the_right_to_read_is_a_gap(root: Path, keep: Memory) -> 
 
 def test_what_is_too_large_is_a_gap_until_it_is_not(root: Path, keep: Memory) -> None:
     (root / "big").write_bytes(b"x" * 1000)
-    workspace = Workspace(str(root), limits=Limits(file=999))
+    workspace = Scanner(str(root), limits=Limits(file=999))
     look = workspace.look(keep)
     assert [path for path, _ in look.missed] == [b"big"]
     (root / "big").write_bytes(b"x" * 999)
     assert workspace.look(keep).missed == ()
     (root / "big").write_bytes(b"x" * 1001)
     assert [path for path, _ in workspace.look(keep).missed] == [b"big"]
-    assert Workspace(str(root), limits=Limits(file=0)).look(keep).missed_count == 3
+    assert Scanner(str(root), limits=Limits(file=0)).look(keep).missed_count == 3
 
 
 def test_the_whole_has_a_limit_too(root: Path, keep: Memory) -> None:
     for number in range(10):
         (root / f"f{number}").write_bytes(b"x" * 100)
-    workspace = Workspace(str(root), limits=Limits(total=550))
+    workspace = Scanner(str(root), limits=Limits(total=550))
     look = workspace.look(keep)
     assert look.size <= 550
     assert look.missed_count == 5
@@ -200,7 +200,7 @@ def test_the_whole_has_a_limit_too(root: Path, keep: Memory) -> None:
 
 def test_what_went_leaves_space_for_what_came(root: Path, keep: Memory) -> None:
     (root / "big").write_bytes(b"x" * 400)
-    workspace = Workspace(str(root), limits=Limits(total=550))
+    workspace = Scanner(str(root), limits=Limits(total=550))
     workspace.look(keep)
     (root / "big").rename(root / "src" / "moved")
     assert workspace.look(keep).missed == ()
@@ -215,7 +215,7 @@ def test_deep_directories_are_seen_down_to_a_limit_and_loops_are_not_followed(ro
         here = here / "n"
         here.mkdir()
     (here / "bottom").write_text("b")
-    look = Workspace(str(root)).look(keep)
+    look = Scanner(str(root)).look(keep)
     found = keep.flat(look.root)
     assert look.missed == ()
     assert found[b"n/" * 90 + b"bottom"].kind == FILE
@@ -230,7 +230,7 @@ def test_directories_deeper_than_the_limit_are_a_gap_and_no_error(root: Path, ke
         os.close(descriptor)
         descriptor = below
     os.close(descriptor)
-    look = Workspace(str(root)).look(keep)
+    look = Scanner(str(root)).look(keep)
     assert look.missed_count == 1, "a gap, not an error"
 
 
@@ -239,7 +239,7 @@ def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) 
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("nosuch", "file"):
         with pytest.raises(Unsupported):
-            Workspace(str(tmp_path / name)).look(keep)
+            Scanner(str(tmp_path / name)).look(keep)
     for path in ("", "/a", "a//b", "../a", "a/../b", "a/./b", "a\0"):
         with pytest.raises(Invalid):
             paths.relative(path)
@@ -248,7 +248,7 @@ def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) 
 def test_the_first_few_gaps_are_named_and_all_are_counted(root: Path, keep: Memory) -> None:
     for number in range(120):
         os.mkfifo(root / f"p{number:03}")
-    look = Workspace(str(root)).look(keep)
+    look = Scanner(str(root)).look(keep)
     assert look.missed_count == 120
     assert 0 < len(look.missed) <= 120
 
@@ -278,11 +278,11 @@ def test_nothing_outside_is_read_while_a_directory_is_swapped_for_a_link(
     try:
         assert attacker.stdout is not None
         attacker.stdout.readline()
-        keep, workspace, met = Memory(), Workspace(str(root)), set[str | None]()
+        keep, workspace, met = Memory(), Scanner(str(root)), set[str | None]()
         rounds = counts(200, 5_000)
         for number in itertools.count():
             if number % 3 == 0:
-                workspace = Workspace(str(root))
+                workspace = Scanner(str(root))
             look = workspace.look(keep, [b"src/b", b"a"] if number % 3 == 2 else None)
             assert b"SECRET" not in keep.kept.values()
             node = keep.flat(look.root).get(b"src")
@@ -308,7 +308,7 @@ def test_a_repository_that_is_a_link_gives_no_rules_from_outside(tmp_path: Path,
 
 
 def test_a_change_of_the_same_size_within_one_tick_of_the_clock_is_seen(root: Path, keep: Memory) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     for number in range(200):
         data = f"{number:04}".encode()
         (root / "a").write_bytes(data)
@@ -320,7 +320,7 @@ def test_a_change_of_the_same_size_within_one_tick_of_the_clock_is_seen(root: Pa
 
 
 def test_what_did_not_change_is_not_read_again(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     old(root)
     first = workspace.look(keep)
     read: list[object] = []
@@ -336,7 +336,7 @@ def test_what_did_not_change_is_not_read_again(root: Path, keep: Memory, monkeyp
 def test_names_that_come_and_go_are_seen_where_directories_were_not_listed_again(
     root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     workspace._times_tell = True  # whatever the tests run on
     old(root)
     first = workspace.look(keep)
@@ -374,7 +374,7 @@ def test_a_file_system_whose_directories_tell_nothing_is_listed_each_time(
     root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan.mounts, "kind_of", lambda path: "nfs4")
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     old(root)
     workspace.look(keep)
     listed: list[object] = []
@@ -385,16 +385,16 @@ def test_a_file_system_whose_directories_tell_nothing_is_listed_each_time(
 
 
 def test_what_is_remembered_gives_the_same_tree_and_garbage_does_not_matter(root: Path, keep: Memory) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     old(root)
     first = workspace.look(keep)
     notes = [*workspace.taken_note()]
-    again = Workspace(str(root))
+    again = Scanner(str(root))
     for path, doc in notes:
         assert doc is not None
         again.remember(path, doc)
     assert again.look(keep).root == first.root
-    broken = Workspace(str(root))
+    broken = Scanner(str(root))
     for path, doc in notes:
         broken.remember(path, (doc or b"")[:-3])
     assert broken.look(keep).root == first.root
@@ -411,10 +411,10 @@ def test_what_is_remembered_by_another_process_saves_listing_reading_and_decodin
     (root / "src" / "größe").symlink_to("b")
     (root / "src" / "pipe").unlink(missing_ok=True)
     os.mkfifo(root / "src" / "pipe")
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     old(root)
     first = workspace.look(keep)
-    again = Workspace(str(root))
+    again = Scanner(str(root))
     for path, doc in workspace.taken_note():
         assert doc is not None
         again.remember(path, doc)
@@ -431,7 +431,7 @@ def test_what_is_remembered_by_another_process_saves_listing_reading_and_decodin
 
 
 def test_a_copy_that_looks_changes_nothing_here(root: Path, keep: Memory) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     before = workspace.look(keep).root
     (root / "src" / "new").write_text("n")
     (root / "a").unlink()
@@ -443,7 +443,7 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
     root: Path, seed: int, counts: Callable[[int, int], int]
 ) -> None:
     random_ = random.Random(seed)
-    keep, workspace = Memory(), Workspace(str(root))
+    keep, workspace = Memory(), Scanner(str(root))
     (root / ".gitignore").write_text("*.log\n/src/e\n")
     workspace.look(keep)
     names = ["a", "b", "c.log", "d1", "e", "src"]
@@ -452,7 +452,7 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
         for path in touched:
             _change(random_, root, path)
         partial = workspace.look(keep, [path.encode() for path in touched])
-        fresh = Workspace(str(root))
+        fresh = Scanner(str(root))
         for path, doc in [(os.fsencode(p), scan.cache.dump(f)) for p, f in workspace.folders.items()]:
             fresh.remember(path, doc)
         whole = fresh.look(keep)
@@ -462,7 +462,7 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
 
 def test_a_look_at_a_file_of_rules_looks_at_what_they_named(root: Path, keep: Memory) -> None:
     (root / ".gitignore").write_text("b\n")
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     workspace.look(keep)
     (root / ".gitignore").write_text("")
     assert keep.flat(workspace.look(keep, [b".gitignore"]).root)[b"src/b"].kind == FILE
@@ -519,7 +519,7 @@ def test_takebackignore_and_given_lines_add_to_the_rules(root: Path, keep: Memor
 
 
 def test_what_was_captured_stays_captured_when_a_rule_comes_to_name_it(root: Path, keep: Memory) -> None:
-    workspace = Workspace(str(root))
+    workspace = Scanner(str(root))
     workspace.look(keep)
     (root / ".gitignore").write_text("a\nsrc/\nnew\n")
     (root / "new").write_text("n")
@@ -570,7 +570,7 @@ def test_rules_mean_what_git_says_they_mean(tmp_path: Path, seed: int, counts: C
         files = _generate(random_, root, paths)
         want = _git_ignores(root, files)
         keep = Memory()
-        nodes = keep.flat(Workspace(str(root)).look(keep).root)
+        nodes = keep.flat(Scanner(str(root)).look(keep).root)
         got = {path for path in files if nodes.get(os.fsencode(path)) is None or nodes[os.fsencode(path)].kind == GAP}
         if got != want:
             rules = {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob(".gitignore"))}
@@ -628,5 +628,5 @@ def test_only_names_that_are_ours_are_left_out_without_a_word(root: Path, keep: 
     (root / f".takeback-{new_id(0)}").mkdir()
     (root / f".takeback-{new_id(0)}.tmp").write_text("on its way out")
     (root / ".takeback-mark-1-1").write_text("")
-    ours = {name for name in keep.flat(Workspace(str(root)).look(keep).root) if b".takeback" in name}
+    ours = {name for name in keep.flat(Scanner(str(root)).look(keep).root) if b".takeback" in name}
     assert ours == {b".takeback-mine", b".takeback-notes"}

@@ -16,8 +16,8 @@ import click
 from ..client.open import open_store
 from ..client.session import Session
 from ..client.store import Store
-from ..client.workspaces import why_not
 from ..errors import Error
+from ..files.workspaces import why_not
 from ..shell.failures import Stop
 from . import options, params
 from .app import Change, Verb

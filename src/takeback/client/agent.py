@@ -89,7 +89,7 @@ class Agent:
 
     def refresh(self) -> Agent:
         """Read the agent's fields again."""
-        self._seen = self._store._read(lambda tx: agents.get(tx, self._store.scope, self.id))
+        self._seen = self._store._read(agents.get, self._store.scope, self.id)
         self._fields = codec.decode(self._seen.fields)
         return self
 

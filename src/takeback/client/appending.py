@@ -7,29 +7,27 @@ message may be ours or in a provider's form: then its own JSON is kept verbatim 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from ..errors import Invalid, LeaseLost, NotFound
+from ..errors import Invalid
+from ..files import contents
 from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
-from ..model.session import short_title
 from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import append_statement, branches, calls, entries, moves, operations, work
-from ..ops.idempotency import once
+from ..ops import append_statement, calls, entries, moves, work
 from ..ops.sessions import SessionRow
-from ..storage.base import Tx
-from . import arguments, attachments, blobs
+from . import arguments, attachments
 from .attachments import Attachable
 from .background import Held
 from .capture import Capturing
-from .handle import Point, Write, place_of, request_of, writing
+from .handle import Write, writing
+from .points import Point, request_of, target_of
 from .reading import Reading, make_messages
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
@@ -97,16 +95,14 @@ class Speaking(Capturing, Reading):
         now_ms = self._store._clock.now_ms()
         self._spill(drafts)
         done, operation, stored = self._do(
-            lambda tx: moves.replace_tail(
-                tx,
-                self._store.scope,
-                self.id,
-                from_seq=from_seq,
-                drafts=drafts,
-                expected_revision=expected_revision,
-                now_ms=now_ms,
-                key=key,
-            )
+            moves.replace_tail,
+            self._store.scope,
+            self.id,
+            from_seq=from_seq,
+            drafts=drafts,
+            expected_revision=expected_revision,
+            now_ms=now_ms,
+            key=key,
         )
         if operation is not None:
             self._store._made(operation)
@@ -117,51 +113,27 @@ class Speaking(Capturing, Reading):
 
         Changes of tasks, plan or state that came after that message leave with it.
         """
-        key, now_ms = arguments.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
-        scope, make = self._store.scope, make_messages(True, self._store._attachment)
-
-        def op(tx: Tx) -> tuple[Any, Operation | None, list[Message]]:
-            def do() -> tuple[tuple[Any, Operation | None], str]:
-                session, done = moves.pop(tx, scope, self.id, now_ms=now_ms)
-                return (session, done), done.id if done else ""
-
-            def again(made: str) -> tuple[Any, Operation | None]:
-                return self._row(tx), operations.named(tx, operations.find(tx, scope, made))
-
-            sid = self._row(tx).sid
-            session, done = once(tx, scope, sid, key, ["pop"], kind="operation", now_ms=now_ms, do=do, again=again)
-            found = moves.popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
-            return session, done, make(found[1], found[0])
-
-        self._seen, done, messages = self._do(op)
-        if done is not None:
-            self._store._made(done)
-        return next(iter(messages), None)
+        call = self._store._call(idempotency_key, ["pop"])
+        self._seen, done, rows, uids = self._do(moves.pop_once, self._store.scope, self.id, call)
+        if done is None:
+            return None
+        self._store._made(done)
+        return next(iter(make_messages(True, self._store._attachment)(uids, rows)), None)
 
     def clear(self, *, idempotency_key: str | None = None) -> Operation:
         """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
-        return self._operate(
-            ["clear"], lambda tx, now: moves.clear(tx, self._store.scope, self.id, now_ms=now), idempotency_key
-        )
+        return self._operate(self._store._call(idempotency_key, ["clear"]), moves.clear)
 
     def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
         """Let a summary stand for everything up to a point in contexts; the originals stay.
 
         ``uncompact`` takes it back, and so does a rewind to before it.
         """
-        find = place_of(upto)
+        target = target_of(upto)
         text = arguments.text(summary, what="summary")
         if not text.strip():
             raise Invalid("a summary says something: without one, everything up to the point would be gone")
-
-        def decide(tx: Tx, session: Any) -> work.Change | work.Found:
-            point, origin = moves.point_of(tx, session, find(tx, session))
-            here = branches.get(tx, session.scope, session.branch)
-            if point.seq and branches.owner(tx, origin, point.seq).bid != branches.owner(tx, here, point.seq).bid:
-                raise NotFound(f"that point is not on the path of this session; entry {point.seq} is another one")
-            return work.compact(point.seq, text)(tx, session)
-
-        found = self._change("compaction", decide, [request_of(upto), text], idempotency_key)
+        found = self._change("compaction", work.compact(target, text), [request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
 
     def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
@@ -171,13 +143,13 @@ class Speaking(Capturing, Reading):
 
     def compaction(self) -> Compaction | None:
         """Give the compaction that is in force, or None."""
-        return self._store._read(lambda tx: work.compaction(tx, self._row(tx)))
+        return self._ask(work.compaction)
 
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
         """Add one entry to the state of work."""
         key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
         self._seen, found = self._do(
-            lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
+            work.change, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key
         )
         return found
 
@@ -207,57 +179,40 @@ class Speaking(Capturing, Reading):
         key = None if idempotency_key is None else arguments.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
         drafts = [] if late else self._drafts(items)
-        held, fence = self._held, None if self._held is None else self._held.fence
-        seen, known = self._seen, self._known()  # for all tries: what is made again must be the very same append
-        asked = append_statement.Asked(store.scope, self.id, now_ms, expected_revision, key)
-        waiting, looks = self._waiting[1] if self._waiting[0] is seen else {}, self._looks()
+        held, seen = self._held, self._seen
+        job = append_statement.Append(
+            append_statement.Asked(store.scope, self.id, now_ms, expected_revision, key),
+            drafts,
+            seen,  # for all tries: what is made again must be the very same append
+            known=self._known(),
+            waiting=self._waiting[1] if self._waiting[0] is seen else {},
+            fence=None if held is None else held.fence,
+            lost=_nothing if held is None else held.lose,
+        )
+        looks = self._looks()
 
         def prepare() -> None:
-            nonlocal seen, known, waiting, fence
             if late:
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
             if looks:
                 self._look_before(drafts)
-                seen = known = self._seen
-                waiting = self._waiting[1] if self._waiting[0] is seen else {}
-                fence = None if held is None else held.fence
+                job.seen = job.known = self._seen
+                job.waiting = self._waiting[1] if self._waiting[0] is self._seen else {}
+                job.fence = None if held is None else held.fence
 
-        def op(tx: Tx) -> tuple[entries.Appended, Sequence[Draft]]:
-            settled: Sequence[Draft] = drafts
-            if messages_.TOOL_MESSAGE in [draft.kind for draft in drafts]:
-                result = calls.settled_at_once(drafts[0], waiting) if waiting and len(drafts) == 1 else None
-                if (
-                    result is not None
-                    and (done := append_statement.append_result(tx, asked, result, known=known, fence=fence))
-                    is not None
-                ):
-                    return done, [result]
-                session = self._row(tx)
-                if held is not None:
-                    held.require(tx, session)
-                same = result is not None and session.hash == seen.hash  # what the handle remembers is still true
-                settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
-            try:
-                done = append_statement.append(
-                    tx, asked, settled, known=known, title=partial(_title, drafts), fence=fence
-                )
-            except LeaseLost:
-                if held is not None:
-                    held.over = True  # until it is entered again
-                raise
-            return done, settled
+        first = looks or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
 
-        first = looks or late or any([blobs.is_large(draft) for draft in drafts])  # noqa: C419
-        return Write(
-            op, lambda done: show(self._shown(done[0], done[1], now_ms, seen, held)), prepare if first else None
-        )
+        def finish(done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
+            return show(self._shown(*done, now_ms, job.seen, held))
+
+        return Write(job.run, finish, prepare if first else None)
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
         for index, draft in enumerate(drafts):
-            if blobs.is_large(draft):
-                drafts[index] = blobs.spill(store._backend, store._clock, store.scope, draft)
+            if contents.is_large(draft):
+                drafts[index] = contents.spill(store._runner, draft)
 
     def _known(self) -> SessionRow | None:
         """Give the row that was last seen, unless others have been adding to this session lately."""
@@ -420,18 +375,8 @@ def _first(messages: list[Message]) -> Message:
     return messages[0]
 
 
-def title_of(body: bytes | None) -> str | None:
-    """Make a title of a stored message."""
-    return short_title(Message("", 0, 0, 0, body).text[:1000], _LIMIT_TITLE, ellipsis=True)
-
-
-def _title(drafts: Sequence[Draft]) -> str | None:
-    """Make a title of the first user message among these."""
-    for draft in drafts:
-        if draft.adds.turns:
-            text = Message("", 0, 0, 0, draft.body, draft.raw).text
-            return short_title(text[:1000], _LIMIT_TITLE, ellipsis=True)
-    return None
+def _nothing() -> None:
+    """Take note of nothing: no lease can be lost that is not held."""
 
 
 def _appended(

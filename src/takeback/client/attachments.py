@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 
 from .. import codec
 from ..errors import Closed, Invalid, NotFound, Unsupported
-from . import arguments, blobs
+from ..files import contents
+from ..ops import blobs
+from . import arguments
 
 if TYPE_CHECKING:
     from .store import Store
@@ -79,7 +81,7 @@ class _Stored(io.RawIOBase):
     """A blob as a file that is read from the front."""
 
     def __init__(self, store: Store, content_hash: str) -> None:
-        self._chunks: Iterator[bytes] = blobs.open_stream(store._backend, store.scope, content_hash)
+        self._chunks: Iterator[bytes] = contents.open_stream(store._runner, content_hash)
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
@@ -155,7 +157,11 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
         return _known(store, said)
     if isinstance(given, bytes | bytearray | memoryview):
         data = bytes(given)
-        return {"name": name, "hash": blobs.store(store._backend, store._clock, store.scope, data), "size": len(data)}
+        return {
+            "name": name,
+            "hash": contents.store(store._runner, data),
+            "size": len(data),
+        }
     if isinstance(given, str) and "://" in given and not said.get("is_path"):
         last = os.path.basename(urlsplit(given).path) or None
         return {"name": name or last, "url": arguments.name(given, what="url", most=100_000)}
@@ -169,7 +175,7 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
 
 def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
     """Refer to content that this scope has already."""
-    size, _ = blobs.size_and_chunks(store._backend, store.scope, arguments.name(said["hash"], what="hash"))
+    size = store._read(blobs.describe, store.scope, arguments.name(said["hash"], what="hash")).size
     return {"name": said.get("name"), "hash": said["hash"], "size": size}
 
 
@@ -185,7 +191,7 @@ def _from_path(store: Store, path: str, name: str | None) -> dict[str, Any]:
 
 def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
     counted = _Counted(stream)
-    content_hash = blobs.store_stream(store._backend, store._clock, store.scope, counted)
+    content_hash = contents.store_stream(store._runner, counted)
     return {"name": name, "hash": content_hash, "size": counted.size}
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..clock import to_datetime
 from ..errors import Closed
-from ..ops import agent_checkpoints, agents
+from ..ops import agent_checkpoints
 from ..ops.agent_checkpoints import New
-from ..storage.base import Tx
+from ..storage.runner import ALONE
 
 if TYPE_CHECKING:
     from .store_checkpoints import StoreCheckpoints
@@ -83,10 +83,4 @@ def _take(store: StoreCheckpoints, agent_id: str, keep: int) -> None:
     """Take a checkpoint of an agent if it changed, and let the oldest automatic ones go."""
     now_ms = store._clock.now_ms()
     new = New(f"Auto checkpoint {to_datetime(now_ms):%Y-%m-%d %H:%M:%S} UTC", None, "automatic")
-
-    def op(tx: Tx) -> None:
-        agent = agents.get(tx, store.scope, agent_id)
-        agent_checkpoints.create_if_changed(tx, agent, new, now_ms=now_ms)
-        agent_checkpoints.keep(tx, agent, keep)
-
-    store._write(op, alone=True)
+    store._write_as(ALONE, agent_checkpoints.take_automatic, store.scope, agent_id, new, keep, now_ms=now_ms)

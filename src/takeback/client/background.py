@@ -14,14 +14,15 @@ import time
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import Closed, Corrupt, LeaseLost
+from ..errors import Closed
 from ..ops import leases, runs
 from ..ops.leases import Fence
-from ..ops.sessions import LeaseRow, SessionRow
+from ..ops.sessions import LeaseRow
 from ..presence import BEAT_SECONDS
-from ..storage.base import Tx
+from ..storage.runner import ALONE
 
 if TYPE_CHECKING:
     from .base import StoreBase
@@ -51,13 +52,9 @@ class Held:
         """What every write names."""
         return Fence(self.lease.token, self.sure)
 
-    def require(self, tx: Tx, session: SessionRow) -> None:
-        """Refuse a write once somebody else has the session: until it is entered again."""
-        try:
-            leases.require(tx, session, self.fence)
-        except LeaseLost:
-            self.over = True
-            raise
+    def lose(self) -> None:
+        """Note that somebody else has the session: until it is entered again."""
+        self.over = True
 
     def belongs_to(self, handle: object) -> None:
         """Give the lease back when a handle is gone."""
@@ -82,16 +79,13 @@ class Held:
         """End the lease as it was asked for."""
         if self.over:
             return True
-        found = self.store._write(self.leaving())
+        found = self.store._write(runs.leave_all, self.store.scope, [self.leaving()], now_ms=self.store._clock.now_ms())
         self.left()
-        return found
+        return found[0]
 
-    def leaving(self) -> Callable[[Tx], bool]:
-        """Give the operation that ends the lease."""
-        scope, now_ms, end, running = self.store.scope, self.store._clock.now_ms(), self._end, sorted(self.running)
-        return lambda tx: (
-            runs.leave(tx, scope, self.session_id, self.lease, running=running, now_ms=now_ms, **end) is not None
-        )
+    def leaving(self) -> runs.Leaving:
+        """Describe how the lease ends."""
+        return runs.Leaving(self.session_id, self.lease, sorted(self.running), self._end)
 
     def left(self) -> None:
         """Note that the lease is over."""
@@ -230,27 +224,14 @@ class Keeper:
         """Leave one sign of life for all leases of each scope; those that are gone are kept no longer."""
         for group in _by_store(held):
             store = group[0].store
-            now_ms = store._clock.now_ms()
-
-            def op(tx: Tx, group: list[Held] = group, now_ms: int = now_ms) -> list[bool]:
-                return [_beaten(tx, each, now_ms) for each in group]
-
             try:
-                found = store._write(op)
+                found = store._write(leases.beat_all, [each.lease for each in group], store._clock.now_ms())
             except Closed:
                 found = [False] * len(group)
             for each, ours in zip(group, found, strict=True):
                 if not ours:
                     each.over = True
                     self.drop(each)
-
-
-def _beaten(tx: Tx, held: Held, now_ms: int) -> bool:
-    """Leave a sign of life; False if somebody else has the lease. A damaged one is for verify to tell."""
-    try:
-        return leases.beat(tx, held.lease, now_ms) is not None
-    except Corrupt:
-        return True
 
 
 def _by_store(held: Iterable[Held]) -> Iterable[list[Held]]:
@@ -286,12 +267,13 @@ def _end(process: int, held: Iterable[Held], streams: Iterable[Flushed]) -> None
         if time.monotonic() < deadline:
             _quietly(stream._cut)
     for group in _by_store(each for each in held if not each.over):
-        steps = [each.leaving() for each in group]
-
-        def op(tx: Tx, steps: list[Callable[[Tx], bool]] = steps) -> None:
-            for step in steps:
-                step(tx)
-
-        if time.monotonic() < deadline and _quietly(lambda: group[0].store._write(op, alone=True)):  # noqa: B023
+        if time.monotonic() < deadline and _quietly(partial(_leave, group)):
             for each in group:
                 each.left()
+
+
+def _leave(group: list[Held]) -> None:
+    """End leases of one store in one write."""
+    store = group[0].store
+    leaving = [each.leaving() for each in group]
+    store._write_as(ALONE, runs.leave_all, store.scope, leaving, now_ms=store._clock.now_ms())

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 from ..clock import Clock
 from ..files.disk.scan import Limits
+from ..files.workspaces import Workspace
 from ..model.operation import Operation
 from ..ops import sessions
-from ..storage.base import Backend, Op
+from ..ops.idempotency import Call
+from ..storage.base import Backend
+from ..storage.runner import How, P, Runner, T
+from ..storage.runner import Operation as Op
+from . import arguments
 from .background import Keeper
 from .session import Session
 from .store_reading import StoreReading
-from .workspaces import Place
-
-T = TypeVar("T")
 
 
 class StoreBase(StoreReading[Session]):
@@ -33,21 +35,31 @@ class StoreBase(StoreReading[Session]):
         keeper: Keeper | None = None,
     ) -> None:
         super().__init__(backend.scoped(scope), clock=clock, scope=scope, url=url)
+        self._runner: Runner = Runner(self._backend, clock, scope)
         self._owner = owner
         self._keeper = keeper or Keeper()
         self._operations = list[Operation]()
 
-    def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Place:
-        """Give a workspace; all handles of this store share what is remembered of it."""
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Workspace:
+        """Return a workspace; all handles of this store share what is remembered of it."""
         key = self.scope, path, limits, rules, watch
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = Place(self, path, limits, rules, watch=watch)
+                found = self._keeper.places[key] = Workspace(self._runner, path, limits, rules, watch=watch)
             return found
 
-    def _write(self, op: Op[T], *, alone: bool = False) -> T:
-        return self._backend.write(op, alone=alone)
+    def _write(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation; it is durable when this returns."""
+        return self._runner.write(op, *args, **kwargs)
+
+    def _write_as(self, how: How, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation in a particular way; it is durable when this returns."""
+        return self._runner.write_as(how, op, *args, **kwargs)
+
+    def _call(self, key: str | None, request: Any) -> Call:
+        """Return what makes a call repeatable: its checked key, what it asks for, and the time."""
+        return Call(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
 
     def _made(self, operation: Operation) -> None:
         """Remember an operation for ``undo`` and ``redo`` of this handle."""

@@ -16,15 +16,13 @@ from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
-from ..ops import branches as trees
-from ..ops import checkpoints, moves, operations, sessions, subagent_points
-from ..ops.idempotency import once
-from ..storage.base import Tx
+from ..ops import checkpoints, moves, operations, rewinds
+from ..ops.points import Target
+from ..ops.rewinds import Goal
 from . import arguments
 from .files import Looking, write_files
-from .handle import Point, place_of, request_of
-from .reading import branch_value
-from .rewind import Goal, Rewind, paths_given
+from .points import Point, optional_target, request_of, target_of
+from .rewind import Rewind, paths_given
 
 if TYPE_CHECKING:
     from .session import Session
@@ -57,27 +55,10 @@ class Moving(Looking):
             "description": None if description is None else codec.storable_text(description, what="description"),
             "type": type,
         }
-        key, now_ms = arguments.optional_name(idempotency_key, what="idempotency_key"), self._store._clock.now_ms()
-
-        def op(tx: Tx) -> tuple[sessions.SessionRow, Checkpoint]:
-            def do() -> tuple[tuple[sessions.SessionRow, checkpoints.CheckpointRow], str]:
-                subagent_points.note(tx, self._row(tx), now_ms=now_ms)
-                made = checkpoints.create(tx, self._store.scope, self.id, **fields, now_ms=now_ms)
-                return made, made[1].id
-
-            def again(made: str) -> tuple[sessions.SessionRow, checkpoints.CheckpointRow]:
-                session = self._row(tx)
-                return session, checkpoints.made_by_call(tx, session, made)
-
-            sid, request = 0 if key is None else self._row(tx).sid, ["checkpoint", fields]
-            session, row = once(
-                tx, self._store.scope, sid, key, request, kind="checkpoint", now_ms=now_ms, do=do, again=again
-            )
-            return session, checkpoints.as_value(tx, session, row)
-
         if files:
             self._look_by_hand()
-        self._seen, made = self._do(op)
+        call = self._store._call(idempotency_key, ["checkpoint", fields])
+        self._seen, made = self._do(checkpoints.create_once, *self._key, call, **fields)
         missing = self._why_not_captured() if files else None
         return made if missing is None else replace(made, not_captured=(missing, *made.not_captured))
 
@@ -113,15 +94,14 @@ class Moving(Looking):
         Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there.
         It is ``preview_rewind`` and ``apply`` in one.
         """
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        place_of(target)  # what is no point at all is said before anything else
+        target_of(target)  # what is not a point at all is reported before anything else
         given = paths_given(self, overwrite)
-        asked = _asked(target, files, conversation, given)
-        earlier = self._done_before(asked, key)
+        call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
+        earlier = self._done_before(call)
         if earlier is not None:
             return earlier
         arguments.flag(take_over, what="take_over")
-        return self._planned(target, files, conversation, given, shown=False)._apply(take_over, key)
+        return self._planned(target, files, conversation, given, shown=False)._apply(take_over, call.key)
 
     def _planned(
         self,
@@ -136,8 +116,7 @@ class Moving(Looking):
         arguments.flag(conversation, what="conversation")
         if not files and not conversation:
             raise Invalid("nothing would go back: leave files or conversation out, not both")
-        find = place_of(target)
-        goal = Goal("rewind", find, _asked(target, files, conversation, overwrite))
+        goal = Goal("rewind", target_of(target), _asked(target, files, conversation, overwrite))
         return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
@@ -149,71 +128,39 @@ class Moving(Looking):
         return self._preview_again("redo", None)
 
     def _preview_again(self, kind: str, wanted: str | None, *, shown: bool = True) -> Rewind:
-        scope = self._store.scope
-        found = self._store._read(lambda tx: operations.to_take_up(tx, scope, self.id, kind, wanted))
-        before = codec.decode(found.before)
-        head, alone = before.get("head"), before.get("files", {}).get("root")
-        if head is None and alone is not None:
-            goal = Goal(kind, _at_head, _again(kind, wanted), wanted, files=(alone, before["files"]["seq"]))
-            return Rewind(self, found.id, goal, conversation=False, shown=shown)
-        if head is None:
-            raise Invalid(f"that operation ({found.kind}) moves neither the conversation nor files; {kind} it")
-
-        def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
-            branch = trees.find(tx, scope, session.sid, head[0])
-            tip = session.seq if branch.bid == session.branch and session.attached else branch.tip_seq
-            return moves.Place(tip if head[2] else head[1], head[0], anywhere=True)
-
-        goal = Goal(kind, find, _again(kind, wanted), wanted, since=codec.decode(found.after)["head"][:2])
-        return Rewind(self, found.id, goal, files=operations.moved_files(found), shown=shown)
+        found = self._store._read(operations.to_take_up, *self._key, kind, wanted)
+        goal = rewinds.goal_of(found, kind, wanted)
+        conversation = goal.files is None
+        files = not conversation or operations.moved_files(found)
+        return Rewind(self, found.id, goal, files=files, conversation=conversation, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
-        """Say whether an undo or redo is about an operation that changed files."""
+        """Whether an undo or redo is about an operation that changed files."""
         if not self._seen.workspace:
             return False
-        scope = self._store.scope
-        found = self._store._read(lambda tx: operations.find_to_take_up(tx, scope, self.id, kind, wanted))
+        found = self._store._read(operations.find_to_take_up, *self._key, kind, wanted)
         return found is not None and operations.moved_files(found)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
         """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
-        wanted, key = _id_of(operation), arguments.optional_name(idempotency_key, what="idempotency_key")
-        earlier = self._done_before(["undo", wanted], key)
+        return self._take_up("undo", _id_of(operation), idempotency_key)
+
+    def _take_up(self, kind: str, wanted: str | None, key: str | None) -> Operation:
+        call = self._store._call(key, rewinds.asked_again(kind, wanted))
+        earlier = self._done_before(call)
         if earlier is not None:
             return earlier
-        if self._moves_files("undo", wanted):
-            return self._preview_again("undo", wanted, shown=False)._apply(False, key)
-
-        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
-            done = operations.undo_session(tx, self._store.scope, self.id, operation_id=wanted, now_ms=now)
-            return done.session or self._row(tx), done.operation
-
-        return self._operate(["undo", wanted], op, idempotency_key)
+        if self._moves_files(kind, wanted):
+            return self._preview_again(kind, wanted, shown=False)._apply(False, call.key)
+        return self._operate(call, operations.take_up, kind, wanted)
 
     def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Bring back what the last undo of this session took back."""
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        earlier = self._done_before(["redo"], key)
-        if earlier is not None:
-            return earlier
-        if self._moves_files("redo", None):
-            return self._preview_again("redo", None, shown=False)._apply(False, key)
-
-        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
-            done = operations.redo(tx, self._store.scope, session_id=self.id, now_ms=now)
-            return done.session or self._row(tx), done.operation
-
-        return self._operate(["redo"], op, idempotency_key)
+        return self._take_up("redo", None, idempotency_key)
 
     def operations(self, *, limit: int = 100) -> list[Operation]:
         """Give this session's operations, newest first."""
-        arguments.whole(limit, what="limit")
-
-        def look(tx: Tx) -> list[Operation]:
-            rows = operations.of_session(tx, self._store.scope, self.id, limit=limit)
-            return operations.all_named(tx, rows)
-
-        return self._store._read(look)
+        return self._store._read(operations.values_of_session, *self._key, limit=arguments.whole(limit, what="limit"))
 
     # ------------------------------------------------------------------ branches
 
@@ -267,47 +214,27 @@ class Moving(Looking):
         if place is not None and self._seen.workspace and Path(place).is_relative_to(self._seen.workspace):
             raise Invalid(f"{place!r} lies in the workspace of this session; name a directory outside of it")
         name = _plain_name(name, what="session name" if as_session else "branch name")
-        find = None if at is None else place_of(at)
         request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        if place is not None and self._done_before(request, key) is None:
+        call, target = self._store._call(idempotency_key, request), optional_target(at)
+        if place is not None and self._done_before(call) is None:
             write_files(self, at, place)
-
-        def op(tx: Tx, now: int) -> tuple[sessions.SessionRow, Operation]:
-            at = None if find is None else find(tx, self._row(tx))
-            if as_session:
-                return moves.fork_session(tx, self._store.scope, self.id, at, name=name, workspace=place, now_ms=now)
-            return moves.fork(tx, self._store.scope, self.id, at, name=name, now_ms=now)
-
-        done = self._operate(request, op, key)
-        if as_session:
-            return self._store._session(
-                *self._store._read(lambda tx: moves.forked_session(tx, self._store.scope, done.id))
-            )
-        return self._store._read(lambda tx: self._branch_value(tx, moves.forked_branch(tx, self._store.scope, done.id)))
-
-    def _branch_value(self, tx: Tx, branch: trees.BranchRow) -> Branch:
-        parent = None if branch.parent is None else trees.get(tx, branch.scope, branch.parent).name
-        session = self._row(tx)
-        names = {} if branch.parent is None or parent is None else {branch.parent: parent}
-        return branch_value(session, branch, names)
+        if not as_session:
+            done = self._operate(call, moves.fork, target, name=name)
+            return self._ask(moves.forked_branch, done.id)
+        done = self._operate(call, moves.fork_session, target, name=name, workspace=place)
+        return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
     def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:
         """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
         name = arguments.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         arguments.flag(files, what="files")
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        asked = ["switch", name, *(["files"] if files else [])]
-        earlier = self._done_before(asked, key)
+        call = self._store._call(idempotency_key, ["switch", name, *(["files"] if files else [])])
+        earlier = self._done_before(call)
         if earlier is not None:
             return earlier
         if files:
-            return self._planned_switch(name, shown=False)._apply(False, key)
-        return self._operate(
-            asked,
-            lambda tx, now: moves.switch(tx, self._store.scope, self.id, branch=name, now_ms=now),
-            key,
-        )
+            return self._planned_switch(name, shown=False)._apply(False, call.key)
+        return self._operate(call, moves.switch, branch=name)
 
     def preview_switch(self, branch: str | Branch) -> Rewind:
         """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
@@ -315,15 +242,8 @@ class Moving(Looking):
         return self._planned_switch(name, shown=True)
 
     def _planned_switch(self, name: str, *, shown: bool) -> Rewind:
-        def find(tx: Tx, session: sessions.SessionRow) -> moves.Place:
-            uid, seq, _ = moves.tip_of(tx, session, name)
-            return moves.Place(seq, uid, anywhere=True, attached=True)
-
-        return Rewind(self, name, Goal("switch", find, ["switch", name, "files"]), shown=shown)
-
-
-def _again(kind: str, wanted: str | None) -> list[Any]:
-    return ["undo", wanted] if kind == "undo" else [kind]
+        goal = Goal("switch", Target(tip_of=name, attached=True), ["switch", name, "files"])
+        return Rewind(self, name, goal, shown=shown)
 
 
 def _asked(target: Point, files: bool, conversation: bool, overwrite: tuple[bytes, ...]) -> list[Any]:
@@ -331,10 +251,6 @@ def _asked(target: Point, files: bool, conversation: bool, overwrite: tuple[byte
     plain = files and conversation and not overwrite
     more = [] if plain else [files, conversation, sorted(map(os.fsdecode, overwrite))]
     return ["rewind", request_of(target), *more]
-
-
-def _at_head(tx: Tx, session: sessions.SessionRow) -> moves.Place:
-    return moves.Place(session.seq, session.uid, anywhere=True)
 
 
 def _id_of(operation: Operation | str | None) -> str | None:

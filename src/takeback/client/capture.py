@@ -13,20 +13,16 @@ import os
 from collections.abc import Iterable, Sequence
 from os import PathLike
 
-from ..errors import BackendError, Busy, Error, Invalid, StorageFull, Unsupported
-from ..files import journal, snapshots
+from ..errors import BackendError, Busy, Error, Invalid, LeaseLost, StorageFull, Unsupported
+from ..files import changes, journal, snapshots
 from ..files.disk.paths import relative
 from ..files.disk.scan import Limits
-from ..files.journal import JournalRow
-from ..files.snapshots import Root, Taken
+from ..files.snapshots import Root
+from ..files.workspaces import Workspace, name_of, why_not
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..ops import calls
-from ..ops.sessions import SessionRow
-from ..storage.base import Tx
-from . import restoring
 from .handle import Handle
-from .workspaces import Place, name_of, why_not
 
 
 class Capturing(Handle):
@@ -38,7 +34,7 @@ class Capturing(Handle):
     recovered: str | None = None
     """What became of a rewind that was cut off and that this handle found; None if there was none."""
 
-    def _place(self) -> Place | None:
+    def _place(self) -> Workspace | None:
         """Give the workspace, or None if there is none that can be captured."""
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
@@ -47,7 +43,7 @@ class Capturing(Handle):
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
 
-    def _any_place(self, path: str) -> Place:
+    def _any_place(self, path: str) -> Workspace:
         given = self._capture
         return self._store._place(
             path, Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
@@ -69,34 +65,25 @@ class Capturing(Handle):
         place = self._place()
         if place is None:
             return None
-        held, scope, now_ms = self._held, self._store.scope, self._store._clock.now_ms()
-
-        def commit(tx: Tx, taken: Taken) -> SessionRow:
-            if held is not None:
-                held.require(tx, self._row(tx))
-            return snapshots.record(tx, scope, self.id, taken, now_ms=now_ms)
-
+        held, now_ms = self._held, self._store._clock.now_ms()
         self._recover(place)
-        if paths is not None and self._store._read(lambda tx: snapshots.disk_of(tx, self._row(tx))) != place.last:
+        if paths is not None and self._ask(snapshots.disk_of) != place.last:
             paths = None  # files were put back since: what is remembered of the other paths is older than that
-
-        def known(tx: Tx, root: str) -> SessionRow | None:
-            row = self._row(tx)
-            if not snapshots.is_recorded(tx, row, root):
-                return None
+        recorder = snapshots.Recorder(*self._key, None if held is None else held.fence, now_ms)
+        try:
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left))
+        except LeaseLost:
             if held is not None:
-                held.require(tx, row)  # it is sure of the session from here on
-            return row
-
-        session, root = place.record(paths, commit, known=known, who=lambda: self._at_work(who, idle, left))
+                held.lose()
+            raise
         self._seen = session
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
 
-    def _recover(self, place: Place) -> None:
+    def _recover(self, place: Workspace) -> None:
         """Put right what a rewind left in the workspace that was cut off."""
-        self.recovered = restoring.recover(self._store, place, self.id) or self.recovered
+        self.recovered = changes.recover(self._store._runner, place, self.id) or self.recovered
 
     def rewind_pending(self) -> str | None:
         """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
@@ -104,13 +91,8 @@ class Capturing(Handle):
         Asking changes nothing: whoever next runs the session where that was, or rewinds it, takes the change back.
         """
         now_ms, place = self._store._clock.now_ms(), name_of(self._seen.workspace)
-
-        def look(tx: Tx) -> list[JournalRow]:
-            here = journal.find(tx, self._store.scope, place)
-            return [*([] if here is None else [here]), *journal.of_session(tx, self._row(tx))]
-
-        found = next((row for row in self._store._read(look) if row.steps), None)
-        return None if found is None else restoring.said(found, left=restoring.is_left(found, now_ms))
+        found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
+        return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
     def _at_work(self, who: str | None, idle: str | None, left: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
         if who is not None:
@@ -196,7 +178,7 @@ class Capturing(Handle):
         """Give the calls that whoever had the session before left open."""
         if not self._seen.workspace or self._capture.mode not in ("calls", "turns") or not self._seen.seq:
             return []
-        return self._store._read(lambda tx: calls.going_on(tx, self._row(tx)))
+        return self._ask(calls.going_on)
 
     def _look_after_taking(self, left: list[str]) -> None:
         """Put right what a rewind left that was cut off, and look at what calls did that were."""

@@ -6,25 +6,18 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from .. import codec
-from ..clock import to_datetime
 from ..context import Context, build, find_provider, outlasting, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
+from ..model.document import About
 from ..model.entry import CALL, Entry
 from ..model.message import MESSAGE_KINDS, Message
-from ..model.session import Stats
-from ..model.work import Compaction
-from ..ops import agents, checkpoints, sessions, work
-from ..ops import entries as log
-from ..ops.listing import shown_status
-from ..ops.points import seen_from
-from ..ops.sessions import SessionRow
-from ..storage.base import Tx
+from ..ops import log
+from ..ops import summaries as standing
 from ..tables.entries import EntryRow
 from . import arguments
-from .handle import FindPlace, Point, place_of
+from .points import Point, optional_target
 from .reading import Make, Reading, as_message
 
 
@@ -50,8 +43,7 @@ class Contexts(Reading):
         find_provider(provider)
         model = arguments.optional_name(model, what="model")
         most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
-        find = None if at is None else place_of(at)
-        session, prompt, compaction = self._store._read(lambda tx: _standing(tx, self._row(tx), find))
+        session, prompt, compaction = self._ask(standing.for_context, optional_target(at))
         low = 0 if compaction is None else compaction.upto
         make = _make_sources(self._store._attachment)
         kept = outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
@@ -72,38 +64,21 @@ class Contexts(Reading):
         It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
         """
         most = arguments.whole(max_tokens, what="max_tokens", low=1)
-
-        def look(tx: Tx) -> summaries.Work:
-            row = self._row(tx)
-            plan = work.text_at(tx, row, "plan")
-            return summaries.Work(
-                row.title, row.workspace or None, work.task_list(tx, row), work.file_list(tx, row), plan
-            )
-
-        found = self._store._read(look)
+        found = self._ask(standing.brief)
         said = self.messages(limit=summaries.MESSAGES, tools=False)
         return summaries.summarise(found, said, max_tokens=most, count=_counter(count))
 
     def render_walkthrough(self) -> str:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
-
         return walkthrough.render(*self._told())
 
-    def _told(self, at: Point | None = None) -> tuple[walkthrough.About, Iterator[Message | Entry]]:
+    def _told(self, at: Point | None = None) -> tuple[About, Iterator[Message | Entry]]:
         """Give what a document says of a session as of one moment, up to a point if one is given, and what was said.
 
         Messages and starts of tools are read in pages, as they are asked for. The fields of this handle are renewed
         and are of the same moment.
         """
-        find = None if at is None else place_of(at)
-
-        def look(tx: Tx) -> tuple[sessions.Whole, SessionRow, walkthrough.About]:
-            whole = sessions.with_rest(tx, self._row(tx))
-            there = whole[0] if find is None else seen_from(tx, whole[0], find(tx, whole[0]))
-            status = shown_status(whole, self._store._is_gone)
-            return whole, there, _about(tx, (there, *whole[1:]), status)
-
-        whole, row, about = self._store._read(look)
+        whole, row, about = self._ask(standing.for_document, optional_target(at), self._store._is_gone)
         self._saw(*whole)
         pages = self._pages_of(row, 0, row.seq, _make_sources(self._store._attachment))
         return about, chain.from_iterable(pages)
@@ -126,36 +101,8 @@ def _counter(count: Count | None) -> Count:
     return counted
 
 
-def _standing(tx: Tx, session: SessionRow, find: FindPlace | None) -> tuple[SessionRow, str | None, Compaction | None]:
-    """Read what a context needs beside the messages, all as of one moment, at a point if one is given."""
-    agent = agents.find(tx, session.scope, session.agent)
-    prompt = None if agent is None else codec.decode(agent.fields).get("system_prompt")
-    there = session if find is None else seen_from(tx, session, find(tx, session))
-    return there, prompt, work.compaction(tx, there)
-
-
-def _about(tx: Tx, whole: sessions.Whole, status: str) -> walkthrough.About:
-    row, details = whole[0], sessions.decoded(whole[1])
-    return walkthrough.About(
-        id=row.id,
-        title=row.title,
-        status="in the trash" if row.hidden else status,
-        created=to_datetime(row.created_ms),
-        model=details.get("model"),
-        provider=details.get("provider"),
-        workspace=row.workspace or None,
-        stats=Stats.from_numbers(row.numbers, started_ms=row.created_ms),
-        tasks=work.task_list(tx, row),
-        files=work.file_list(tx, row),
-        notes=work.note_list(tx, row),
-        plan=work.text_at(tx, row, "plan"),
-        written=work.text_at(tx, row, "walkthrough"),
-        checkpoints=[checkpoints.as_value(tx, row, each) for each in checkpoints.of_session(tx, row)],
-    )
-
-
 def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Entry]:
-    """Give a function that turns checked rows into messages and tool starts."""
+    """Return a function that turns checked rows into messages and tool starts."""
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message | Entry]:
         return [

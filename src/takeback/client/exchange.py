@@ -15,7 +15,7 @@ from ..errors import Invalid, Unsupported
 from ..model.copied import Copying
 from ..model.exchange import Exported, Loaded
 from . import arguments
-from .handle import Point
+from .points import Point
 from .session import Session
 
 if TYPE_CHECKING:

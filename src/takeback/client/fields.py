@@ -6,8 +6,9 @@ that does everything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate
 
 from .. import presence
 from ..clock import to_datetime
@@ -18,6 +19,7 @@ from ..ops import sessions
 from ..ops.sessions import LeaseRow, SessionRow
 from ..presence import Holder
 from ..storage.base import Tx
+from ..storage.runner import P, T
 
 if TYPE_CHECKING:
     from .background import Held
@@ -44,8 +46,11 @@ class Fields:
         """Unique everywhere, sorted by time."""
         return self._seen.id
 
-    def _row(self, tx: Tx) -> SessionRow:
-        return sessions.get(tx, self._store.scope, self.id)
+    def _ask(self, op: Callable[Concatenate[Tx, SessionRow, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation that reads this session."""
+        read: Any = self._store._read
+        found: T = read(sessions.given, self._store.scope, self.id, op, *args, **kwargs)
+        return found
 
     def _saw(self, seen: SessionRow, doc: bytes | None, lease: LeaseRow | None) -> None:
         """Take in the session as it was read, and whether whoever runs it is still there."""

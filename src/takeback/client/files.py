@@ -12,30 +12,28 @@ from os import PathLike
 from typing import Any
 
 from ..errors import Invalid, NotFound, Unsupported
-from ..files import snapshots
+from ..files import changes, contents, history, snapshots, states
+from ..files.attribution import between, pairs
 from ..files.disk import preview
 from ..files.disk.apply import Step
+from ..files.workspaces import Trees, Workspace
 from ..model import names, tree
 from ..model.comparison import Comparison, Side
 from ..model.entry import Numbers
 from ..model.files import Diff, FileDiff, FileState
+from ..model.message import Message
 from ..model.session import Head, Stats
 from ..model.tree import DIR, FILE, GAP, LINK
 from ..model.work import FileTouched
-from ..ops import checkpoints, entries, moves, work
-from ..ops.points import seen_from
+from ..ops import entries, work
 from ..ops.sessions import SessionRow
 from ..storage import notices
-from ..storage.base import Tx
-from . import blobs, restoring, states
-from .blame import between, pairs
+from ..tables.entries import EntryRow
 from .capture import Capturing
-from .handle import Point, place_of
+from .points import Point, optional_target, target_of
 from .reading import Reading, make_messages
-from .workspaces import Place, Trees
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
-_MESSAGES = 1000
 
 
 class Looking(Capturing, Reading):
@@ -48,7 +46,7 @@ class Looking(Capturing, Reading):
 
         ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
         """
-        name, trees, root = self._path_then(path), Trees(self._store), self._snapshot_at(point)
+        name, trees, root = self._path_then(path), Trees(self._store._runner), self._snapshot_at(point)
         node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
         if node is None or node.kind == tree.ABSENT:
             raise NotFound(f"there was no {os.fsdecode(name)!r} at that point")
@@ -63,14 +61,7 @@ class Looking(Capturing, Reading):
         return b"".join(trees.content(node.content))
 
     def _snapshot_at(self, point: Point) -> work.Found:
-        find = place_of(point)
-
-        def look(tx: Tx) -> work.Found | None:
-            row = self._row(tx)
-            there = seen_from(tx, row, find(tx, row))
-            return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, row, min(there.seq, row.seq))
-
-        found = self._store._read(look)
+        found = self._ask(history.snapshot_at, target_of(point))
         if found is None:
             raise NotFound("the files of this session were never captured; give it a workspace, or make a checkpoint")
         return found
@@ -79,35 +70,27 @@ class Looking(Capturing, Reading):
         """Give the tree at a point, the head without one; what is in the workspace by now is recorded first."""
         if point is None and self._place() is not None:
             self._look_by_hand()
-        trees = Trees(self._store)
+        trees = Trees(self._store._runner)
         found = self._snapshot_at(self._seen.seq if point is None else point)
         return trees, trees.root(found.body["root"]).tree
 
     def diff(self, a: Point, b: Point | None = None) -> Diff:
         """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
-        trees = Trees(self._store)
+        trees = Trees(self._store._runner)
         place = self._place()
         files = tuple(self._file_differences(trees, place, a, b)) if self._captured() else ()
-        left, right = self._store._read(lambda tx: self._messages_between(tx, a, b))
-        return Diff(files, left, right)
+        left, right = self._ask(history.rows_between, target_of(a), optional_target(b))
+        return Diff(files, self._lines(*left), self._lines(*right))
 
     def compare(self, a: Point, b: Point | None = None) -> Comparison:
         """Put the paths to two points side by side, from where they part; without a second one, to the head.
 
         Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
         """
-
-        def look(tx: Tx) -> tuple[SessionRow, SessionRow, entries.Point]:
-            row = self._row(tx)
-            first = seen_from(tx, row, place_of(a)(tx, row))
-            second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
-            parting = moves.common_point(tx, second, moves.Place(first.seq, first.uid, anywhere=True))
-            return first, second, parting
-
-        first, second, parting = self._store._read(look)
+        first, second, parting = self._ask(history.parted, target_of(a), optional_target(b))
         left, right = (self._side(each, parting) for each in (first, second))
         ends = tuple(Head(each.uid, each.seq, False) for each in (first, second))
-        files = self._file_differences(Trees(self._store), None, *ends) if self._captured() else ()
+        files = self._file_differences(Trees(self._store._runner), None, *ends) if self._captured() else ()
         return Comparison(parting.seq, left, right, tuple(files))
 
     def _side(self, there: SessionRow, parting: entries.Point) -> Side:
@@ -117,9 +100,9 @@ class Looking(Capturing, Reading):
         return Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
 
     def _captured(self) -> bool:
-        return self._store._read(lambda tx: snapshots.at(tx, self._row(tx), 0)) is not None
+        return self._ask(history.is_captured)
 
-    def _file_differences(self, trees: Trees, place: Place | None, a: Point, b: Point | None) -> Iterator[FileDiff]:
+    def _file_differences(self, trees: Trees, place: Workspace | None, a: Point, b: Point | None) -> Iterator[FileDiff]:
         if b is None and place is not None:
             now, trees = place.glance(), place.trees
         else:
@@ -135,24 +118,8 @@ class Looking(Capturing, Reading):
             after = states.on_disk(self._seen.workspace, path) if seen else states.of_node(trees, new)
             yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
 
-    def _messages_between(self, tx: Tx, a: Point, b: Point | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        row = self._row(tx)
-        first = seen_from(tx, row, place_of(a)(tx, row))
-        second = row if b is None else seen_from(tx, row, place_of(b)(tx, row))
-        place = moves.Place(first.seq, first.uid, anywhere=True)
-        parting = moves.common_point(tx, second, place).seq if second.seq else 0
-        return tuple(self._lines(tx, first, parting)), tuple(self._lines(tx, second, parting))
-
-    def _lines(self, tx: Tx, there: SessionRow, after: int) -> Iterator[str]:
-        if there.seq <= after:
-            return
-        segments = entries.path_segments(tx, there, after, min(there.seq, after + _MESSAGES))
-        rows = entries.read_all(tx, there.scope, segments)
-        uids = {segment.bid: segment.uid for segment in segments}
-        for message in make_messages(True, self._store._attachment)(uids, rows):
-            tools = [each.name or message.tool_name or "" for each in message.tool_results]
-            role = " ".join([message.role, *filter(None, tools)])
-            yield f"{role}: {message.text[:200]}".replace("\n", " ")
+    def _lines(self, uids: dict[int, str], rows: list[EntryRow]) -> tuple[str, ...]:
+        return tuple(map(_line, make_messages(True, self._store._attachment)(uids, rows)))
 
     # ------------------------------------------------------------------ what was touched
 
@@ -161,9 +128,9 @@ class Looking(Capturing, Reading):
 
         Those that were seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
-        history, said = self._store._read(self._touched)
-        found, trees = {each.path: each for each in said}, Trees(self._store)
-        for before, after in reversed([*pairs(history)]):
+        seen_, said = self._ask(history.touched)
+        found, trees = {each.path: each for each in said}, Trees(self._store._runner)
+        for before, after in reversed([*pairs(seen_)]):
             if after.body["who"] == snapshots.OUTSIDE:
                 continue
             for each in between(trees, before, after):
@@ -172,27 +139,13 @@ class Looking(Capturing, Reading):
                     found[seen.path] = seen
         return [*found.values()]
 
-    def _touched(self, tx: Tx) -> tuple[list[work.Found], list[FileTouched]]:
-        row = self._row(tx)
-        return snapshots.since(tx, row, 0), work.file_list(tx, row)
-
     # ------------------------------------------------------------------ announced files
 
     def snapshot_file(self, path: str | PathLike[str], *, idempotency_key: str | None = None) -> FileState:
         """Keep a file as it is before it is changed; the first time counts until it is forgotten or at a checkpoint."""
         name = self._path_in(path)
         state = states.on_disk(self._seen.workspace, name)
-        node = self._kept_node(state)
-
-        def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
-            before = _announced(tx, session)
-            known = {} if before is None else work.mapping(tx, session, before)
-            key = name.decode("utf-8", "surrogateescape")
-            if key in known and before is not None:
-                return before
-            body = work.next_map(tx, session, before, {key: node})
-            return work.Change(body, blobs=snapshots.NEEDS[snapshots.ANNOUNCED](body))
-
+        decide = history.announce(name.decode("utf-8", "surrogateescape"), self._kept_node(state))
         self._change_quietly(snapshots.ANNOUNCED, decide, [os.fsdecode(name)], idempotency_key)
         return state
 
@@ -200,7 +153,7 @@ class Looking(Capturing, Reading):
         """Store what is at a path and describe it."""
         store = self._store
         if state.data is not None:
-            content = blobs.store(store._backend, store._clock, store.scope, state.data)
+            content = contents.store(store._runner, state.data)
             return [FILE, state.mode, len(state.data), content, store._clock.now_ms()]
         if state.kind == "link":
             return [LINK, 0, 0, state.target, store._clock.now_ms()]
@@ -217,12 +170,7 @@ class Looking(Capturing, Reading):
         return [*self._announced_diffs(lambda name: True)]
 
     def _announced_diffs(self, wanted: Callable[[bytes], bool]) -> Iterator[FileDiff]:
-        def look(tx: Tx) -> dict[str, Any]:
-            row = self._row(tx)
-            found = _announced(tx, row)
-            return {} if found is None else work.mapping(tx, row, found)
-
-        for name, node in self._store._read(look).items():
+        for name, node in self._ask(history.announced).items():
             path = name.encode("utf-8", "surrogateescape")
             if wanted(path):
                 before, after = self._announced_state(node), states.on_disk(self._seen.workspace, path)
@@ -232,7 +180,7 @@ class Looking(Capturing, Reading):
     def _announced_state(self, node: list[Any]) -> FileState:
         kind, mode, _, content, _ = node
         if kind == FILE:
-            data = b"".join(blobs.open_linked(self._store._backend, self._store.scope, content))
+            data = b"".join(contents.open_linked(self._store._runner, content))
             return FileState("file", data, mode)
         if kind == LINK:
             return FileState("link", target=content)
@@ -242,18 +190,11 @@ class Looking(Capturing, Reading):
 
     def forget_files(self, *, idempotency_key: str | None = None) -> None:
         """Forget all announced files: the next announcement of each counts."""
-
-        def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
-            before = _announced(tx, session)
-            return work.Change(work.whole_map({})) if before is not None else _NONE
-
-        self._change_quietly(snapshots.ANNOUNCED, decide, ["forget"], idempotency_key)
+        self._change_quietly(snapshots.ANNOUNCED, history.forget, ["forget"], idempotency_key)
 
     def _change_quietly(self, kind: str, decide: work.Decide, ask: Any, key: str | None) -> None:
         now_ms = self._store._clock.now_ms()
-        self._seen, _ = self._do(
-            lambda tx: work.change(tx, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key)
-        )
+        self._seen, _ = self._do(work.change, *self._key, kind, decide, ask=ask, now_ms=now_ms, key=key)
 
 
 def write_files(session: Looking, point: Point | None, into: str) -> None:
@@ -265,20 +206,16 @@ def write_files(session: Looking, point: Point | None, into: str) -> None:
             refused[names.control_part(path)] = None
         elif new is not None and new.kind in tree.THERE:
             steps.append(Step(path, None, new))
-    restoring.materialise(trees, into, steps)
+    changes.materialise(trees, into, steps)
     for path in refused:
         notices.warn("%s was not written into %r: it belongs to a repository", names.shown(path), into)
 
 
-_NONE = work.Found(0, 0, {})
-
-
-def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
-    """Give what is announced: since the last checkpoint of this path, if there is one."""
-    found = work.latest(tx, session, snapshots.ANNOUNCED)
-    if found is None:
-        return None
-    return None if checkpoints.newest_on_path(tx, session, found.seq) is not None else found
+def _line(message: Message) -> str:
+    """Write a message on one line."""
+    tools = [each.name or message.tool_name or "" for each in message.tool_results]
+    role = " ".join([message.role, *filter(None, tools)])
+    return f"{role}: {message.text[:200]}".replace("\n", " ")
 
 
 def _touched(each: tree.Difference, after: work.Found) -> FileTouched | None:

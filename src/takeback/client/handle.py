@@ -6,18 +6,15 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
+from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.operation import Operation
-from ..ops import operations
-from ..ops.idempotency import made_before, once
+from ..ops import leases, operations
+from ..ops.idempotency import Call
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
-from . import arguments
+from ..storage.runner import How
 from .fields import Fields
-from .points import FindPlace as FindPlace
-from .points import Point as Point
-from .points import place_of as place_of
-from .points import request_of as request_of
 
 if TYPE_CHECKING:
     from .store import Store
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 H = TypeVar("H", bound="Handle")
-SessionOp = Callable[[Tx, int], tuple[SessionRow, Operation]]
+_PLAIN = How()
 
 
 class Write(NamedTuple, Generic[T]):
@@ -40,7 +37,7 @@ class Write(NamedTuple, Generic[T]):
 
 
 class writing(Generic[H, P, T]):
-    """Make a method that gives a ``Write`` run it; ``plan`` gives the write without running it."""
+    """Make a method that returns a ``Write`` run it; ``plan`` returns the write without running it."""
 
     def __init__(self, plan: Callable[Concatenate[H, P], Write[T]]) -> None:
         self.plan = plan
@@ -70,62 +67,45 @@ class Handle(Fields):
         self._late = 0
         self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls that were announced through it
 
+    @property
+    def _key(self) -> tuple[str, str]:
+        """What operations find this session by: scope and id."""
+        return self._store.scope, self.id
+
     def _run(self, write: Write[T]) -> T:
         if write.before is not None:
             write.before()
         return write.finish(self._store._write(write.op))
 
-    def _do(self, op: Op[T], *, alone: bool = False) -> T:
-        """Run a write; that of somebody who held the session and does no more is ``LeaseLost``."""
-        held = self._held
+    def _do(self, op: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a write; raises ``LeaseLost`` if this handle held the session and somebody else does by now."""
+        return self._do_as(_PLAIN, op, *args, **kwargs)
+
+    def _do_as(self, how: How, op: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a write in a particular way."""
+        held, write = self._held, self._store._write_as
         if held is None:
-            return self._store._write(op, alone=alone)
+            return write(how, op, *args, **kwargs)
+        try:
+            run: Any = write
+            done: T = run(how, leases.fenced, self._store.scope, self.id, held.fence, op, *args, **kwargs)
+            return done
+        except LeaseLost:
+            held.lose()
+            raise
 
-        def fenced(tx: Tx) -> T:
-            held.require(tx, self._row(tx))
-            return op(tx)
+    def _done_before(self, call: Call) -> Operation | None:
+        """Return what an earlier call with this idempotency key did, or None.
 
-        return self._store._write(fenced, alone=alone)
-
-    def _done_before(self, request: Any, key: str | None) -> Operation | None:
-        """Give what an earlier call with this idempotency key did, or None.
-
-        Asked before files are looked at; where there are none, the transaction itself asks.
+        Asked before files are scanned; where there are none, the transaction itself asks.
         """
-        if key is None or not self._seen.workspace:
-            return None
-
-        def look(tx: Tx) -> Operation | None:
-            made = made_before(tx, self._store.scope, self._row(tx).sid, key, request)
-            return None if made is None else operations.named(tx, operations.find(tx, self._store.scope, made))
-
-        return self._store._read(look)
-
-    def _once(
-        self, tx: Tx, request: Any, key: str | None, op: Op[tuple[SessionRow, Operation]], now_ms: int
-    ) -> tuple[SessionRow, Operation]:
-        """Run an operation once per idempotency key."""
-        scope = self._store.scope
-
-        def do() -> tuple[tuple[SessionRow, Operation], str]:
-            done = op(tx)
-            return done, operations.recorded_id(done[1])
-
-        def again(made: str) -> tuple[SessionRow, Operation]:
-            return self._row(tx), operations.named(tx, operations.find(tx, scope, made))
-
-        if key is None:
-            return op(tx)
-        sid = self._row(tx).sid
-        return once(tx, scope, sid, key, request, kind="operation", now_ms=now_ms, do=do, again=again)
+        return None if call.key is None or not self._seen.workspace else self._ask(operations.done_before, call)
 
     def _operate(
-        self, request: Any, op: Callable[[Tx, int], tuple[SessionRow, Operation]], key: str | None = None
+        self, call: Call, op: Callable[..., tuple[SessionRow, Operation]], *args: Any, **kwargs: Any
     ) -> Operation:
         """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
-        key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-
-        self._seen, operation = self._do(lambda tx: self._once(tx, request, key, lambda tx: op(tx, now_ms), now_ms))
+        self._seen, operation = self._do(operations.once, self._store.scope, self.id, call, op, *args, **kwargs)
         if operation.summary != operations.NOTHING:
             self._store._made(operation)
         return operation

@@ -7,6 +7,7 @@ import shutil
 
 from ..clock import Clock, SystemClock
 from ..errors import Conflict, Invalid, NotFound, Unsupported
+from ..storage import migrate as migrations
 from ..storage.base import Backend
 from . import address, arguments
 from .address import default_url as default_url
@@ -70,7 +71,7 @@ def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
         if grant_to is not None:
             raise Unsupported("only PostgreSQL has roles to grant to", capability="grant_to")
         with open_store(place) as store:
-            return store._read(lambda tx: int((tx.one("SELECT max(version) FROM migration") or (0,))[0]))
+            return store._read(migrations.version)
     _server_package()
     from ..storage.postgres.backend import bring_up_to_date
 

@@ -13,9 +13,8 @@ import msgspec
 
 from ..errors import NotFound
 from ..model.session import Stats
-from ..ops import branches, refs, sessions
+from ..ops import branches, refs
 from ..ops.sessions import SessionRow
-from ..storage.base import Tx
 from .reading import Reading
 
 S = TypeVar("S", bound=Reading)
@@ -51,14 +50,7 @@ def _portions(found: Sequence[S]) -> Iterator[Sequence[S]]:
 
 def _look(found: Sequence[S]) -> Iterable[Overview[S]]:
     store, ids = found[0]._store, [each.id for each in found]
-
-    def look(tx: Tx) -> tuple[dict[str, SessionRow], dict[int, list[branches.BranchRow]], dict[str, str]]:
-        rows = sessions.several(tx, store.scope, ids)
-        there = {row.sid: row.branches for row in rows.values()}
-        known = branches.of_sessions(tx, store.scope, there) if there else {}
-        return rows, known, refs.shortest(tx, store.scope, [*rows], SHORT) if rows else {}
-
-    rows, known, shorts = store._read(look)
+    rows, known, shorts = store._read(refs.overview, store.scope, ids, SHORT)
     return [_overview(each, rows[each.id], known, shorts[each.id]) for each in found if each.id in rows]
 
 

@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from msgspec.structs import replace
-
-from .. import codec, presence
 from ..errors import Corrupt, Invalid, NotFound
-from ..model.entry import Entry, Numbers
+from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
-from ..storage.base import Op, Tx
 from . import arguments
 from .fields import Fields
 
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
     from ..model.branch import Branch
     from ..model.checkpoint import Checkpoint
     from ..model.tools import ToolCall
-    from ..ops import open_streams
+    from ..ops.points import Target
     from ..tables.entries import EntryRow
     from .points import Point
 
@@ -101,16 +97,7 @@ class Reading(Fields):
     def message(self, id: str) -> Message:
         """Give a message of the path by its id, the caller's or the store's."""
         wanted = arguments.name(id, what="message id")
-
-        def look(tx: Tx) -> list[Message]:
-            session = self._row(tx)
-            segment = log.find_message(tx, session, wanted)
-            if segment is None:
-                raise NotFound(f"there is no message {wanted!r} on the path of this session")
-            rows = log.read(tx, session.scope, [segment])
-            return make_messages(True, self._store._attachment)({segment.bid: segment.uid}, rows)
-
-        for message in self._store._read(look):
+        for message in make_messages(True, self._store._attachment)(*self._ask(log.message_rows, wanted)):
             return message
         raise NotFound(f"entry {wanted!r} is not a message")
 
@@ -126,25 +113,19 @@ class Reading(Fields):
         """
         if spent and at is not None:
             raise Invalid("what was spent has no point; give at, or spent=True")
-        seen = _seen_at(at)
+        if spent:
+            from ..ops import stats as totals
 
-        def look(tx: Tx) -> tuple[Numbers, int]:
-            session = self._row(tx)
-            if spent:
-                from ..ops import stats as totals
-
-                return totals.spent(tx, session), session.created_ms
-            there = session if seen is None else seen(tx, session)
-            return there.numbers, session.created_ms
-
-        numbers, started = self._store._read(look)
+            numbers, started = self._ask(totals.spent_since)
+        else:
+            numbers, started = self._ask(log.totals_at, _target(at))
         return Stats.from_numbers(numbers, started_ms=started)
 
     def tool_calls(self) -> list[ToolCall]:
         """Give the tool calls of the path in order, each with its status, times and result."""
         from ..ops import calls
 
-        return self._store._read(lambda tx: self._known_calls(tx, list(calls.all_calls(tx, self._row(tx)))))
+        return self._ask(calls.all_judged, self._calls_are_lost)
 
     def pending_calls(self) -> list[ToolCall]:
         """Give the tool calls of the path that have no result, in the order they were announced.
@@ -154,65 +135,41 @@ class Reading(Fields):
         """
         from ..ops import calls
 
-        return self._store._read(lambda tx: self._known_calls(tx, calls.pending(tx, self._row(tx))))
+        return self._ask(calls.pending_judged, self._calls_are_lost)
 
     # ------------------------------------------------------------------ branches and checkpoints
 
     def branches(self) -> list[Branch]:
         """Give all branches, oldest first; one whose fork was undone is left out."""
-
-        def look(tx: Tx) -> list[Branch]:
-            row = self._row(tx)
-            found = trees.of_session(tx, row.scope, row.sid, row.branches)
-            names = {branch.bid: branch.name for branch in found}
-            return [
-                branch_value(row, branch, names) for branch in found if not branch.hidden or branch.bid == row.branch
-            ]
-
-        return self._store._read(look)
+        return self._ask(trees.shown)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Give the session's checkpoints in the order they were made."""
         from ..ops import checkpoints
 
-        def look(tx: Tx) -> list[Checkpoint]:
-            session = self._row(tx)
-            return [checkpoints.as_value(tx, session, row) for row in checkpoints.of_session(tx, session)]
-
-        return self._store._read(look)
+        return self._ask(checkpoints.all_values)
 
     def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Give a checkpoint by its id, or the newest of that name."""
         from ..ops import checkpoints
 
-        wanted = arguments.name(id_or_name, what="checkpoint")
-
-        def look(tx: Tx) -> Checkpoint:
-            session = self._row(tx)
-            return checkpoints.as_value(tx, session, checkpoints.get(tx, session, wanted))
-
-        return self._store._read(look)
+        return self._ask(checkpoints.value_of, arguments.name(id_or_name, what="checkpoint"))
 
     # ------------------------------------------------------------------ how it is read
 
-    def _known_calls(self, tx: Tx, found: list[ToolCall]) -> list[ToolCall]:
-        """Show calls as unknown that a process ran which is gone, also before anybody has written that down."""
-        if not any(call.status == "running" for call in found) or self._holds():
-            return found
-        lease = sessions.find_lease(tx, self._row(tx))
-        if lease is None or not self._store._is_gone(lease):
-            return found
-        return [replace(call, status="unknown") if call.status == "running" else call for call in found]
+    def _calls_are_lost(self, lease: sessions.LeaseRow | None) -> bool:
+        """Whether a process that is gone ran the calls that run, even before anybody has recorded that."""
+        return not self._holds() and lease is not None and self._store._is_gone(lease)
 
     def _path_to(self, at: Point | None) -> tuple[sessions.SessionRow, list[Message]]:
-        """Give the session as it stands, or stood at a point, with the answers that are being written there."""
-        seen, now_ms = _seen_at(at), self._store._clock.now_ms()
+        """Return the session as it stands, or stood at a point, with the answers that are being written there."""
+        if at is not None:
+            from ..ops import points
 
-        def look(tx: Tx) -> tuple[sessions.SessionRow, list[Message]]:
-            session = self._row(tx)
-            return _moment(tx, session, now_ms) if seen is None else (seen(tx, session), [])
+            return self._ask(points.seen_from, _target(at)), []
+        from ..ops import open_streams
 
-        return self._store._read(look)
+        return self._ask(open_streams.moment, self._store._clock.now_ms())
 
     def _latest(self, session: sessions.SessionRow, limit: int, high: int, make: Make[T]) -> list[T]:
         """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""
@@ -227,53 +184,32 @@ class Reading(Fields):
 
     def _pages(self, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
         """Page through the path as it is now."""
-        session = self._store._read(self._row)
+        session = self._store._read(sessions.get, self._store.scope, self.id)
         return self._pages_of(session, low, min(high, session.seq), make)
 
     def _pages_of(self, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
         """Page through a fixed path; each page is a read of its own."""
         while low < high:
             try:
-                page, low = self._store._read(_page_op(session, low, min(low + log.PAGE, high), make))
+                page, low = self._store._read(log.read_path, session, low, min(low + log.PAGE, high), make)
             except Corrupt:
-                self._store._read(self._row)  # a session that was purged meanwhile is not found, not damaged
+                # a session that was purged meanwhile is not found, not damaged
+                self._store._read(sessions.get, self._store.scope, self.id)
                 raise
             yield page
 
 
-def _seen_at(at: Point | None) -> Callable[[Tx, sessions.SessionRow], sessions.SessionRow] | None:
-    """Give a function that shows a session as it stood at a point, if one is given."""
+def _target(at: Point | None) -> Target | None:
+    """Check a point, if one is given."""
     if at is None:
         return None
-    from .points import seen_at
+    from .points import target_of
 
-    return seen_at(at)
-
-
-def _moment(tx: Tx, session: sessions.SessionRow, now_ms: int) -> tuple[sessions.SessionRow, list[Message]]:
-    """Give a session's row with the answers that are being written where its head is."""
-    from ..ops import open_streams
-
-    open_ = (
-        open_streams.of_session(tx, session) if session.attached else ()
-    )  # they are sealed behind the end of a branch
-    found = [stream for stream in open_ if stream.branch == session.branch]
-    return session, [_written(tx, session, stream, now_ms) for stream in found]
-
-
-def _written(tx: Tx, session: sessions.SessionRow, stream: open_streams.StreamRow, now_ms: int) -> Message:
-    """Show what has arrived of an answer."""
-    from ..ops import open_streams
-
-    said, sign = open_streams.pieces(tx, stream), open_streams.last_sign(tx, stream)
-    gone = presence.has_left(presence.decode(stream.holder), sign, now_ms)
-    about = {"id": stream.id, **codec.decode(stream.about)}
-    body = open_streams.body(about, said, "interrupted" if gone else "streaming")
-    return Message(session.uid, 0, session.turns, stream.at_ms, codec.encode(body))
+    return target_of(at)
 
 
 def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:
-    """Give a function that turns checked rows into messages."""
+    """Return a function that turns checked rows into messages."""
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
@@ -299,23 +235,3 @@ def _bounds(after: int | None, before: int | None) -> tuple[int, int]:
     low = 0 if after is None else arguments.whole(after, what="after")
     high = (1 << 53) if before is None else arguments.whole(before, what="before") - 1
     return low, high
-
-
-def _page_op(session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Op[tuple[list[T], int]]:
-    return lambda tx: _read_path(tx, session, low, high, make)
-
-
-def _read_path(tx: Tx, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> tuple[list[T], int]:
-    """Read a page of a fixed path and say where it ended: early behind very large entries."""
-    segments = log.path_segments(tx, session, low, high)
-    rows = log.read(tx, session.scope, segments)
-    uids = {segment.bid: segment.uid for segment in segments}
-    return make(uids, rows), rows[-1].seq
-
-
-def branch_value(session: sessions.SessionRow, branch: trees.BranchRow, names: dict[int, str]) -> Branch:
-    """Show a branch of a session; ``names`` are those of the branches that it may have left."""
-    here = session.branch == branch.bid
-    tip = session.seq if here and session.attached else branch.tip_seq
-    parent = None if branch.parent is None else names.get(branch.parent)
-    return trees.as_value(branch, parent=parent, head_seq=tip, is_head=here)

@@ -11,29 +11,28 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
 from ..clock import to_datetime
-from ..errors import Busy, Conflict, Error, NotFound
-from ..files import journal, snapshots
+from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
+from ..files import changes, journal
+from ..files.attribution import blame, changed_by_others
 from ..files.disk import preview
 from ..files.disk.preview import Plan
 from ..files.journal import JournalRow
 from ..files.snapshots import Root
+from ..files.states import difference
+from ..files.workspaces import Trees, Workspace
 from ..model import html, tree, words
 from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
 from ..ops import calls, operations, rewinds
-from ..ops.rewinds import Look, Wish
-from ..ops.sessions import SessionRow
-from ..storage.base import Tx
-from . import arguments, restoring
-from .blame import blame, changed_by_others
-from .handle import FindPlace, Point
-from .states import difference
-from .workspaces import Place, Trees
+from ..ops.rewinds import Goal, Look, Wish
+from . import arguments
+from .points import Point
 
 if TYPE_CHECKING:
     from .branching import Moving
@@ -85,16 +84,16 @@ class Rewind:
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
         self._theirs: dict[bytes, str] = {}
-        self._place: Place | None = session._place() if files else None
+        self._place: Workspace | None = session._place() if files else None
         self._recorded: Root | None = None
         self._left: JournalRow | None = None
         if self._place is not None and shown:
-            left = restoring.pending(session._store, self._place, session.id)
-            self._left = left if left is not None and restoring.is_there(left) else None
+            left = changes.pending(session._store._runner, self._place, session.id)
+            self._left = left if left is not None and changes.is_there(left) else None
         elif self._place is not None:
             self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
-        self.pending = None if self._left is None else restoring.said(self._left, left=True)
-        self._look = look = session._store._read(lambda tx: goal.look(tx, session._row(tx)))
+        self.pending = None if self._left is None else changes.said(self._left, left=True)
+        self._look = look = session._ask(rewinds.look_at, goal)
         self._root, self._plan = self._planned()
         self._describe(look)
 
@@ -102,12 +101,12 @@ class Rewind:
 
     def _planned(self) -> tuple[Root | None, Plan]:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        look, place, store = self._look, self._place, self._session._store
+        look, place, runner = self._look, self._place, self._session._store._runner
         if place is None or look.there is None or look.here is None:
             return None, _NOTHING
         root = self._recorded or self._before_it(place) or place.glance()
-        found = blame(store, place.trees, look, root.tree)
-        self._by, self._theirs = found.by, changed_by_others(store, place.trees, look)
+        found = blame(runner, place.trees, look, root.tree)
+        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, look)
         wanted = place.trees.root(look.there)
         self._require_known(place.trees, root.tree, wanted.tree)
         plan = preview.plan(
@@ -120,10 +119,10 @@ class Rewind:
         )
         return root, plan
 
-    def _before_it(self, place: Place) -> Root | None:
+    def _before_it(self, place: Workspace) -> Root | None:
         """Give what was on disk when a change began that was cut off: what there is once it is taken back."""
-        left, store = self._left, self._session._store
-        found = None if left is None else store._read(lambda tx: snapshots.disk_of(tx, journal.session_of(tx, left)))
+        left = self._left
+        found = None if left is None else self._session._store._read(journal.disk_before, left)
         return None if found is None else place.trees.root(found)
 
     def _overwrites(self, path: bytes) -> bool:
@@ -206,31 +205,35 @@ class Rewind:
         session, place = self._session, self._place
         self._require_free(take_over)
         if place is None or self._root is None:
-            return session._operate(self._goal.asked, self._finish(self._look, take_over), key)
-        look = self._secured(place)
-        done: list[tuple[SessionRow, Operation]] = []
-
-        def finish(tx: Tx, root: str) -> None:
-            now_ms = session._store._clock.now_ms()
-            self._require_same(session._row(tx))
-            if session._held is not None:
-                session._held.require(tx, session._row(tx))
-            move = self._finish(look, take_over, root)
-            done[:] = [session._once(tx, self._goal.asked, key, lambda tx: move(tx, now_ms), now_ms)]
-
+            call = session._store._call(key, self._goal.asked)
+            return session._operate(call, rewinds.move_as_seen, self._wish(self._look, take_over), self._revision)
+        look, held = self._secured(place), session._held
+        finish = partial(
+            rewinds.finish,
+            where=session._key,
+            call=session._store._call(key, self._goal.asked),
+            wish=self._wish(look, take_over),
+            revision=self._revision,
+            fence=None if held is None else held.fence,
+        )
         try:
-            restoring.change_files(session._store, place, look.session, self._plan.steps, finish)
+            session._seen, operation = changes.change_files(
+                session._store._runner, place, look.session, self._plan.steps, finish
+            )
         except Conflict as error:
             self._look_again(place, error)
             raise
-        session._seen, operation = done[0]
-        if session._held is not None:
-            session._held.sure = max(session._held.sure, session._seen.updated)
+        except LeaseLost:
+            if held is not None:
+                held.lose()
+            raise
+        if held is not None:
+            held.sure = max(held.sure, session._seen.updated)
         if operation.summary != operations.NOTHING:
             session._store._made(operation)
         return operation
 
-    def _look_again(self, place: Place, error: Conflict) -> None:
+    def _look_again(self, place: Workspace, error: Conflict) -> None:
         """Read paths that were not as seen, whatever their size and times say: the next preview must know of it."""
         paths = [each for each in error.found if isinstance(each, bytes)] if isinstance(error.found, tuple) else []
         if paths:
@@ -238,7 +241,7 @@ class Rewind:
                 place.expect(dict.fromkeys(paths))
                 self._session._look_quietly()
 
-    def _secured(self, place: Place) -> Look:
+    def _secured(self, place: Workspace) -> Look:
         """Record what is on disk, so that this can be taken back; give the session as it is after that."""
         if self._recorded is not None:
             return self._look
@@ -248,15 +251,11 @@ class Rewind:
             changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
             names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
             raise Conflict(f"files changed since the preview: {names or 'all'}; preview again", found=names)
-        return session._store._read(lambda tx: self._goal.look(tx, session._row(tx)))
+        return session._ask(rewinds.look_at, self._goal)
 
-    def _require_same(self, row: SessionRow) -> None:
-        if row.revision != self._look.session.revision:
-            raise Conflict(
-                "the session changed since the preview; preview again",
-                expected=self._look.session.revision,
-                found=row.revision,
-            )
+    @property
+    def _revision(self) -> int:
+        return self._look.session.revision
 
     def _require_free(self, take_over: bool) -> None:
         """Refuse to change files under somebody who is at work."""
@@ -271,11 +270,11 @@ class Rewind:
                     holder=str(holder),
                 )
 
-    def _finish(self, look: Look, take_over: bool, actual: str | None = None) -> Any:
-        """Give the operation that moves the session; ``actual`` is the root of what is in the workspace then."""
+    def _wish(self, look: Look, take_over: bool) -> Wish:
+        """Describe the move of the session."""
         session, goal = self._session, self._goal
         files = self._root is not None
-        wish = Wish(
+        return Wish(
             look,
             goal.kind,
             goal.operation,
@@ -285,14 +284,7 @@ class Rewind:
             look.there if files else None,
             take_over,
             0 if session._held is None else session._held.lease.token,
-            actual,
         )
-
-        def op(tx: Tx, now_ms: int) -> tuple[SessionRow, Operation]:
-            self._require_same(session._row(tx))
-            return rewinds.move(tx, session._store.scope, session.id, wish, now_ms=now_ms)
-
-        return op
 
     # ------------------------------------------------------------------ for people
 
@@ -357,30 +349,6 @@ class Rewind:
         return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path{files}>"
 
 
-class Goal:
-    """Where a move goes: to a point that is found again each time, or to what an operation was before."""
-
-    def __init__(
-        self,
-        kind: str,
-        find: FindPlace,
-        asked: Any,
-        operation: str | None = None,
-        *,
-        files: tuple[str, int] | None = None,  # a root to go to with files alone, and since when they are otherwise
-        since: list[Any] | None = None,  # where the operation left the head: what was there then is its own doing
-    ) -> None:
-        self.kind, self.find, self.asked, self.operation = kind, find, asked, operation
-        self._files, self._since = files, since
-
-    def look(self, tx: Tx, row: SessionRow) -> Look:
-        """Look at what the move means now."""
-        found = rewinds.look(tx, row, self.find(tx, row))
-        if self._files is not None:
-            return rewinds.of_files(tx, found, *self._files)
-        return found if self._since is None else rewinds.seen_since(tx, found, *self._since)
-
-
 class _Names:
     """The names of tools for the calls that changed files, each looked up once."""
 
@@ -398,7 +366,7 @@ class _Names:
     def _name(self, call_id: str) -> str:
         session = self._session
         if call_id not in self._known and session is not None:
-            self._known[call_id] = session._store._read(lambda tx: calls.name_of(tx, session._row(tx), call_id))
+            self._known[call_id] = session._ask(calls.name_of, call_id)
         return self._known[call_id] or "a tool"
 
 

@@ -15,10 +15,9 @@ from .. import codec, presence
 from ..errors import Busy, Closed, Invalid, LeaseLost
 from ..model import words
 from ..model.status import ACTIVE, FINISHED, INTERRUPTED
-from ..ops import entries, runs, sessions, statuses, streams
-from ..ops.sessions import LeaseRow, Whole
+from ..ops import runs, sessions, statuses
+from ..ops.sessions import LeaseRow
 from ..presence import BEAT_SECONDS, SILENT_SECONDS
-from ..storage.base import Tx
 from . import arguments
 from .background import Held
 from .capture import Capturing
@@ -81,9 +80,8 @@ class Holding(Capturing):
         self._look()
 
     def _look(self) -> None:
-        scope = self._store.scope
         try:
-            seen = self._store._read(lambda tx: sessions.find_whole(tx, scope, self.id))
+            seen = self._store._read(sessions.find_whole, *self._key)
         except Closed:
             return
         if seen is not None:  # else it was purged meanwhile
@@ -106,7 +104,7 @@ class Holding(Capturing):
         store = self._store
         store._keeper.give_back_abandoned()
         while True:
-            lease, left = store._read(self._standing)
+            lease, left = self._ask(runs.standing, store._clock.now_ms())
             why, now_ms = watch.judge(lease, store._clock.now_ms(), take_over), store._clock.now_ms()
             if why is None:
                 return False
@@ -120,7 +118,7 @@ class Holding(Capturing):
         store, token = self._store, wanted.last[0] + 1
         held = Held(store, self.id, LeaseRow(store.scope, self._seen.sid, token, wanted.holder, now_ms, 0, now_ms))
         try:
-            taken = store._write(lambda tx: runs.take(tx, store.scope, self.id, wanted, now_ms=now_ms))
+            taken = store._write(runs.take, *self._key, wanted, now_ms=now_ms)
             if taken is None:
                 return False
             self._held, held.sure = held, taken.session.updated
@@ -133,16 +131,6 @@ class Holding(Capturing):
         self._saw(taken.session, taken.doc, taken.lease)
         self.resumed = taken.resumed
         return True
-
-    def _standing(self, tx: Tx) -> tuple[LeaseRow | None, frozenset[str]]:
-        """Read the lease, and which streams their writers left."""
-        row, now_ms = self._row(tx), self._store._clock.now_ms()
-        left = (
-            stream.id
-            for stream in streams.of_session(tx, row)
-            if presence.has_left(presence.decode(stream.holder), streams.last_sign(tx, stream), now_ms)
-        )
-        return sessions.find_lease(tx, row), frozenset(left)
 
     # ------------------------------------------------------------------ ending
 
@@ -164,19 +152,12 @@ class Holding(Capturing):
 
     def _finish(self, status: str, key: str | None, **about: Any) -> None:
         key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-        lease, left = self._store._read(self._standing)
+        lease, left = self._ask(runs.standing, now_ms)
         holder = None if lease is None or lease.holder is None else presence.decode(lease.holder)
         # One elsewhere that is silent may live: only whoever takes the session watches it long enough to tell.
         gone = lease.token if lease is not None and holder is not None and presence.is_gone(holder) else 0
 
-        def op(tx: Tx) -> Whole:
-            session = entries.writable(tx, self._store.scope, self.id)
-            if gone:  # what is shown is written down first
-                session = runs.settle(tx, session, gone, left, now_ms=now_ms)
-            session = statuses.change(tx, session, status, now_ms=now_ms, key=key, **about)
-            return sessions.with_rest(tx, session)
-
-        self._saw(*self._do(op))
+        self._saw(*self._do(runs.end, *self._key, status, gone, left, now_ms=now_ms, key=key, about=about))
 
 
 class _Watch:

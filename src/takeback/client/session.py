@@ -60,24 +60,16 @@ class Session(Others, Working, Moving, Contexts):
         return done
 
     def _set(self, kind: str, after: dict[str, Any], key: str | None) -> Operation:
-        return self._operate(
-            [kind, after],
-            lambda tx, now: moves.change(tx, self._store.scope, self.id, kind, after, now_ms=now),
-            key,
-        )
+        return self._operate(self._store._call(key, [kind, after]), moves.change, kind, after)
 
     def _retag(self, add: list[str], drop: list[str], key: str | None) -> Operation:
-        return self._operate(
-            ["tags", add, drop],
-            lambda tx, now: moves.retag(tx, self._store.scope, self.id, add=add, drop=drop, now_ms=now),
-            key,
-        )
+        return self._operate(self._store._call(key, ["tags", add, drop]), moves.retag, add=add, drop=drop)
 
     # ------------------------------------------------------------------ the handle
 
     def refresh(self) -> Session:
         """Read the session's fields again."""
-        self._saw(*self._store._read(lambda tx: sessions.whole(tx, self._store.scope, self.id)))
+        self._saw(*self._store._read(sessions.whole, self._store.scope, self.id))
         return self
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..ops import agents, work
-from ..ops.idempotency import once
-from ..storage.base import Tx
 from . import arguments
 
 if TYPE_CHECKING:
@@ -86,13 +84,9 @@ class SessionState(State):
         self._session = session
 
     def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
-        def look(tx: Tx) -> tuple[int, dict[str, Any]]:
-            row = self._session._row(tx)
-            if version is None:
-                return work.state(tx, row)
-            return version, work.state_at_version(tx, row, version)
-
-        return self._session._store._read(look)
+        if version is None:
+            return self._session._ask(work.state)
+        return version, self._session._ask(work.state_at_version, version)
 
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
         decide = work.change_state(put, drop, expected)
@@ -109,26 +103,12 @@ class AgentState(State):
         self._agent = agent
 
     def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
-        def look(tx: Tx) -> tuple[int, dict[str, Any]]:
-            row = agents.get(tx, self._agent._store.scope, self._agent.id)
-            return version or row.version, agents.state_at(tx, row, version)
-
-        return self._agent._store._read(look)
+        return self._agent._store._read(agents.state_of, self._agent._store.scope, self._agent.id, version)
 
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
-        store, now_ms = self._agent._store, self._agent._store._clock.now_ms()
-
-        def write(tx: Tx) -> int:
-            def do() -> tuple[int, str]:
-                row = agents.change_state(
-                    tx, store.scope, self._agent.id, put=put, drop=drop, expected_version=expected, now_ms=now_ms
-                )
-                return row.version, str(row.version)
-
-            request = ["state", self._agent.id, put, list(drop)]
-            return once(tx, store.scope, 0, key, request, kind="state", now_ms=now_ms, do=do, again=int)
-
-        version = store._write(write)
+        store, id = self._agent._store, self._agent.id
+        call = store._call(key, ["state", id, put, list(drop)])
+        version = store._write(agents.change_state_once, store.scope, id, call, put=put, drop=drop, expected=expected)
         self._agent.refresh()
         return version
 

@@ -11,7 +11,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from ..errors import Closed, Conflict, Invalid, Unsupported
+from ..errors import Closed, Invalid, Unsupported
 from ..model import html
 from ..model.copied import Copying
 from ..model.exchange import Exported, Loaded
@@ -21,15 +21,16 @@ from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import feed, feed_reading, operations, scopes, sessions, stats, sweep
-from ..storage.base import Tx
+from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep
+from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
-from .handle import Point
+from .points import Point
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
+_NOT_UNDONE = ("undo", "redo", "purge")
 
 
 class Store(StoreCheckpoints):
@@ -95,13 +96,8 @@ class Store(StoreCheckpoints):
         """Give all operations of this scope, newest first."""
         arguments.whole(limit, what="limit", low=1, high=10_000)
         before = (1 << 62) if cursor is None else feed.parse_cursor(cursor, 1)[0]
-
-        def look(tx: Tx) -> Page[Operation]:
-            rows = operations.of_scope(tx, self.scope, limit=limit + 1, before=before)
-            more = feed.cursor((rows[limit - 1].oid,)) if len(rows) > limit else None
-            return Page(operations.all_named(tx, rows[:limit]), more)
-
-        return self._read(look)
+        found, more = self._read(operations.page, self.scope, limit=limit, before=before)
+        return Page(found, None if more is None else feed.cursor((more,)))
 
     def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
         """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
@@ -115,17 +111,12 @@ class Store(StoreCheckpoints):
             raise Invalid(f"the policy is 'unreferenced', not {policy!r}")
         arguments.flag(dry_run, what="dry_run")
         before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
-        scope = self.scope
-
-        def op(tx: Tx, *, dry_run: bool = False) -> Pruned:
-            return sweep.sweep(tx, scope, before_ms=before_ms, dry_run=dry_run)
-
-        found = self._read(lambda tx: op(tx, dry_run=True))
+        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, dry_run=True)
         if dry_run:
             return found
         if found.blobs:
             self._keep_agents("Before pruning")
-        return self._backend.write(op, frees_space=True, alone=True)
+        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
         """Take back the last operation made through this handle, or a named one.
@@ -133,52 +124,25 @@ class Store(StoreCheckpoints):
         An operation is ``Conflict`` when a later one changed the same thing.
         """
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
-        now_ms = self._clock.now_ms()
+        made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
         if not self.capabilities.read_only:
-            session_id = self._read(lambda tx: self._moved_files(tx, wanted or self._last_made(tx)))
+            chosen, session_id = self._read(operations.chosen_undo, self.scope, wanted, made)
             if session_id is not None:
-                return self.get_session(session_id).undo(wanted or self._read(self._last_made))
-
-        def run(tx: Tx) -> operations.Done:
-            chosen = wanted or self._last_made(tx)
-            return operations.undo(tx, self.scope, chosen, now_ms=now_ms)
-
-        done = self._write(run, alone=True).operation
+                return self.get_session(session_id).undo(chosen)
+        now_ms = self._clock.now_ms()
+        done = self._write_as(ALONE, operations.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
         self._made(done)
         return done
 
-    def _moved_files(self, tx: Tx, operation_id: str) -> str | None:
-        """Give the session whose files an operation changed; None for every other operation."""
-        row = operations.find(tx, self.scope, operation_id)
-        moved = row.session and operations.moved_files(row)
-        return sessions.by_number(tx, row.scope, row.session).id if moved else None
-
-    def _last_undone(self, tx: Tx) -> str:
-        undone = (each for each in reversed(self._operations) if each.kind == "undo")
-        last = next((each.id for each in undone if operations.stands(tx, self.scope, each.id)), None)
-        if last is None:
-            raise Conflict("there is nothing to redo that was undone through this handle")
-        return last
-
-    def _last_made(self, tx: Tx) -> str:
-        for made in reversed(self._operations):
-            if made.kind not in ("undo", "redo", "purge") and operations.stands(tx, self.scope, made.id):
-                return made.id
-        raise Conflict("there is nothing to undo that was done through this handle; name an operation")
-
     def redo(self) -> Operation:
         """Bring back what the last undo made through this handle took back."""
-        now_ms = self._clock.now_ms()
+        undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
-            session_id = self._read(lambda tx: self._moved_files(tx, self._last_undone(tx)))
+            _, session_id = self._read(operations.chosen_redo, self.scope, undone)
             if session_id is not None:
                 return self.get_session(session_id).redo()
-
-        def run(tx: Tx) -> operations.Done:
-            last = self._last_undone(tx)
-            return operations.redo(tx, self.scope, session_id=None, operation_id=last, now_ms=now_ms)
-
-        done = self._write(run, alone=True).operation
+        now_ms = self._clock.now_ms()
+        done = self._write_as(ALONE, operations.redo_chosen, self.scope, undone, now_ms=now_ms).operation
         self._made(done)
         return done
 
@@ -214,12 +178,12 @@ class Store(StoreCheckpoints):
             waiting.close()
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
-        return self._read(lambda tx: feed_reading.after(tx, self.scope, cursor=after, limit=_FEED_PAGE))
+        return self._read(feed_reading.after, self.scope, cursor=after, limit=_FEED_PAGE)
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; bytes are those of the whole store on disk."""
         size, careful = self._backend.size_bytes(), self._backend.suspect
-        return self._read(lambda tx: stats.store_stats(tx, self.scope, total_bytes=size, careful=careful))
+        return self._read(stats.store_stats, self.scope, total_bytes=size, careful=careful)
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
         """Recompute every check and every hash of the store, all scopes; nothing is changed.
@@ -228,7 +192,7 @@ class Store(StoreCheckpoints):
         """
         from ..ops import verify as verify_
 
-        self._read(lambda tx: None)  # a store that cannot be read at all says so; the rest is findings
+        self._read(store_identity.require_readable)  # a store that cannot be read at all says so; the rest is findings
         every = self._backend.scoped(None)
         return verify_.verify(every.read, every.check, progress)
 

@@ -8,10 +8,8 @@ from typing import Any
 from .. import codec
 from ..model.operation import Operation
 from ..model.page import Page
-from ..ops import agent_checkpoints, agents, operations, sessions
-from ..ops.idempotency import once
-from ..ops.work import require_version
-from ..storage.base import Tx
+from ..ops import agent_changes, agents
+from ..storage.runner import FREEING
 from . import arguments
 from .agent import Agent
 from .base import StoreBase
@@ -36,20 +34,10 @@ class StoreAgents(StoreBase):
         agent_id = arguments.name(id, what="agent id")
         fields = _checked({"name": name, "type": type, "system_prompt": system_prompt, "capabilities": capabilities})
         fields |= _checked({"config": config or {}, "metadata": metadata or {}})
-        doc, now_ms = codec.encode({**agents.EMPTY, **fields}), self._clock.now_ms()
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-
-        def write(tx: Tx) -> agents.AgentRow:
-            def do() -> tuple[agents.AgentRow, str]:
-                return agents.create(tx, self.scope, agent_id, doc, now_ms=now_ms), agent_id
-
-            def again(made: str) -> agents.AgentRow:
-                return agents.get_any(tx, self.scope, made)
-
-            request = ["agent", agent_id, fields]
-            return once(tx, self.scope, 0, key, request, kind="agent", now_ms=now_ms, do=do, again=again)
-
-        return Agent(self, self._write(write))  # type: ignore[arg-type]
+        doc = codec.encode({**agents.EMPTY, **fields})
+        call = self._call(idempotency_key, ["agent", agent_id, fields])
+        row = self._write(agent_changes.create_once, self.scope, agent_id, call, doc)
+        return Agent(self, row)  # type: ignore[arg-type]
 
     def update_agent(
         self,
@@ -60,28 +48,15 @@ class StoreAgents(StoreBase):
         **fields: Any,
     ) -> Agent:
         """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
-        agent_id, key = _id(id), arguments.optional_name(idempotency_key, what="idempotency_key")
+        agent_id = _id(id)
         unknown = fields.keys() - agents.EMPTY.keys()
         if unknown:
             raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; its state and metadata take anything")
-        changed, now_ms = _checked(fields), self._clock.now_ms()
+        changed = _checked(fields)
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version", low=1)
-
-        def write(tx: Tx) -> tuple[agents.AgentRow, Operation | None]:
-            def do() -> tuple[tuple[agents.AgentRow, Operation | None], str]:
-                row = agents.get(tx, self.scope, agent_id)
-                require_version(row.version, expected_version)
-                after = {"fields": {**codec.decode(row.fields), **changed}}
-                return operations.on_agent(tx, row, "update", after, now_ms=now_ms), agent_id
-
-            def again(made: str) -> tuple[agents.AgentRow, Operation | None]:
-                return agents.get_any(tx, self.scope, made), None
-
-            request = ["update", agent_id, changed]
-            return once(tx, self.scope, 0, key, request, kind="agent", now_ms=now_ms, do=do, again=again)
-
-        row, done = self._write(write)
+        call = self._call(idempotency_key, ["update", agent_id, changed])
+        row, done = self._write(agent_changes.update_once, self.scope, agent_id, call, changed, expected_version)
         if done is not None:
             self._made(done)
         return Agent(self, row)  # type: ignore[arg-type]
@@ -89,19 +64,19 @@ class StoreAgents(StoreBase):
     def get_agent(self, id: str) -> Agent:
         """Give an agent by its exact id."""
         wanted = arguments.name(id, what="agent id")
-        return Agent(self, self._read(lambda tx: agents.get(tx, self.scope, wanted)))  # type: ignore[arg-type]
+        return Agent(self, self._read(agents.get, self.scope, wanted))  # type: ignore[arg-type]
 
     def find_agent(self, id: str) -> Agent | None:
         """Give an agent by its exact id, or None."""
         wanted = arguments.name(id, what="agent id")
-        row = self._read(lambda tx: agents.find(tx, self.scope, wanted))
+        row = self._read(agents.find, self.scope, wanted)
         return None if row is None else Agent(self, row)  # type: ignore[arg-type]
 
     def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
         """Give agents in the order of their ids; the page's cursor gives the next page."""
         arguments.whole(limit, what="limit", low=1, high=10_000)
         after = "" if cursor is None else arguments.name(cursor, what="cursor")
-        rows = self._read(lambda tx: agents.page(tx, self.scope, after=after, limit=limit + 1))
+        rows = self._read(agents.page, self.scope, after=after, limit=limit + 1)
         more = rows[limit - 1].id if len(rows) > limit else None
         return Page([Agent(self, row) for row in rows[:limit]], more)  # type: ignore[arg-type]
 
@@ -110,19 +85,7 @@ class StoreAgents(StoreBase):
 
         A checkpoint of type ``pre-operation`` is taken first, unless the last one shows the agent as it is.
         """
-        agent_id, now_ms = _id(id), self._clock.now_ms()
-
-        def write(tx: Tx) -> Operation | None:
-            row = agents.find(tx, self.scope, agent_id)
-            if row is None:
-                return None
-            before = agent_checkpoints.New(f"Before deleting {agent_id}", None, "pre-operation")
-            agent_checkpoints.create_before(tx, row, before, now_ms=now_ms)
-            owned = [each.id for each in sessions.of_agent(tx, self.scope, agent_id)]
-            after = {"hidden": 1, "sessions": dict.fromkeys(owned, 1)}
-            return operations.on_agent(tx, row, "delete", after, now_ms=now_ms)[1]
-
-        done = self._backend.write(write, frees_space=True)
+        done = self._write_as(FREEING, agent_changes.delete, self.scope, _id(id), now_ms=self._clock.now_ms())
         if done is not None:
             self._made(done)
         return done

@@ -6,24 +6,18 @@ import warnings
 from collections.abc import Iterable
 
 from .. import codec
-from ..errors import Corrupt, Invalid, NotFound, StorageFull
+from ..errors import Corrupt, Invalid, StorageFull
 from ..model.checkpoint import Checkpoint
-from ..model.operation import Operation
-from ..ops import agent_checkpoints, agent_restore, agents, checkpoints, sessions
-from ..ops.agent_checkpoints import AgentCheckpointRow, New
-from ..ops.agents import AgentRow
-from ..ops.idempotency import once
+from ..ops import agent_checkpoints, agent_restore, any_checkpoints, checkpoints
+from ..ops.agent_checkpoints import New
 from ..ops.sessions import LeaseRow
-from ..storage.base import Tx
-from ..tables.agents import AGENT
+from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .agent import Agent
 from .auto_checkpoints import AutoCheckpoints
 from .branching import _plain_name
 from .session import Session
 from .store_sessions import StoreSessions
-
-_KIND = "agent_checkpoint"
 
 
 class StoreCheckpoints(StoreSessions):
@@ -49,29 +43,11 @@ class StoreCheckpoints(StoreSessions):
         """
         if type not in checkpoints.TYPES:
             raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
-        agent_id, now_ms = _agent_id(agent), self._clock.now_ms()
+        agent_id = _agent_id(agent)
         about = None if description is None else codec.storable_text(description, what="description")
         new = New(_plain_name(name, what="checkpoint name"), about, type)
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-
-        def op(tx: Tx) -> Checkpoint:
-            row = agents.get(tx, self.scope, agent_id)
-
-            def do() -> tuple[AgentCheckpointRow, str]:
-                made = agent_checkpoints.create(tx, row, new, now_ms=now_ms)
-                return made, made.id
-
-            def again(made: str) -> AgentCheckpointRow:
-                found = agent_checkpoints.find(tx, self.scope, made)
-                if found is None:
-                    raise NotFound("the checkpoint that this call made was deleted since")
-                return found
-
-            request = ["checkpoint_agent", agent_id, list(new)]
-            made = once(tx, self.scope, 0, key, request, kind=_KIND, now_ms=now_ms, do=do, again=again)
-            return agent_checkpoints.as_value(tx, row, made)
-
-        return self._write(op, alone=True)
+        call = self._call(idempotency_key, ["checkpoint_agent", agent_id, list(new)])
+        return self._write_as(ALONE, agent_checkpoints.create_once, self.scope, agent_id, call, new)
 
     def restore_checkpoint(self, checkpoint: str | Checkpoint, *, take_over: bool = False) -> Agent:
         """Bring an agent back to a checkpoint: fields, state, and where all its sessions were; all or nothing.
@@ -87,16 +63,7 @@ class StoreCheckpoints(StoreSessions):
         wanted, now_ms = _checkpoint_id(checkpoint), self._clock.now_ms()
         arguments.flag(take_over, what="take_over")
         judge = agent_restore.Judge(self._is_ours, self._is_gone, take_over)
-
-        def op(tx: Tx) -> tuple[AgentRow, Operation | None]:
-            row = agent_checkpoints.find(tx, self.scope, wanted)
-            if row is not None:
-                return agent_restore.restore(tx, row, judge, now_ms=now_ms)
-            if checkpoints.by_id(tx, self.scope, wanted) is not None:
-                raise Invalid(f"checkpoint {wanted!r} is one of a session; session.rewind goes back to it")
-            raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
-
-        agent, done = self._write(op, alone=True)
+        agent, done = self._write_as(ALONE, any_checkpoints.restore, self.scope, wanted, judge, now_ms=now_ms)
         if done is not None:
             self._made(done)
         return Agent(self, agent)  # type: ignore[arg-type]
@@ -111,7 +78,7 @@ class StoreCheckpoints(StoreSessions):
 
         One that cannot be taken is warned of and holds nothing up; on a full disk no further one is tried.
         """
-        for agent_id in self._read(lambda tx: agent_checkpoints.with_sessions(tx, self.scope)):
+        for agent_id in self._read(agent_checkpoints.with_sessions, self.scope):
             try:
                 self._keep_agent(agent_id, New(name, None, "pre-operation"))
             except (StorageFull, Corrupt) as error:
@@ -122,13 +89,7 @@ class StoreCheckpoints(StoreSessions):
 
     def _keep_agent(self, agent_id: str, new: New) -> None:
         now_ms = self._clock.now_ms()
-
-        def op(tx: Tx) -> None:
-            row = agents.find(tx, self.scope, agent_id)
-            if row is not None:
-                agent_checkpoints.create_before(tx, row, new, now_ms=now_ms)
-
-        self._write(op, alone=True)
+        self._write_as(ALONE, agent_checkpoints.keep_before, self.scope, agent_id, new, now_ms=now_ms)
 
     # ------------------------------------------------------------------ of agents and sessions
 
@@ -137,52 +98,22 @@ class StoreCheckpoints(StoreSessions):
 
         A text is looked up as the id of an agent, then as that of a session, then as that of an agent in the trash.
         """
-        wanted = of.id if isinstance(of, Agent | Session) else arguments.name(of, what="agent or session")
-        number = of._seen.aid if isinstance(of, Agent) else None
-
-        def look(tx: Tx) -> list[Checkpoint]:
-            agent = None if isinstance(of, Session) else _find_agent(tx, self.scope, wanted, number)
-            if agent is not None and (number is not None or not agent.hidden):
-                return _of_agent(tx, agent)
-            session = None if isinstance(of, Agent) else sessions.find(tx, self.scope, wanted)
-            if session is not None:
-                return [checkpoints.as_value(tx, session, each) for each in checkpoints.of_session(tx, session)]
-            if agent is None:
-                raise NotFound(f"there is no agent and no session {wanted!r} in this store and scope")
-            return _of_agent(tx, agent)
-
-        return self._read(look)
+        if isinstance(of, Agent):
+            return self._read(any_checkpoints.of_agent, self.scope, of.id, of._seen.aid)
+        if isinstance(of, Session):
+            return self._read(any_checkpoints.of_session, self.scope, of.id)
+        return self._read(any_checkpoints.of_either, self.scope, arguments.name(of, what="agent or session"))
 
     def get_checkpoint(self, id: str) -> Checkpoint:
         """Give a checkpoint of an agent or of a session by its id."""
-        wanted = arguments.name(id, what="checkpoint")
-
-        def look(tx: Tx) -> Checkpoint:
-            found = agent_checkpoints.find(tx, self.scope, wanted)
-            if found is not None:
-                return agent_checkpoints.as_value(tx, agents.by_number(tx, self.scope, found.agent), found)
-            row = checkpoints.by_id(tx, self.scope, wanted)
-            if row is None:
-                raise NotFound(f"there is no checkpoint {wanted!r} in this store and scope")
-            return checkpoints.as_value(tx, sessions.by_number(tx, self.scope, row.session), row)
-
-        return self._read(look)
+        return self._read(any_checkpoints.get, self.scope, arguments.name(id, what="checkpoint"))
 
     def delete_checkpoint(self, checkpoint: str | Checkpoint) -> None:
         """Erase a checkpoint of an agent or of a session; absent is no error. This cannot be undone.
 
         Only the checkpoint goes: what it named stays where it is, and later checkpoints are as good as before.
         """
-        wanted = _checkpoint_id(checkpoint)
-
-        def op(tx: Tx) -> None:
-            found = agent_checkpoints.find(tx, self.scope, wanted)
-            if found is not None:
-                agent_checkpoints.delete(tx, found)
-            elif row := checkpoints.by_id(tx, self.scope, wanted):
-                agent_checkpoints.delete_of_session(tx, row)
-
-        self._backend.write(op, frees_space=True, alone=True)
+        self._write_as(FREEING_ALONE, any_checkpoints.delete, self.scope, _checkpoint_id(checkpoint))
 
     # ------------------------------------------------------------------ automatic ones
 
@@ -231,15 +162,3 @@ def _checkpoint_id(checkpoint: str | Checkpoint) -> str:
 def _is_same_lease(one: LeaseRow, other: LeaseRow) -> bool:
     """Whether two leases are of one taking: signs of life since then do not count."""
     return one._replace(taken_ms=0, beats=0, beat_ms=0) == other._replace(taken_ms=0, beats=0, beat_ms=0)
-
-
-def _find_agent(tx: Tx, scope: str, agent_id: str, number: int | None) -> AgentRow | None:
-    """Return an agent, even one in the trash, or None; by its number if it is known."""
-    if number is None:
-        return agents.find_any(tx, scope, agent_id)
-    found = AGENT.get(tx, scope, number)
-    return None if found is None or found.hidden == 2 else found
-
-
-def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
-    return [agent_checkpoints.as_value(tx, agent, row) for row in agent_checkpoints.of_agent(tx, agent)]

@@ -20,13 +20,14 @@ from ..model.page import Page
 from ..model.status import STATUSES
 from ..ops import listing, sessions
 from ..ops import refs as parser
-from ..ops.sessions import LeaseRow, SessionRow, Whole
-from ..storage.base import Capabilities, Op, Readable, Tx
+from ..ops.sessions import LeaseRow, SessionRow
+from ..storage.base import Capabilities, Readable
+from ..storage.runner import Operation as Op
+from ..storage.runner import P, Reads, T
 from . import arguments
 from .reading import Reading
 from .refs import Resolved
 
-T = TypeVar("T")
 S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the handle that the store gives of a session
 
 
@@ -39,6 +40,7 @@ class StoreReading(ABC, Generic[S_co]):
     def __init__(self, backend: Readable, *, clock: Clock, scope: str, url: str) -> None:
         self._backend = backend
         self._clock = clock
+        self._runner: Reads[Any] = Reads(backend, clock, scope)
         self._attachment: Callable[[dict[str, Any]], Any] = self._attached
         self.scope = scope
         self.url = url
@@ -52,8 +54,9 @@ class StoreReading(ABC, Generic[S_co]):
     def close(self) -> None:
         """Release what the store holds."""
 
-    def _read(self, op: Op[T]) -> T:
-        return self._backend.read(op)
+    def _read(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation that only reads."""
+        return self._runner.read(op, *args, **kwargs)
 
     @abstractmethod
     def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> S_co:
@@ -65,7 +68,7 @@ class StoreReading(ABC, Generic[S_co]):
         return Attachment(self, given)  # type: ignore[arg-type]
 
     def _is_gone(self, lease: LeaseRow) -> bool:
-        """Say whether the holder of a lease is there no more."""
+        """Whether the holder of a lease no longer exists."""
         return lease.holder is not None and presence.seems_gone(
             presence.decode(lease.holder), lease.beat_ms, self._clock.now_ms()
         )
@@ -91,12 +94,7 @@ class StoreReading(ABC, Generic[S_co]):
         wanted = arguments.name(id_name_or_key, what="session", most=10_000)
         owner = arguments.optional_name(agent, what="agent")
         place = None if workspace is None else arguments.workspace(workspace)
-
-        def look(tx: Tx) -> Whole | None:
-            row = parser.exact(tx, self.scope, wanted, agent=owner, workspace=place)
-            return None if row is None else sessions.with_rest(tx, row)
-
-        found = self._read(look)
+        found = self._read(parser.exact_whole, self.scope, wanted, agent=owner, workspace=place)
         return None if found is None else self._session(*found)
 
     def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[S_co]:
@@ -107,7 +105,7 @@ class StoreReading(ABC, Generic[S_co]):
         """
         text = arguments.name(ref, what="ref", most=2000)
         place = None if workspace is None else arguments.workspace(workspace)
-        whole, point = self._read(lambda tx: parser.resolve(tx, self.scope, text, workspace=place))
+        whole, point = self._read(parser.resolve, self.scope, text, workspace=place)
         return Resolved(self._session(*whole), *point)
 
     # ------------------------------------------------------------------ listing
@@ -157,20 +155,16 @@ class StoreReading(ABC, Generic[S_co]):
             trash=trash,
         )
         parent_id = parent.id if isinstance(parent, Reading) else arguments.optional_name(parent, what="parent")
-
-        def look(tx: Tx) -> listing.Listed:
-            above = None if parent_id is None else sessions.get(tx, self.scope, parent_id).sid
-            return listing.page(
-                tx,
-                self.scope,
-                wanted._replace(parent=above),
-                order=order,
-                before=before,
-                limit=limit,
-                is_gone=self._is_gone,
-            )
-
-        found = self._read(look)
+        found = self._read(
+            listing.page,
+            self.scope,
+            wanted,
+            parent_id,
+            order=order,
+            before=before,
+            limit=limit,
+            is_gone=self._is_gone,
+        )
         more = None if found.next is None else listing.cursor(order, found.next)
         return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
 
@@ -179,15 +173,15 @@ class StoreReading(ABC, Generic[S_co]):
         wanted = _filter(**filters)
         if wanted.statuses is not None:  # an active one whose holder is gone is told by looking at it only
             return len(self.list_sessions(**filters, limit=most))
-        return self._read(lambda tx: listing.count(tx, self.scope, wanted, most))
+        return self._read(listing.count, self.scope, wanted, most)
 
     def _with_sessions(self, among: Sequence[str]) -> set[str]:
         """Say which of these directories are workspaces of sessions."""
-        return self._read(lambda tx: listing.workspaces(tx, self.scope, among))
+        return self._read(listing.workspaces, self.scope, among)
 
     def _short_ids(self, ids: Sequence[str], least: int) -> dict[str, str]:
         """Give for each id the shortest beginning, from so many characters on, that is enough to name the session."""
-        return self._read(lambda tx: parser.shortest(tx, self.scope, ids, least))
+        return self._read(parser.shortest, self.scope, ids, least)
 
     def iter_sessions(self, **filters: Any) -> Iterator[S_co]:
         """Stream sessions in pages; takes the filters of ``list_sessions``."""

@@ -6,12 +6,12 @@ are one transaction, and a unique index stands behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, TypedDict, Unpack
 
 from .. import codec
-from ..errors import Conflict, Invalid, Unsupported
+from ..errors import Conflict, Invalid, LeaseLost, Unsupported
 from ..files.disk.identity import Located, identity, locate
 from ..ids import new_id
 from ..model.capture import Capture, capture_of
@@ -19,11 +19,9 @@ from ..model.operation import Operation
 from ..model.purge import Purged
 from ..model.session import short_title
 from ..model.subagents import Spawned
-from ..ops import agents, directory_sessions, moves, purge, sessions
-from ..ops import refs as parser
-from ..ops.idempotency import once
-from ..ops.sessions import KINDS, SessionRow, Whole
-from ..storage.base import Tx
+from ..ops import directory_sessions, moves, new_sessions, purge, sessions
+from ..ops.sessions import KINDS
+from ..storage.runner import FREEING
 from . import arguments
 from .session import Session
 from .store_agents import StoreAgents
@@ -76,12 +74,12 @@ class StoreSessions(StoreAgents):
         arguments.flag(take_over, what="take_over")
         arguments.flag(hold, what="hold")
         if isinstance(name_or_session, Session):
-            self._read(lambda tx: sessions.get(tx, self.scope, name_or_session.id))  # of this store and scope?
+            self._read(sessions.get, self.scope, name_or_session.id)  # of this store and scope?
             found = name_or_session.refresh()
         else:
             made = _fields(name_or_session, agent, workspace, fields, self._clock.now_ms())
             named = made.name is not None
-            found = self._ensure(made, lambda tx: _named(tx, self.scope, made)) if named else self._create(made, None)
+            found = self._ensure(made) if named else self._create(made, None)
         found._capture = how
         if hold and not found._holds():
             if self._backend.capabilities.read_only:
@@ -112,8 +110,7 @@ class StoreSessions(StoreAgents):
             raise Invalid("a task says what is to be done")
         fields: NewSession = {"kind": "subagent", "task": task, "prompt": task, "label": label, "parent": parent}
         made = _fields(None, agent, workspace, {**fields, "model": model, "metadata": metadata}, self._clock.now_ms())
-        key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        found = self._create(made, key, parent if isinstance(parent, Session) else None)
+        found = self._create(made, idempotency_key, parent if isinstance(parent, Session) else None)
         name = label or found.title or found.id
         return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
@@ -132,12 +129,10 @@ class StoreSessions(StoreAgents):
         Symbolic links lead to the same session, and a directory that was moved keeps its own.
         """
         place, agent = locate(arguments.workspace(path)), arguments.name(agent, what="agent")
-        found = self._read(lambda tx: directory_sessions.find(tx, self.scope, agent, place.path))
+        found = self._read(directory_sessions.find, self.scope, agent, place.path)
         if found is None or not directory_sessions.is_known(found[1], place.identity):
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
-            found = self._write(
-                lambda tx: directory_sessions.create(tx, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
-            )
+            found = self._write(directory_sessions.create, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
         return self._session(*found)
 
     def _moved_from(self, agent: str, place: Located) -> str | None:
@@ -145,7 +140,7 @@ class StoreSessions(StoreAgents):
         same = place.identity
         if same is None:
             return None
-        known = self._read(lambda tx: directory_sessions.same_directory(tx, self.scope, agent, same))
+        known = self._read(directory_sessions.same_directory, self.scope, agent, same)
         return next((row.workspace for row in known if identity(row.workspace) != same), None)
 
     def get_or_create_session(self, directory: str | PathLike[str]) -> Session:
@@ -159,7 +154,7 @@ class StoreSessions(StoreAgents):
         """
         if not isinstance(session, Session):
             raise Invalid(f"a session that this store gave is saved, not {type(session).__name__}")
-        self._read(lambda tx: sessions.get(tx, self.scope, session.id))  # of this store and scope?
+        self._read(sessions.get, self.scope, session.id)  # of this store and scope?
         if session.refresh().deleted:
             raise Conflict("this session is in the trash; restore it first", found="trash")
 
@@ -174,49 +169,32 @@ class StoreSessions(StoreAgents):
     ) -> Session:
         """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
-        return self._create(made, arguments.optional_name(idempotency_key, what="idempotency_key"))
+        return self._create(made, idempotency_key)
 
     def _create(self, made: sessions.Fields, key: str | None, by: Session | None = None) -> Session:
         """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
-        now_ms = self._clock.now_ms()
         held = None if by is None else by._held
         given = [*made[:-2], *(["archived"] if made.archived else [])]  # as it was before there was that field
-        request = [given, {**codec.decode(made.detail), "run_id": None}]
-
-        def write(tx: Tx) -> Whole:
-            def do() -> tuple[SessionRow, str]:
-                row = _make(tx, self.scope, made, now_ms)
-                if held is not None and made.parent is not None:
-                    held.require(tx, sessions.get(tx, self.scope, made.parent))
-                return row, row.id
-
-            def again(made: str) -> SessionRow:
-                return sessions.get(tx, self.scope, made)
-
-            row = once(tx, self.scope, 0, key, request, kind="session", now_ms=now_ms, do=do, again=again)
-            return sessions.with_rest(tx, row)
-
-        return self._session(*self._write(write))
+        call = self._call(key, [given, {**codec.decode(made.detail), "run_id": None}])
+        try:
+            found = self._write(new_sessions.create_once, self.scope, call, made, None if held is None else held.fence)
+        except LeaseLost:
+            if held is not None:
+                held.lose()
+            raise
+        return self._session(*found)
 
     def _fixed(self, agent: str, rest: str, kind: str) -> Session:
         key = f"agent:{sessions.escape(agent)}:{rest}"
         made = sessions.Fields(agent, kind, key=key, detail=codec.encode({"run_id": new_id(self._clock.now_ms())}))
-        return self._ensure(made, lambda tx: sessions.find_by_key(tx, self.scope, key))
+        return self._ensure(made)
 
-    def _ensure(self, made: sessions.Fields, find: Callable[[Tx], SessionRow | None]) -> Session:
-        """Look, and make what is not there in the same transaction; a look alone writes nothing."""
-        now_ms = self._clock.now_ms()
-
-        def look(tx: Tx) -> Whole | None:
-            row = find(tx)
-            return None if row is None else sessions.with_rest(tx, row)
-
-        def write(tx: Tx) -> Whole:
-            tx.lock(f"session {self.scope} {made.key or made[:5]}")
-            found = look(tx)
-            return found or (_make(tx, self.scope, made, now_ms), made.detail, None)
-
-        return self._session(*(self._read(look) or self._write(write)))
+    def _ensure(self, made: sessions.Fields) -> Session:
+        """Find a session, or make it in the transaction that finds none; one that is there costs no write."""
+        found = self._read(new_sessions.find, self.scope, made)
+        if found is None:
+            found = self._write(new_sessions.ensure, self.scope, made, now_ms=self._clock.now_ms())
+        return self._session(*found)
 
     # ------------------------------------------------------------------ deleting
 
@@ -230,17 +208,12 @@ class StoreSessions(StoreAgents):
     def restore_session(self, session: str | Session) -> Operation | None:
         """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
         wanted = session.id if isinstance(session, Session) else arguments.name(session, what="session id")
-        self._read(lambda tx: sessions.get(tx, self.scope, wanted))
+        self._read(sessions.get, self.scope, wanted)
         return self._hide(session, hidden=False)
 
     def _hide(self, session: str | Session, *, hidden: bool) -> Operation | None:
-        now_ms = self._clock.now_ms()
-
-        def op(tx: Tx) -> tuple[SessionRow, Operation] | None:
-            wanted = self._exact_id(tx, session)
-            return None if wanted is None else moves.hide(tx, self.scope, wanted, hidden=hidden, now_ms=now_ms)
-
-        done = self._backend.write(op, frees_space=True)
+        wanted, now_ms = _named(session), self._clock.now_ms()
+        done = self._write_as(FREEING, moves.hide_named, self.scope, wanted, hidden=hidden, now_ms=now_ms)
         if done is None:
             return None
         if isinstance(session, Session):
@@ -253,32 +226,19 @@ class StoreSessions(StoreAgents):
 
         Entries that sessions forked from it need are kept and named, unless those are purged with it.
         """
-        now_ms = self._clock.now_ms()
-
-        def op(tx: Tx) -> Purged:
-            wanted = self._exact_id(tx, session)
-            if wanted is None:
-                return Purged()
-            return purge.purge(tx, self.scope, wanted, include_forks=include_forks, now_ms=now_ms)
-
-        return self._backend.write(op, frees_space=True)
-
-    def _exact_id(self, tx: Tx, session: str | Session) -> str | None:
-        if isinstance(session, Session):
-            return session.id
-        wanted = arguments.name(session, what="session", most=10_000)
-        row = parser.exact(tx, self.scope, wanted, agent=None, workspace=None)
-        return None if row is None else row.id
+        return self._write_as(
+            FREEING,
+            purge.purge_named,
+            self.scope,
+            _named(session),
+            include_forks=include_forks,
+            now_ms=self._clock.now_ms(),
+        )
 
 
-def _make(tx: Tx, scope: str, made: sessions.Fields, now_ms: int) -> SessionRow:
-    agents.ensure(tx, scope, made.agent, now_ms=now_ms)
-    return sessions.create(tx, scope, made, now_ms=now_ms)
-
-
-def _named(tx: Tx, scope: str, made: sessions.Fields) -> SessionRow | None:
-    assert made.name is not None
-    return sessions.find_by_name(tx, scope, agent=made.agent, workspace=made.workspace, name=made.name)
+def _named(session: str | Session) -> str:
+    """Return what a session is found by: its id, key or name."""
+    return session.id if isinstance(session, Session) else arguments.name(session, what="session", most=10_000)
 
 
 def _fields(

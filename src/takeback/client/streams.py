@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -21,12 +22,9 @@ from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
-from ..model.status import require_open
 from ..model.usage import Usage
-from ..ops import calls, entries, streams
-from ..ops.sessions import SessionRow
+from ..ops import streams
 from ..ops.streams import KINDS, Piece, StreamRow
-from ..storage.base import Tx
 from . import arguments
 from .appending import Speaking, given_draft
 
@@ -101,9 +99,10 @@ class Stream:
                 self._again or self._pieces + 1,
                 self._session._store._clock.now_ms(),
             )
-            store = streams.replace if self._again else streams.add
             try:
-                self._session._do(lambda tx: store(tx, self._open(tx, goes_on=True), first, new, now_ms=now_ms))
+                self._session._do(
+                    streams.flush, *self._session._key, self._row, first, new, again=bool(self._again), now_ms=now_ms
+                )
             except Error as failure:
                 self._since = time.monotonic()  # tried again later, if that can help
                 if not _may_pass(failure):
@@ -142,10 +141,6 @@ class Stream:
             if half and self._length > (half if self._left_out else 2 * half):
                 self._shorten(half)
             return "".join(piece.text for piece in self._whole())
-
-    def _drop(self, tx: Tx, session: SessionRow) -> None:
-        """Forget what arrived: it is stored elsewhere in the same transaction."""
-        streams.drop(tx, session, self._open(tx))
 
     def _dropped(self) -> None:
         self._ended = True
@@ -195,7 +190,7 @@ class Stream:
             if self._said:
                 return self._seal(status)
             self._require_open()
-            self._close(lambda tx: streams.drop(tx, self._session._row(tx), self._open(tx)))
+            self._close(streams.drop_open, *self._session._key, self._row)
             return None
 
     def _seal(self, status: str, usage: Usage | None = None) -> Message:
@@ -212,27 +207,15 @@ class Stream:
         if session._looks():
             session._look_before(drafts)
 
-        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
-            found = entries.writable(tx, session._store.scope, session.id)
-            settled = calls.settled(tx, found, drafts)
-            return streams.seal(tx, found, self._open(tx), settled, now_ms=now_ms), settled
-
         with self._lock:
             self._require_open()
-            done, settled = self._close(op)
+            done, settled = self._close(streams.seal_open, *session._key, self._row, drafts, now_ms=now_ms)
             self.message = session._shown(done, settled, now_ms)[-1]
             return self.message
 
-    def _open(self, tx: Tx, *, goes_on: bool = False) -> StreamRow:
-        """Give the stream as it is; whose it is says who asks, never what was seen. A stopped one does not go on."""
-        session = self._session._row(tx)
-        if goes_on:
-            require_open(session.status)
-        return streams.find(tx, self._row._replace(scope=session.scope, session=session.sid))
-
-    def _close(self, op: Any) -> Any:
+    def _close(self, op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
-            done = self._session._do(op)
+            done = self._session._do(op, *args, **kwargs)
         except Error as failure:
             if not _may_pass(failure):
                 self._fail(failure)
@@ -292,14 +275,7 @@ class Streaming(Speaking):
         holder = presence.encode(presence.here(now_ms))
         wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
 
-        def op(tx: Tx) -> tuple[SessionRow, StreamRow]:
-            session = entries.writable(tx, store.scope, self.id)
-            require_open(session.status)
-            if id is not None and entries.find_by_id(tx, session, id) is not None:
-                raise Conflict(f"there is a message {id!r} already; give the stream another id, or none", found=id)
-            return streams.begin(tx, session, wanted, now_ms=now_ms)
-
-        self._seen, row = self._do(op)
+        self._seen, row = self._do(streams.begin, self.id, wanted, id, now_ms=now_ms)
         made = Stream(self, row, flush_seconds, flush_bytes, keep)
         store._keeper.watch(made)
         return made

@@ -15,15 +15,12 @@ from ..errors import Invalid
 from ..ids import new_id
 from ..model.approval import Approval
 from ..model.message import Message
-from ..model.status import ACTIVE, require_open
+from ..model.status import ACTIVE
 from ..model.subagents import Sent, Spawned, Tree
 from ..model.tools import ToolCall
-from ..ops import approvals, calls, entries, inbox, sessions, subagents
-from ..ops.idempotency import once
-from ..ops.sessions import SessionRow, Whole
-from ..storage.base import Tx
+from ..ops import approvals, calls, inbox, subagents
+from ..storage.runner import ALONE
 from . import arguments
-from .appending import title_of
 from .running import Holding
 from .tools import Calling
 from .waiting import until
@@ -76,19 +73,16 @@ class Others(Holding, Calling):
         if isinstance(call, ToolCall) and call.entry_id:
             return call
         wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
-        return self._store._read(lambda tx: calls.require_open(tx, self._row(tx), wanted))
+        return self._ask(calls.require_open, wanted)
 
     def children(self) -> list[Session]:
         """Give its sub-agents in the order they were started."""
-        found = self._store._read(lambda tx: subagents.children(tx, self._row(tx)))
+        found = self._ask(subagents.children)
         return [self._store._session(*each) for each in found if not each[0].hidden]
 
     def tree(self) -> Tree:
         """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
-        store = self._store
-        return store._read(
-            lambda tx: subagents.tree(tx, sessions.with_rest(tx, self._row(tx)), store._is_gone, store._clock.now_ms())
-        )
+        return self._ask(subagents.tree, self._store._is_gone, self._store._clock.now_ms())
 
     def wait(self, *children: str | Session, timeout: float | None = None) -> list[Session]:
         """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
@@ -119,24 +113,8 @@ class Others(Holding, Calling):
     def _end_all(self, status: str, below: bool, reason: str | None, key: str | None) -> None:
         arguments.flag(below, what="subtree")
         why = None if reason is None else arguments.text(reason, what="reason")
-        key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
-
-        def op(tx: Tx) -> Whole:
-            session = entries.writable(tx, self._store.scope, self.id)
-
-            def do() -> tuple[SessionRow, str]:
-                return subagents.end(tx, session, status, below=below, now_ms=now_ms, reason=why), session.id
-
-            def again(_: str) -> SessionRow:
-                return session
-
-            request = [status, below, why]
-            ended = once(
-                tx, session.scope, session.sid, key, request, kind="session", now_ms=now_ms, do=do, again=again
-            )
-            return sessions.with_rest(tx, ended)
-
-        self._saw(*self._do(op, alone=True))
+        call = self._store._call(key, [status, below, why])
+        self._saw(*self._do_as(ALONE, subagents.end_once, self._store.scope, self.id, call, status, why, below=below))
 
     # ------------------------------------------------------------------ messages
 
@@ -157,26 +135,13 @@ class Others(Holding, Calling):
             raise Invalid("a message that is sent has text, of at most a million characters")
         own = {} if metadata is None else arguments.mapping(metadata, what="metadata")
         sender_id = None if sender is None else _id_of(sender)
-        store, now_ms = self._store, self._store._clock.now_ms()
-        key, id = arguments.optional_name(idempotency_key, what="idempotency_key"), new_id(now_ms)
+        store = self._store
+        call = store._call(idempotency_key, ["send", said, own, sender_id])
+        id = new_id(call.now_ms)
         about = {**own, "sent_id": id, **({} if sender_id is None else {"sender": sender_id})}
         body = codec.encode({"role": "user", "content": said, "metadata": about})
-        sent = inbox.SentRow(store.scope, 0, 0, id, sender_id, now_ms, body, 0)
-
-        def op(tx: Tx) -> inbox.SentRow:
-            session = entries.writable(tx, store.scope, self.id)
-
-            def do() -> tuple[inbox.SentRow, str]:
-                made = inbox.send(tx, session, sent, now_ms=now_ms)[1]
-                return made, made.id
-
-            def again(made: str) -> inbox.SentRow:
-                return inbox.by_id(tx, session, made)
-
-            request = ["send", said, own, sender_id]
-            return once(tx, store.scope, session.sid, key, request, kind="message", now_ms=now_ms, do=do, again=again)
-
-        return _sent(self.id, store._write(op))
+        sent = inbox.SentRow(store.scope, 0, 0, id, sender_id, call.now_ms, body, 0)
+        return _sent(self.id, store._write(inbox.send_once, self.id, call, sent))
 
     def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
         """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
@@ -187,23 +152,15 @@ class Others(Holding, Calling):
         return until(self._store, lambda: self._receive(most) or None, arguments.seconds(wait, what="wait")) or []
 
     def _receive(self, limit: int | None) -> list[Message]:
-        store, now_ms = self._store, self._store._clock.now_ms()
-        if not store._read(lambda tx: inbox.waiting(tx, self._row(tx), 1)):
+        now_ms = self._store._clock.now_ms()
+        if not self._ask(inbox.waiting, 1):
             return []
-
-        def op(tx: Tx) -> Any:
-            session = entries.writable(tx, store.scope, self.id)
-            found = inbox.waiting(tx, session, limit)
-            if not found:
-                return None
-            return inbox.receive(tx, session, found, now_ms=now_ms, title=lambda: title_of(found[0].body))
-
-        done = self._do(op)
+        done = self._do(inbox.receive_waiting, self._store.scope, self.id, limit, now_ms=now_ms)
         return [] if done is None else self._shown(done[0], done[1], now_ms)
 
     def inbox(self) -> list[Sent]:
         """Give what was sent and waits to be received, in its order: the first 200."""
-        return [_sent(self.id, each) for each in self._store._read(lambda tx: inbox.waiting(tx, self._row(tx)))]
+        return [_sent(self.id, each) for each in self._ask(inbox.waiting)]
 
     # ------------------------------------------------------------------ approvals
 
@@ -217,15 +174,10 @@ class Others(Holding, Calling):
         text = None if question is None else arguments.text(question, what="question")
         seconds, now_ms = arguments.seconds(wait, what="wait"), self._store._clock.now_ms()
 
-        def op(tx: Tx) -> tuple[SessionRow, Approval]:
-            session = entries.writable(tx, self._store.scope, self.id)
-            require_open(session.status)
-            return approvals.ask(tx, session, wanted, text, now_ms=now_ms)
-
-        self._seen, asked = self._do(op)
+        self._seen, asked = self._do(approvals.ask, self._store.scope, self.id, wanted, text, now_ms=now_ms)
 
         def look() -> Approval | None:
-            found = self._store._read(lambda tx: approvals.find(tx, self._row(tx), wanted))
+            found = self._ask(approvals.find, wanted)
             return found if found is not None and found.approved is not None else None
 
         found = until(self._store, look, seconds)
@@ -242,18 +194,16 @@ class Others(Holding, Calling):
             "by": arguments.optional_name(by, what="by"),
             "note": None if note is None else arguments.text(note, what="note"),
         }
-        now_ms = self._store._clock.now_ms()
-
-        def op(tx: Tx) -> tuple[SessionRow, Approval]:
-            session = entries.writable(tx, self._store.scope, self.id)
-            return approvals.answer(tx, session, wanted, said, now_ms=now_ms)
-
-        self._seen, found = self._store._write(op)  # whoever answers need not hold the session
+        store = self._store
+        # Whoever answers need not hold the session.
+        self._seen, found = store._write(
+            approvals.answer, store.scope, self.id, wanted, said, now_ms=store._clock.now_ms()
+        )
         return found
 
     def approvals(self) -> list[Approval]:
         """Give what open calls of the path wait for a yes or no, and what was answered already."""
-        return self._store._read(lambda tx: approvals.of_path(tx, self._row(tx)))
+        return self._ask(approvals.of_path)
 
 
 def _id_of(session: object) -> str:

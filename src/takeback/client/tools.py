@@ -12,14 +12,9 @@ from ..errors import Conflict, Error, Invalid
 from ..ids import new_id
 from ..model import message as messages_
 from ..model import words
-from ..model.entry import Draft
 from ..model.message import Message
-from ..model.status import require_open
 from ..model.tools import ToolCall
-from ..ops import branches, calls, entries, sessions
-from ..ops.open_calls import OpenCall
-from ..ops.sessions import SessionRow
-from ..storage.base import Tx
+from ..ops import calls, tool_runs
 from . import arguments as check
 from .background import Held
 from .streams import FLUSH_SECONDS, Stream, Streaming
@@ -216,20 +211,10 @@ class Calling(Streaming):
         self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
     ) -> tuple[ToolCall, tuple[str, int]]:
         """Store that a tool starts; give the call, and the place of that record if it was made now."""
-        now_ms = self._store._clock.now_ms()
-
-        def op(tx: Tx) -> tuple[Any, ToolCall, tuple[str, int]]:
-            session = entries.writable(tx, self._store.scope, self.id)
-            require_open(session.status)  # whoever was stopped starts nothing more
-            if seq:  # a call that was read from this session must still wait
-                _require_patience(calls.require_waiting(tx, session, call_id), tries)
-            call, draft = calls.start(tx, session, call_id, name, arguments, fresh=fresh, again=tries > 0)
-            if draft is None:
-                return session, call, ("", 0)
-            done = entries.put(tx, session, (draft,), now_ms=now_ms)
-            return done.session, call, (done.uid, done.last)
-
-        self._seen, call, place = self._do(op)
+        started = tool_runs.Start(call_id, name, arguments, seq, fresh, tries)
+        self._seen, call, place = self._do(
+            tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
+        )
         return call, place
 
     def _store_result(
@@ -249,47 +234,13 @@ class Calling(Streaming):
             body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
         drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
         if len(drafts[0].body) > calls.SMALL:  # what is large is not taken apart again to write the name into it
-            name = self._store._read(lambda tx: calls.name_of(tx, self._row(tx), call_id))
+            name = self._ask(calls.name_of, call_id)
             drafts = [messages_.draft({**body, **({"tool_name": name} if name else {})})]
         key = check.optional_name(key, what="idempotency_key")
         self._spill(drafts)
 
-        def op(tx: Tx) -> tuple[entries.Appended, list[Draft]]:
-            session = entries.writable(tx, self._store.scope, self.id)
-            if output is not None:
-                output._drop(tx, session)
-            if began[1] and not entries.is_on_path(tx, session, *began):
-                return _late(tx, session, began[0], call_id, drafts, now_ms)
-            named = calls.settled(tx, session, drafts)
-            if key is not None and (earlier := entries.repeat(tx, session, named, key)):
-                return earlier, named
-            calls.require_waiting(tx, session, call_id)
-            return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=key), named
-
-        done = self._shown(*self._do(op), now_ms)[0]
+        result = tool_runs.Result(call_id, drafts, key, began, None if output is None else output._row)
+        done = self._shown(*self._do(tool_runs.finish, self._store.scope, self.id, result, now_ms=now_ms), now_ms)[0]
         if output is not None:
             output._dropped()
         return done
-
-
-def _require_patience(call: OpenCall, tries: int) -> None:
-    """Refuse a call that was started too often."""
-    if tries and call.starts >= tries:
-        raise Conflict(
-            f"tool call {call.id!r} was started {words.count(call.starts, 'time')} and never reported; say with"
-            " resolve_call how it ended, or allow more tries",
-            expected=tries,
-            found=call.starts,
-        )
-
-
-def _late(
-    tx: Tx, session: SessionRow, uid: str, call_id: str, drafts: list[Draft], now_ms: int
-) -> tuple[entries.Appended, list[Draft]]:
-    """Store a result where its tool was started, behind the head's back: a rewind came in between."""
-    branch = branches.find(tx, session.scope, session.sid, uid)
-    end = entries.point_on(tx, session.scope, branch, branch.tip_seq)
-    there = sessions.standing_at(session, branch, end.seq, end.numbers)
-    calls.require_waiting(tx, there, call_id)
-    named = calls.settled(tx, there, drafts)
-    return entries.put_late(tx, session, branch, named, now_ms=now_ms), named

@@ -32,7 +32,7 @@ class Working(Calling):
 
     def tasks(self) -> list[Task]:
         """Give the tasks, in order."""
-        return self._store._read(lambda tx: work.task_list(tx, self._row(tx)))
+        return self._ask(work.task_list)
 
     def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
         """Replace the list of tasks; strings become pending tasks."""
@@ -70,7 +70,7 @@ class Working(Calling):
 
     def get_plan(self) -> str | None:
         """Give the agent's plan."""
-        return self._store._read(lambda tx: work.text_at(tx, self._row(tx), "plan"))
+        return self._ask(work.text_at, "plan")
 
     def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
         """Set the agent's plan; None clears it."""
@@ -78,7 +78,7 @@ class Working(Calling):
 
     def get_walkthrough(self) -> str | None:
         """Give the stored walkthrough text."""
-        return self._store._read(lambda tx: work.text_at(tx, self._row(tx), "walkthrough"))
+        return self._ask(work.text_at, "walkthrough")
 
     def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
         """Set the walkthrough text; None clears it."""
@@ -97,7 +97,7 @@ class Working(Calling):
 
     def notes(self) -> list[Note]:
         """Give the reasoning log, oldest first."""
-        return self._store._read(lambda tx: work.note_list(tx, self._row(tx)))
+        return self._ask(work.note_list)
 
     # ------------------------------------------------------------------ files and builds
 

@@ -7,10 +7,9 @@ other speaker. It never takes more tokens than it may: the longest section loses
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ..model.document import Brief
 from ..model.message import Message
-from ..model.work import FileTouched, Task
 from .lines import one_line
 from .read import spoken
 from .tokens import Count
@@ -19,16 +18,6 @@ MESSAGES = 6
 _SAID, _FILES, _PLAN, _TASKS = 200, 30, 20, 100
 _LONG = 200
 _ROLE = 20
-
-
-class Work(NamedTuple):
-    """What a session is about."""
-
-    title: str | None
-    workspace: str | None
-    tasks: Sequence[Task]
-    files: Sequence[FileTouched]
-    plan: str | None
 
 
 class _Section:
@@ -50,7 +39,7 @@ class _Section:
         return "\n".join([f"## {self.heading}", *self.lines[: self.shown], *more])
 
 
-def summarise(work: Work, messages: Sequence[Message], *, max_tokens: int, count: Count) -> str:
+def summarise(work: Brief, messages: Sequence[Message], *, max_tokens: int, count: Count) -> str:
     """Write the summary of a session, at most ``max_tokens`` long as ``count`` counts."""
     head = [f"# {one_line(work.title or 'Untitled session', _LONG)}"]
     if work.workspace:
@@ -71,7 +60,7 @@ def _joined(head: Sequence[str], sections: Sequence[_Section]) -> str:
     return "\n\n".join(["\n".join(head), *(section.text() for section in sections)]) + "\n"
 
 
-def _sections(work: Work, messages: Sequence[Message]) -> list[_Section]:
+def _sections(work: Brief, messages: Sequence[Message]) -> list[_Section]:
     done = sum(task.status == "completed" for task in work.tasks)
     tasks = [f"{n}. [{each.status}] {one_line(each.description, _LONG)}" for n, each in enumerate(work.tasks, 1)]
     files = [f"- {one_line(each.action, _ROLE)} {one_line(each.path, _LONG)}" for each in work.files]

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ..model import words
 from ..model.checkpoint import Checkpoint
+from ..model.document import About as About
 from ..model.entry import Entry
 from ..model.forms.given import word
 from ..model.message import Message
-from ..model.session import Stats
 from ..model.tools import ToolCall, ToolResult
-from ..model.work import FileTouched, Note, Task
+from ..model.work import FileTouched, Task
 from .lines import escaped, fenced
 from .normal import as_json, clean
 from .read import is_new, spoken
@@ -26,25 +26,6 @@ from .read import is_new, spoken
 _LINE, _WORD = 400, 80
 _OUTPUT = 4000  # characters of what a tool gave
 _BOXES = {"completed": "x"}
-
-
-class About(NamedTuple):
-    """What a document says of a session beside its messages."""
-
-    id: str
-    title: str | None
-    status: str
-    created: datetime
-    model: str | None
-    provider: str | None
-    workspace: str | None
-    stats: Stats
-    tasks: Sequence[Task]
-    files: Sequence[FileTouched]
-    notes: Sequence[Note]
-    plan: str | None
-    written: str | None
-    checkpoints: Sequence[Checkpoint]
 
 
 class Style(NamedTuple):

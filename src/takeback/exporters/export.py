@@ -9,7 +9,7 @@ from errno import EDQUOT, ENOSPC
 from typing import Any, BinaryIO
 
 from ..client import address
-from ..client.handle import Point
+from ..client.points import Point
 from ..client.repairing import FILES
 from ..client.store import Store
 from ..errors import BackendError, Conflict, StorageFull

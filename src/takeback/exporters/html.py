@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ..client.handle import Point
+from ..client.points import Point
 from ..client.session import Session
 from ..context import walkthrough
 from ..context.lines import one_line, visible

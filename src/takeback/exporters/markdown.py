@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..client.handle import Point
+from ..client.points import Point
 from ..client.session import Session
 from ..context import walkthrough
 from ..shell.secrets import mask

@@ -17,6 +17,7 @@ from ..storage.base import Tx
 from ..tables.files import JOURNAL
 from ..tables.files import JournalRow as JournalRow
 from ..tables.sessions import SessionRow
+from . import snapshots
 
 
 def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
@@ -24,14 +25,20 @@ def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
     return JOURNAL.get(tx, scope, place)
 
 
+def of_session_at(tx: Tx, session: SessionRow, place: str) -> list[JournalRow]:
+    """Return the changes of files at a place, and those of a session wherever they are."""
+    here = find(tx, session.scope, place)
+    return [*([] if here is None else [here]), *of_session(tx, session)]
+
+
 def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
     """Return the changes of a session that are under way, in whatever workspace."""
     return JOURNAL.all(tx, "WHERE scope = ? AND session = ?", (session.scope, session.sid))
 
 
-def session_of(tx: Tx, row: JournalRow) -> SessionRow:
-    """Return the session that a change is for."""
-    return sessions.by_number(tx, row.scope, row.session)
+def disk_before(tx: Tx, row: JournalRow) -> str | None:
+    """Return the root that was in the workspace when a change began."""
+    return snapshots.disk_of(tx, sessions.by_number(tx, row.scope, row.session))
 
 
 def begin(tx: Tx, row: JournalRow) -> None:

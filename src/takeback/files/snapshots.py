@@ -20,7 +20,7 @@ from .. import codec
 from ..errors import Corrupt, Error
 from ..model import tree
 from ..model.entry import Draft, More, Numbers
-from ..ops import blobs, calls, entries, sessions, work
+from ..ops import blobs, calls, entries, leases, sessions, work
 from ..ops.sessions import SessionRow
 from ..ops.work import Found
 from ..storage.base import Tx, scalar
@@ -99,6 +99,33 @@ def missed(root: Root) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------------- recording
+
+
+class Recorder(NamedTuple):
+    """Records scans of a workspace as snapshots of a session; ``fence`` is that of the lease, if it is held."""
+
+    scope: str
+    session_id: str
+    fence: leases.Fence | None
+    now_ms: int
+
+    def known(self, tx: Tx, root: str) -> SessionRow | None:
+        """Return the session if its files are known to be as a root says, else None."""
+        session = sessions.get(tx, self.scope, self.session_id)
+        if not is_recorded(tx, session, root):
+            return None
+        self._require_held(tx, session)  # its holder is sure of the session from here on
+        return session
+
+    def commit(self, tx: Tx, taken: Taken) -> SessionRow:
+        """Record a scan."""
+        if self.fence is not None:
+            self._require_held(tx, sessions.get(tx, self.scope, self.session_id))
+        return record(tx, self.scope, self.session_id, taken, now_ms=self.now_ms)
+
+    def _require_held(self, tx: Tx, session: SessionRow) -> None:
+        if self.fence is not None:
+            leases.require(tx, session, self.fence)
 
 
 def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) -> SessionRow:

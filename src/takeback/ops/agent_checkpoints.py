@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from .. import codec
-from ..errors import Corrupt
+from ..errors import Corrupt, NotFound
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.entry import Numbers
@@ -34,6 +34,7 @@ from ..tables.sessions import SESSION
 from . import agent_totals, agents, feed, idempotency, sessions
 from .agent_totals import Changed, Totals
 from .agents import AgentRow
+from .idempotency import Call
 from .sessions import SessionRow
 
 # One probe of the index for each agent: LIMIT keeps the look into sessions apart, and the order is that of the index.
@@ -66,6 +67,7 @@ _LOOKS, _PAUSE = 100, 0.002
 _LATE = 2 << 36  # two minutes of ranks: a rank that was read before our position was taken may be too low
 _SUM = 1 << 256
 SIZES = (72, 72 + agent_totals.SIZE)  # of ``checksum``: without and with what the sessions add up to
+KEY_KIND = "agent_checkpoint"  # of idempotency keys
 FEED_KIND = "agent_checkpoint"
 UNKNOWN = 2  # in place of a pin whose place a repair could not tell: restoring leaves that session as it is
 
@@ -186,6 +188,37 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
     AGENT_CHECKPOINT.put(tx, row)
     PIN.put_many(tx, [pin._replace(checkpoint=acid) for pin, _, _ in pins])
     return row
+
+
+def create_once(tx: Tx, scope: str, agent_id: str, call: Call, new: New) -> Checkpoint:
+    """Take a checkpoint of an agent, once per idempotency key."""
+    row = agents.get(tx, scope, agent_id)
+
+    def do() -> tuple[AgentCheckpointRow, str]:
+        made = create(tx, row, new, now_ms=call.now_ms)
+        return made, made.id
+
+    def again(made: str) -> AgentCheckpointRow:
+        found = find(tx, scope, made)
+        if found is None:
+            raise NotFound("the checkpoint that this call made was deleted since")
+        return found
+
+    return as_value(tx, row, idempotency.once(tx, scope, 0, call, kind=KEY_KIND, do=do, again=again))
+
+
+def keep_before(tx: Tx, scope: str, agent_id: str, new: New, *, now_ms: int) -> None:
+    """Take a checkpoint of an agent before an operation, unless the agent is gone or its last one serves."""
+    row = agents.find(tx, scope, agent_id)
+    if row is not None:
+        create_before(tx, row, new, now_ms=now_ms)
+
+
+def take_automatic(tx: Tx, scope: str, agent_id: str, new: New, most: int, *, now_ms: int) -> None:
+    """Take a checkpoint of an agent if it changed, and let the oldest automatic ones go."""
+    agent = agents.get(tx, scope, agent_id)
+    create_if_changed(tx, agent, new, now_ms=now_ms)
+    keep(tx, agent, most)
 
 
 def create_if_changed(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpointRow | None:

@@ -82,7 +82,7 @@ def _view(tx: Tx, session: SessionRow, pin: PinRow | None) -> View:
     if pin is None:
         if not moves.is_fixed(session):
             return {} if session.hidden else {"hidden": 1}
-        return {"head": moves.target(tx, session, moves.Place(0))} if session.seq and not session.hidden else {}
+        return {"head": moves.head_at(tx, session, moves.Target(0))} if session.seq and not session.hidden else {}
     if pin.hidden == agent_checkpoints.UNKNOWN:
         return {}
     view: View = {}

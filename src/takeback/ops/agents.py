@@ -14,7 +14,8 @@ from ..errors import Conflict, Corrupt, NotFound
 from ..storage.base import Tx
 from ..tables.agents import AGENT, VERSION, VersionRow
 from ..tables.agents import AgentRow as AgentRow
-from . import feed
+from . import feed, idempotency
+from .idempotency import Call
 from .work import require_version
 
 HAS = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
@@ -125,6 +126,24 @@ def state_at(tx: Tx, agent: AgentRow, version: int | None = None) -> dict[str, A
     if not isinstance(value, dict):
         raise Corrupt(f"the state of agent {agent.id!r} is not an object", what=f"agent {agent.id}")
     return value
+
+
+def state_of(tx: Tx, scope: str, agent_id: str, version: int | None) -> tuple[int, dict[str, Any]]:
+    """Return the version and content of an agent's state, now or at a version."""
+    row = get(tx, scope, agent_id)
+    return version or row.version, state_at(tx, row, version)
+
+
+def change_state_once(
+    tx: Tx, scope: str, agent_id: str, call: Call, *, put: Mapping[str, Any], drop: Iterable[str], expected: int | None
+) -> int:
+    """Change an agent's state, once per idempotency key, and return the new version."""
+
+    def do() -> tuple[int, str]:
+        row = change_state(tx, scope, agent_id, put=put, drop=drop, expected_version=expected, now_ms=call.now_ms)
+        return row.version, str(row.version)
+
+    return idempotency.once(tx, scope, 0, call, kind="state", do=do, again=int)
 
 
 def change_state(

@@ -7,17 +7,20 @@ may have been used, open calls that have to be looked up, the first change in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from ..errors import LeaseLost
 from ..model.entry import Draft
+from ..model.message import TOOL_MESSAGE
 from ..model.status import FINISHED
 from ..storage.appends import KnownAppend
 from ..storage.base import Tx
 from ..tables.entries import ENTRY
 from ..tables.history import FEED, ONCE, FeedRow
 from ..tables.sessions import SESSION
-from . import entries, idempotency, open_calls, sessions
+from . import calls, entries, idempotency, leases, open_calls, sessions, titles
 from .entries import Appended
 from .leases import Fence
 from .sessions import SessionRow
@@ -31,6 +34,53 @@ class Asked(NamedTuple):
     now_ms: int
     expected_revision: int | None = None
     idempotency_key: str | None = None
+
+
+class Append:
+    """Messages on their way to the head of a session.
+
+    ``seen`` is the session's row as the caller last saw it and ``known`` the same, or None if others have been adding
+    lately. ``waiting`` are the calls that were announced through the caller's handle. ``lost`` is called when somebody
+    else has the session by now.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        drafts: list[Draft],
+        seen: SessionRow,
+        *,
+        known: SessionRow | None,
+        waiting: Mapping[str, Draft],
+        fence: Fence | None,
+        lost: Callable[[], None],
+    ) -> None:
+        self.asked, self.drafts, self.seen, self.known = asked, drafts, seen, known
+        self.waiting, self.fence, self._lost = waiting, fence, lost
+
+    def run(self, tx: Tx) -> tuple[Appended, Sequence[Draft]]:
+        """Store the messages; return what was done, and the drafts with the results of tools tied to their calls."""
+        try:
+            return self._run(tx)
+        except LeaseLost:
+            self._lost()
+            raise
+
+    def _run(self, tx: Tx) -> tuple[Appended, Sequence[Draft]]:
+        asked, drafts, fence = self.asked, self.drafts, self.fence
+        settled: Sequence[Draft] = drafts
+        if TOOL_MESSAGE in [draft.kind for draft in drafts]:
+            one = len(drafts) == 1 and self.waiting
+            result = calls.settled_at_once(drafts[0], self.waiting) if one else None
+            if result is not None and (done := append_result(tx, asked, result, known=self.known, fence=fence)):
+                return done, [result]
+            session = sessions.get(tx, asked.scope, asked.session_id)
+            if fence is not None:
+                leases.require(tx, session, fence)
+            same = result is not None and session.hash == self.seen.hash  # what the handle remembers is still true
+            settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
+        title = partial(titles.of_drafts, drafts)
+        return append(tx, asked, settled, known=self.known, title=title, fence=fence), settled
 
 
 def append(

@@ -12,14 +12,19 @@ from .. import codec
 from ..errors import Conflict, NotFound
 from ..model.approval import Approval
 from ..model.entry import APPROVAL, Draft, More
+from ..model.status import require_open
 from ..storage.base import Tx
 from . import calls, entries, open_calls
 from .calls import Found
 from .sessions import SessionRow
 
 
-def ask(tx: Tx, session: SessionRow, call_id: str, question: str | None, *, now_ms: int) -> tuple[SessionRow, Approval]:
+def ask(
+    tx: Tx, scope: str, session_id: str, call_id: str, question: str | None, *, now_ms: int
+) -> tuple[SessionRow, Approval]:
     """Ask about an open call, unless somebody did already."""
+    session = entries.writable(tx, scope, session_id)
+    require_open(session.status)
     found = Found(calls.require_waiting(tx, session, call_id))
     if not found.marks.ask:
         session = _put(tx, session, "ask", {"call_id": call_id, "question": question}, now_ms)
@@ -28,9 +33,10 @@ def ask(tx: Tx, session: SessionRow, call_id: str, question: str | None, *, now_
 
 
 def answer(
-    tx: Tx, session: SessionRow, call_id: str, said: dict[str, Any], *, now_ms: int
+    tx: Tx, scope: str, session_id: str, call_id: str, said: dict[str, Any], *, now_ms: int
 ) -> tuple[SessionRow, Approval]:
     """Answer what was asked; nothing asked raises ``NotFound``, answered already ``Conflict``."""
+    session = entries.writable(tx, scope, session_id)
     found = calls.newest(tx, session, call_id)
     if found is None or not found.marks.ask:
         raise NotFound(f"nobody asked for an approval of tool call {call_id!r} on the path of this session")

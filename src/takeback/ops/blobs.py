@@ -63,6 +63,11 @@ def exists(tx: Tx, scope: str, content_hash: str) -> bool:
     return tx.one(HAS, (scope, content_hash)) is not None
 
 
+def all_exist(tx: Tx, scope: str, hashes: Iterable[str]) -> bool:
+    """Whether a scope has all of these contents."""
+    return all(exists(tx, scope, each) for each in hashes)
+
+
 def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
     """Keep small contents, each of one packed chunk, that the scope does not have yet."""
     for content_hash, size, packed in contents:
@@ -139,6 +144,11 @@ def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
     if chunk is None:
         raise Corrupt(f"chunk {number} of blob {blob_id} is missing", what=f"blob {blob_id}")
     return unpack(chunk)
+
+
+def chunk_of(tx: Tx, scope: str, content_hash: str, number: int) -> bytes:
+    """Read one chunk by the name of its content: a blob's number may be another's after a purge."""
+    return read_chunk(tx, scope, describe(tx, scope, content_hash).blob_id, number)
 
 
 def unpack(chunk: ChunkRow) -> bytes:

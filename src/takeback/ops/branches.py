@@ -8,8 +8,13 @@ even when every turn was popped and written again. Reading a range is one index 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .sessions import SessionRow
+
+import itertools
 from typing import NamedTuple
 
 from ..errors import Corrupt, NotFound
@@ -182,6 +187,16 @@ def free_name(tx: Tx, scope: str, session: int, *, base: str, count: int) -> str
     return next(name for name in names if find_by_name(tx, scope, session, name) is None)
 
 
-def as_value(row: BranchRow, *, parent: str | None, head_seq: int, is_head: bool) -> Branch:
-    """Show a branch to callers."""
-    return Branch(row.uid, row.name, parent, row.fork_seq, head_seq, is_head, row.created_ms)
+def shown(tx: Tx, session: SessionRow) -> list[Branch]:
+    """Return the branches of a session, oldest first; one whose fork was undone is left out."""
+    found = of_session(tx, session.scope, session.sid, session.branches)
+    names = {branch.bid: branch.name for branch in found}
+    return [as_value(session, each, names) for each in found if not each.hidden or each.bid == session.branch]
+
+
+def as_value(session: SessionRow, row: BranchRow, names: Mapping[int, str]) -> Branch:
+    """Return a branch of a session as a value; ``names`` are those of the branches that it may have left."""
+    here = session.branch == row.bid
+    tip = session.seq if here and session.attached else row.tip_seq
+    parent = None if row.parent is None else names.get(row.parent)
+    return Branch(row.uid, row.name, parent, row.fork_seq, tip, here, row.created_ms)

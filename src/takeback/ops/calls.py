@@ -7,7 +7,7 @@ is not open is looked for by going back along the path. What a call is lies in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,9 +20,11 @@ from ..model.message import TOOL_MESSAGE, Message
 from ..model.tools import ToolCall
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
-from . import log, open_calls
+from . import log, open_calls, sessions
 from .open_calls import OpenCall
-from .sessions import SessionRow
+from .sessions import LeaseRow, SessionRow
+
+Lost = Callable[[LeaseRow | None], bool]  # whether whoever held a lease is gone
 
 SMALL = 64 << 10  # a larger tool message is stored as it came
 
@@ -112,6 +114,22 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
     """Return the open calls of a path in the order of announcing."""
     return [described(tx, session, Found(call)) for call in open_calls.at(tx, session)]
+
+
+def pending_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
+    """Return the calls that have no result; one is unknown if the process that ran it is ``lost``."""
+    return _judged(tx, session, pending(tx, session), lost)
+
+
+def all_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
+    """Return all calls of the path; one is unknown if the process that ran it is ``lost``."""
+    return _judged(tx, session, [*all_calls(tx, session)], lost)
+
+
+def _judged(tx: Tx, session: SessionRow, found: list[ToolCall], lost: Lost) -> list[ToolCall]:
+    if not any(call.status == "running" for call in found) or not lost(sessions.find_lease(tx, session)):
+        return found
+    return [msgspec.structs.replace(call, status="unknown") if call.status == "running" else call for call in found]
 
 
 def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:

@@ -13,7 +13,7 @@ from ..model.checkpoint import Checkpoint
 from ..model.session import Head, Stats
 from ..storage.base import Tx
 from ..tables.history import CHECKPOINT
-from . import branches, entries, feed, operations, work
+from . import branches, entries, feed, idempotency, operations, sessions, subagent_points, work
 from .checkpoint_rows import CheckpointRow as CheckpointRow
 from .checkpoint_rows import by_id as by_id
 from .checkpoint_rows import find as find
@@ -23,6 +23,7 @@ from .checkpoint_rows import newest_on_path as newest_on_path
 from .checkpoint_rows import of_session as of_session
 from .checkpoint_rows import point as point
 from .checkpoint_rows import seen_from as seen_from
+from .idempotency import Call
 from .sessions import SessionRow
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
@@ -62,6 +63,35 @@ def _branch_at_head(tx: Tx, session: SessionRow) -> int:
         return session.branch
     owner = branches.owner(tx, branches.get(tx, session.scope, session.branch), session.seq)
     return owner.bid if owner.session == session.sid else session.branch
+
+
+def value_of(tx: Tx, session: SessionRow, wanted: str) -> Checkpoint:
+    """Return a checkpoint of a session by its id, or the newest of that name."""
+    return as_value(tx, session, get(tx, session, wanted))
+
+
+def all_values(tx: Tx, session: SessionRow) -> list[Checkpoint]:
+    """Return the checkpoints of a session in the order they were made."""
+    return [as_value(tx, session, row) for row in of_session(tx, session)]
+
+
+def create_once(
+    tx: Tx, scope: str, session_id: str, call: Call, *, name: str | None, description: str | None, type: str
+) -> tuple[SessionRow, Checkpoint]:
+    """Name the head of a session, once per idempotency key; where its sub-agents are is noted first."""
+
+    def do() -> tuple[tuple[SessionRow, CheckpointRow], str]:
+        subagent_points.note(tx, sessions.get(tx, scope, session_id), now_ms=call.now_ms)
+        made = create(tx, scope, session_id, name=name, description=description, type=type, now_ms=call.now_ms)
+        return made, made[1].id
+
+    def again(made: str) -> tuple[SessionRow, CheckpointRow]:
+        session = sessions.get(tx, scope, session_id)
+        return session, made_by_call(tx, session, made)
+
+    sid = 0 if call.key is None else sessions.get(tx, scope, session_id).sid
+    session, row = idempotency.once(tx, scope, sid, call, kind="checkpoint", do=do, again=again)
+    return session, as_value(tx, session, row)
 
 
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import codec
 from ..errors import Conflict
@@ -24,31 +24,34 @@ ENTRIES = "entries"
 T = TypeVar("T")
 
 
+class Call(NamedTuple):
+    """One call of the API: its idempotency key, what it asks for, and when it was made.
+
+    ``request`` is compared when the key comes again: any plain value that tells two requests apart.
+    """
+
+    key: str | None
+    request: Any
+    now_ms: int
+
+
 def once(
-    tx: Tx,
-    scope: str,
-    sid: int,
-    key: str | None,
-    request: Any,
-    *,
-    kind: str,
-    now_ms: int,
-    do: Callable[[], tuple[T, str]],
-    again: Callable[[str], T],
+    tx: Tx, scope: str, sid: int, call: Call, *, kind: str, do: Callable[[], tuple[T, str]], again: Callable[[str], T]
 ) -> T:
     """Run ``do``, which returns a value and its id, unless this key did it before: then return ``again(id)``.
 
     An empty id says that nothing was made which a retry could give again. ``sid`` is 0 for a call on the store.
     """
+    key = call.key
     if key is None:
         return do()[0]
     tx.lock(f"once {scope} {sid} {key}")  # of two calls at once, the second one finds what the first one made
-    made = made_before(tx, scope, sid, key, request)
+    made = made_before(tx, scope, sid, key, call.request)
     if made is not None:
         return again(made)
     value, made_id = do()
     if made_id:
-        keep(tx, OnceRow(scope, sid, key, 0, 0, 0, kind, made_id, digest(request), now_ms))
+        keep(tx, OnceRow(scope, sid, key, 0, 0, 0, kind, made_id, digest(call.request), call.now_ms))
     return value
 
 

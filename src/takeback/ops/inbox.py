@@ -7,7 +7,7 @@ so each becomes exactly one entry, whatever process asks and whenever it dies.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from .. import codec
 from ..errors import Corrupt
@@ -17,7 +17,8 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.live import INBOX
 from ..tables.live import SentRow as SentRow
-from . import entries, feed, sessions
+from . import entries, feed, idempotency, sessions, titles
+from .idempotency import Call
 from .sessions import SessionRow
 
 LAST = "SELECT coalesce(max(n), 0) FROM inbox WHERE scope = ? AND session = ?"
@@ -36,6 +37,20 @@ def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[Se
         tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
     )
     return sessions.write(tx, session, updated=position, updated_ms=now_ms, rank=rank), sent
+
+
+def send_once(tx: Tx, session_id: str, call: Call, sent: SentRow) -> SentRow:
+    """Put a message into the inbox of a session, once per idempotency key."""
+    session = entries.writable(tx, sent.scope, session_id)
+
+    def do() -> tuple[SentRow, str]:
+        made = send(tx, session, sent, now_ms=call.now_ms)[1]
+        return made, made.id
+
+    def again(made: str) -> SentRow:
+        return by_id(tx, session, made)
+
+    return idempotency.once(tx, session.scope, session.sid, call, kind="message", do=do, again=again)
 
 
 def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
@@ -62,12 +77,20 @@ def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentR
     return found[: limit or _PAGE]
 
 
-def receive(
-    tx: Tx, session: SessionRow, found: list[SentRow], *, now_ms: int, **fields: Any
-) -> tuple[entries.Appended, list[Draft]]:
+def receive_waiting(
+    tx: Tx, scope: str, session_id: str, limit: int | None, *, now_ms: int
+) -> tuple[entries.Appended, list[Draft]] | None:
+    """Take in the messages that wait; None if there are none."""
+    session = entries.writable(tx, scope, session_id)
+    found = waiting(tx, session, limit)
+    return receive(tx, session, found, now_ms=now_ms) if found else None
+
+
+def receive(tx: Tx, session: SessionRow, found: list[SentRow], *, now_ms: int) -> tuple[entries.Appended, list[Draft]]:
     """Append messages that wait as user messages, and mark them received."""
     drafts = [Draft(MESSAGE, sent.body or b"", adds=Numbers(messages=1, turns=1)) for sent in found]
-    done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, **fields)
+    title = partial(titles.of_body, found[0].body)
+    done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, title=title)
     for place, sent in enumerate(found, done.first):
         INBOX.update(tx, sent, sent._replace(body=None, key=entries.key_of(done.session.branch, place)))
     return done, drafts

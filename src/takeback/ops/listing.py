@@ -56,13 +56,16 @@ def page(
     tx: Tx,
     scope: str,
     wanted: Filter,
+    parent_id: str | None = None,
     *,
     order: str,
     before: Place | None,
     limit: int,
     is_gone: Callable[[LeaseRow], bool] = lambda lease: False,
 ) -> Listed:
-    """Return sessions that match, behind a place of the order; ``is_gone`` tells whether a holder is there no more."""
+    """Return sessions that match, after a place in the order; ``is_gone`` tells whether a holder no longer exists."""
+    if parent_id is not None:
+        wanted = wanted._replace(parent=sessions.get(tx, scope, parent_id).sid)
     asked = wanted.statuses
     if asked is None or (ACTIVE in asked) == (INTERRUPTED in asked):
         return _page(tx, scope, wanted, order, before, limit)

@@ -7,8 +7,8 @@ answer. A path is read by the key ranges of its segments, which the caller knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import Corrupt, Error, NotFound
 from ..ids import MAX_SEQ as MAX_SEQ
@@ -20,6 +20,12 @@ from ..tables.entries import EntryRow as EntryRow
 from . import branches, sessions
 from .branches import Segment
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from .points import Target
+
+T = TypeVar("T")
+Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # rows, with the names of their branches, as values
 
 READ = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 _RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ?"
@@ -122,6 +128,31 @@ def as_entry(uid: str, row: EntryRow) -> Entry:
 
 
 # ---------------------------------------------------------------------- points
+
+
+def message_rows(tx: Tx, session: SessionRow, wanted: str) -> tuple[dict[int, str], list[EntryRow]]:
+    """Read the entry of the path that has this id, with the name of its branch."""
+    segment = find_message(tx, session, wanted)
+    if segment is None:
+        raise NotFound(f"there is no message {wanted!r} on the path of this session")
+    return {segment.bid: segment.uid}, read(tx, session.scope, [segment])
+
+
+def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -> tuple[list[T], int]:
+    """Read a page of a fixed path; return where it ended, which is early after very large entries."""
+    segments = path_segments(tx, session, low, high)
+    rows = read(tx, session.scope, segments)
+    uids = {segment.bid: segment.uid for segment in segments}
+    return make(uids, rows), rows[-1].seq
+
+
+def totals_at(tx: Tx, session: SessionRow, target: Target | None) -> tuple[Numbers, int]:
+    """Return the running totals at a point, at the head without one, and when the session began."""
+    if target is None:
+        return session.numbers, session.created_ms
+    from . import points  # it reads entries through this module
+
+    return points.seen_from(tx, session, target).numbers, session.created_ms
 
 
 class Point(NamedTuple):

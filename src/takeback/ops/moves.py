@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from .. import codec
 from ..errors import Conflict, NotFound
 from ..ids import new_id
+from ..model.branch import Branch
 from ..model.entry import Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
-from . import agents, branches, calls, entries, operations, sessions
+from . import agents, branches, calls, entries, idempotency, operations, refs, sessions
+from .idempotency import Call
 from .operations import View, on_session
-from .points import Place as Place
+from .points import Target as Target
+from .points import located
 from .points import point_of as point_of
 from .points import tip_of as tip_of
 from .sessions import SessionRow
@@ -40,8 +43,9 @@ def retag(
     return on_session(tx, session, "tag" if add else "untag", {"tags": tags}, now_ms=now_ms)
 
 
-def target(tx: Tx, session: SessionRow, place: Place) -> list[str | int]:
+def head_at(tx: Tx, session: SessionRow, target: Target) -> list[str | int]:
     """Describe the head that a move to this point gives."""
+    place = located(tx, session, target)
     if place.anywhere and place.uid is not None:
         branch = branches.find(tx, session.scope, session.sid, place.uid)
         point = entries.point_on(tx, session.scope, branch, place.seq)
@@ -72,7 +76,7 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
     if hidden and is_fixed(session):
         if session.seq == 0:
             return None
-        after: View = {"head": target(tx, session, Place(0)), "title": None}
+        after: View = {"head": head_at(tx, session, Target(0)), "title": None}
         return on_session(tx, session, "delete", after, now_ms=now_ms)
     if bool(session.hidden) == hidden:
         return None
@@ -80,6 +84,12 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
     if not hidden:
         agents.ensure(tx, scope, session.agent, now_ms=now_ms)
     return on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
+
+
+def hide_named(tx: Tx, scope: str, wanted: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
+    """Put a session into the trash, or take it out, by its id, key or name; None if there is none."""
+    row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
+    return None if row is None else hide(tx, scope, row.id, hidden=hidden, now_ms=now_ms)
 
 
 def is_fixed(session: SessionRow) -> bool:
@@ -91,11 +101,11 @@ def is_fixed(session: SessionRow) -> bool:
 
 
 def fork(
-    tx: Tx, scope: str, session_id: str, place: Place | None, *, name: str | None, now_ms: int
+    tx: Tx, scope: str, session_id: str, target: Target | None, *, name: str | None, now_ms: int
 ) -> tuple[SessionRow, Operation]:
     """Open a branch at a point without copying anything; the head stays."""
     session = sessions.get(tx, scope, session_id)
-    point, origin = point_of(tx, session, place)
+    point, origin = point_of(tx, session, target)
     if name is None:
         name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
     elif branches.find_by_name(tx, scope, session.sid, name):
@@ -108,10 +118,12 @@ def fork(
     return on_session(tx, session, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
 
 
-def forked_branch(tx: Tx, scope: str, operation_id: str) -> branches.BranchRow:
+def forked_branch(tx: Tx, session: SessionRow, operation_id: str) -> Branch:
     """Return the branch that a fork opened."""
-    row = operations.find(tx, scope, operation_id)
-    return branches.find(tx, scope, row.session, codec.decode(row.after)["branch"][0])
+    row = operations.find(tx, session.scope, operation_id)
+    branch = branches.find(tx, session.scope, row.session, codec.decode(row.after)["branch"][0])
+    above = None if branch.parent is None else branches.get(tx, session.scope, branch.parent)
+    return branches.as_value(session, branch, {} if above is None else {above.bid: above.name})
 
 
 def forked_session(tx: Tx, scope: str, operation_id: str) -> sessions.Whole:
@@ -124,7 +136,7 @@ def fork_session(
     tx: Tx,
     scope: str,
     session_id: str,
-    place: Place | None,
+    target: Target | None,
     *,
     name: str | None,
     workspace: str | None = None,
@@ -132,7 +144,7 @@ def fork_session(
 ) -> tuple[SessionRow, Operation]:
     """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
     session = sessions.get(tx, scope, session_id)
-    point, origin = point_of(tx, session, place)
+    point, origin = point_of(tx, session, target)
     fields = sessions.Fields(
         agent=session.agent,
         name=name,
@@ -170,7 +182,25 @@ def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow
     seq = _last_message(tx, session)
     if seq is None:
         return session, None
-    return on_session(tx, session, "pop", {"head": target(tx, session, Place(seq - 1))}, now_ms=now_ms)
+    return on_session(tx, session, "pop", {"head": head_at(tx, session, Target(seq - 1))}, now_ms=now_ms)
+
+
+def pop_once(
+    tx: Tx, scope: str, session_id: str, call: Call
+) -> tuple[SessionRow, Operation | None, list[EntryRow], dict[int, str]]:
+    """Take the last message off the path, once per idempotency key, and read it."""
+
+    def do() -> tuple[tuple[SessionRow, Operation | None], str]:
+        session, done = pop(tx, scope, session_id, now_ms=call.now_ms)
+        return (session, done), done.id if done else ""
+
+    def again(made: str) -> tuple[SessionRow, Operation | None]:
+        return sessions.get(tx, scope, session_id), operations.named(tx, operations.find(tx, scope, made))
+
+    sid = sessions.get(tx, scope, session_id).sid
+    session, done = idempotency.once(tx, scope, sid, call, kind="operation", do=do, again=again)
+    rows, uids = popped(tx, operations.find(tx, scope, done.id)) if done else ([], {})
+    return session, done, rows, uids
 
 
 def popped(tx: Tx, row: operations.OperationRow) -> tuple[list[EntryRow], dict[int, str]]:
@@ -196,7 +226,7 @@ def _last_message(tx: Tx, session: SessionRow) -> int | None:
 def clear(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation]:
     """Go back to the beginning; everything stays on its branch."""
     session = entries.writable(tx, scope, session_id)
-    return on_session(tx, session, "clear", {"head": target(tx, session, Place(0))}, now_ms=now_ms)
+    return on_session(tx, session, "clear", {"head": head_at(tx, session, Target(0))}, now_ms=now_ms)
 
 
 def replace_tail(
@@ -223,7 +253,7 @@ def replace_tail(
     if not 1 <= from_seq <= session.seq + 1:
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
     if from_seq <= session.seq:
-        after: View = {"head": target(tx, session, Place(from_seq - 1))}
+        after: View = {"head": head_at(tx, session, Target(from_seq - 1))}
         session, done = on_session(tx, session, "replace", after, now_ms=now_ms)
     if not drafts:
         return entries.Appended(session, session.uid, session.seq + 1, session.seq), done, drafts
@@ -234,9 +264,9 @@ def replace_tail(
 # ---------------------------------------------------------------------- what a move changes
 
 
-def common_point(tx: Tx, session: SessionRow, place: Place) -> entries.Point:
+def common_point(tx: Tx, session: SessionRow, target: Target) -> entries.Point:
     """Find where the path of the head and the path to a point part: everything behind it leaves."""
-    point, origin = point_of(tx, session, place)
+    point, origin = point_of(tx, session, target)
     here = branches.get(tx, session.scope, session.branch)
     end = min(point.seq, session.seq)
     if end and branches.owner(tx, origin, end).bid == branches.owner(tx, here, end).bid:

@@ -10,7 +10,9 @@ from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from .. import codec, presence
 from ..errors import Corrupt
+from ..model.message import Message
 from ..storage.base import Tx, scalar
 from ..tables.live import DELTA, STREAM
 from ..tables.live import StreamRow as StreamRow
@@ -30,6 +32,27 @@ class Piece(NamedTuple):
 
     kind: str
     text: str
+
+
+def moment(tx: Tx, session: SessionRow, now_ms: int) -> tuple[SessionRow, list[Message]]:
+    """Return a session's row with the answers that are being written where its head is."""
+    # They are sealed behind the end of a branch, so a detached head has none.
+    open_ = of_session(tx, session) if session.attached else ()
+    found = [stream for stream in open_ if stream.branch == session.branch]
+    return session, [_message(tx, session, stream, now_ms) for stream in found]
+
+
+def _message(tx: Tx, session: SessionRow, stream: StreamRow, now_ms: int) -> Message:
+    """Show what has arrived of an answer as a message."""
+    said, gone = pieces(tx, stream), is_left(tx, stream, now_ms)
+    about = {"id": stream.id, **codec.decode(stream.about)}
+    written = body(about, said, "interrupted" if gone else "streaming")
+    return Message(session.uid, 0, session.turns, stream.at_ms, codec.encode(written))
+
+
+def is_left(tx: Tx, stream: StreamRow, now_ms: int) -> bool:
+    """Whether whoever wrote an answer is gone."""
+    return presence.has_left(presence.decode(stream.holder), last_sign(tx, stream), now_ms)
 
 
 def of_session(tx: Tx, session: SessionRow) -> list[StreamRow]:

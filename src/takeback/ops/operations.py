@@ -10,7 +10,7 @@ what can be redone; a new operation does. Nothing that was appended is lost by a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import codec
@@ -22,8 +22,9 @@ from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
-from . import agents, branches, entries, feed, sessions, work
+from . import agents, branches, entries, feed, idempotency, sessions, work
 from .agents import AgentRow
+from .idempotency import Call, made_before
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
@@ -60,6 +61,34 @@ def on_session(
     changed = _put(tx, session, changed, kind, now_ms, moved="head" in after)
     row = _record(tx, kind, (session.scope, session.sid, 0), before, view_of(tx, changed, after), now_ms, undoes)
     return changed, as_value(tx, row, session.id, None)
+
+
+def once(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    call: Call,
+    op: Callable[..., tuple[SessionRow, Operation]],
+    *args: Any,
+    **kwargs: Any,
+) -> tuple[SessionRow, Operation]:
+    """Run an operation on a session, once per idempotency key; ``op`` takes scope, session id and ``now_ms``."""
+
+    def do() -> tuple[tuple[SessionRow, Operation], str]:
+        done = op(tx, scope, session_id, *args, now_ms=call.now_ms, **kwargs)
+        return done, recorded_id(done[1])
+
+    def again(made: str) -> tuple[SessionRow, Operation]:
+        return sessions.get(tx, scope, session_id), named(tx, find(tx, scope, made))
+
+    sid = 0 if call.key is None else sessions.get(tx, scope, session_id).sid
+    return idempotency.once(tx, scope, sid, call, kind="operation", do=do, again=again)
+
+
+def done_before(tx: Tx, session: SessionRow, call: Call) -> Operation | None:
+    """Return the operation of an earlier call with this key, or None."""
+    made = None if call.key is None else made_before(tx, session.scope, session.sid, call.key, call.request)
+    return None if made is None else named(tx, find(tx, session.scope, made))
 
 
 def note(
@@ -153,6 +182,52 @@ def _record(
 
 
 # ---------------------------------------------------------------------- undo and redo
+
+
+def take_up(
+    tx: Tx, scope: str, session_id: str, kind: str, wanted: str | None, *, now_ms: int
+) -> tuple[SessionRow, Operation]:
+    """Undo an operation of a session, the last or the one that is wanted, or redo what was undone last."""
+    if kind == "redo":
+        done = redo(tx, scope, session_id=session_id, now_ms=now_ms)
+    else:
+        done = undo_session(tx, scope, session_id, operation_id=wanted, now_ms=now_ms)
+    return done.session or sessions.get(tx, scope, session_id), done.operation
+
+
+def chosen_undo(tx: Tx, scope: str, wanted: str | None, made: Sequence[str]) -> tuple[str, str | None]:
+    """Return the operation wanted, or the last of ``made`` that stands, and the session whose files it changed."""
+    nothing = "there is nothing to undo that was done through this handle; name an operation"
+    return _with_files(tx, scope, wanted or _last_of(tx, scope, made, nothing))
+
+
+def undo_chosen(tx: Tx, scope: str, wanted: str | None, made: Sequence[str], *, now_ms: int) -> Done:
+    """Take back the operation that is wanted, or the last of ``made`` that stands."""
+    return undo(tx, scope, chosen_undo(tx, scope, wanted, made)[0], now_ms=now_ms)
+
+
+def chosen_redo(tx: Tx, scope: str, undone: Sequence[str]) -> tuple[str, str | None]:
+    """Return which of these undos is taken back: the last that stands; and the session whose files it changed."""
+    nothing = "there is nothing to redo that was undone through this handle"
+    return _with_files(tx, scope, _last_of(tx, scope, undone, nothing))
+
+
+def redo_chosen(tx: Tx, scope: str, undone: Sequence[str], *, now_ms: int) -> Done:
+    """Bring back what the last of these undos took back."""
+    return redo(tx, scope, session_id=None, operation_id=chosen_redo(tx, scope, undone)[0], now_ms=now_ms)
+
+
+def _last_of(tx: Tx, scope: str, ids: Sequence[str], nothing: str) -> str:
+    found = next((each for each in reversed(ids) if stands(tx, scope, each)), None)
+    if found is None:
+        raise Conflict(nothing)
+    return found
+
+
+def _with_files(tx: Tx, scope: str, operation_id: str) -> tuple[str, str | None]:
+    row = find(tx, scope, operation_id)
+    moved = row.session and moved_files(row)
+    return row.id, sessions.by_number(tx, scope, row.session).id if moved else None
 
 
 def undo_session(
@@ -466,6 +541,17 @@ def of_session(tx: Tx, scope: str, session_id: str, *, limit: int, before: int =
     session = sessions.get(tx, scope, session_id)
     where = f"{OF} AND oid < ? ORDER BY oid DESC LIMIT ?"
     return OPERATION.all(tx, where, (scope, session.sid, 0, before, limit))
+
+
+def page(tx: Tx, scope: str, *, limit: int, before: int) -> tuple[list[Operation], int | None]:
+    """Return operations of a scope, newest first, and where the next page begins."""
+    rows = of_scope(tx, scope, limit=limit + 1, before=before)
+    return all_named(tx, rows[:limit]), rows[limit - 1].oid if len(rows) > limit else None
+
+
+def values_of_session(tx: Tx, scope: str, session_id: str, *, limit: int) -> list[Operation]:
+    """Return a session's operations as values, newest first."""
+    return all_named(tx, of_session(tx, scope, session_id, limit=limit))
 
 
 def of_scope(tx: Tx, scope: str, *, limit: int, before: int = 1 << 62) -> list[OperationRow]:

@@ -13,13 +13,42 @@ from . import branches, log, sessions
 from .sessions import SessionRow
 
 
-class Place(NamedTuple):
-    """A point to move to: a seq of the head's path, or with ``uid`` the entry of that branch."""
+class Target(NamedTuple):
+    """A point that is asked for: a seq of the head's path, or with ``uid`` the entry of that branch.
 
-    seq: int
+    ``tip_of`` names a branch and ``checkpoint`` a checkpoint instead: where those are is found in the transaction.
+    """
+
+    seq: int = 0
     uid: str | None = None
     anywhere: bool = False  # a checkpoint's point need not be on the path of the head
     attached: bool = False  # at the tip of the branch, and going on there
+    at_head: bool = False  # where the session is
+    at_tip: bool = False  # wherever the branch of ``uid`` ends by now
+    tip_of: str = ""
+    checkpoint: str = ""
+
+
+def located(tx: Tx, session: SessionRow, target: Target) -> Target:
+    """Find the entry that a branch or a checkpoint stands for."""
+    if target.at_head:
+        return Target(session.seq, session.uid, anywhere=True)
+    if target.tip_of:
+        uid, seq, _ = tip_of(tx, session, target.tip_of)
+        return Target(seq, uid, anywhere=True, attached=target.attached)
+    if target.checkpoint:
+        from . import checkpoint_rows  # only those who name one pay for it
+
+        row = checkpoint_rows.get(tx, session, target.checkpoint)
+        return Target(row.seq, checkpoint_rows.seen_from(tx, session, row).uid, anywhere=True)
+    if target.at_tip and target.uid is not None:
+        branch = branches.find(tx, session.scope, session.sid, target.uid)
+        return target._replace(seq=_tip(session, branch), at_tip=False)
+    return target
+
+
+def _tip(session: SessionRow, row: branches.BranchRow) -> int:
+    return session.seq if row.bid == session.branch and session.attached else row.tip_seq
 
 
 def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
@@ -27,22 +56,24 @@ def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
     row = branches.find(tx, session.scope, session.sid, branch)
     if row.hidden:
         raise NotFound(f"branch {branch!r} was taken back by an undo; redo brings it back")
-    seq = session.seq if row.bid == session.branch and session.attached else row.tip_seq
-    return [row.uid, seq, 1]
+    return [row.uid, _tip(session, row), 1]
 
 
-def point_of(tx: Tx, session: SessionRow, place: Place | None) -> tuple[log.Point, branches.BranchRow]:
+def point_of(tx: Tx, session: SessionRow, target: Target | None) -> tuple[log.Point, branches.BranchRow]:
     """Find a point, the head without one, and the branch from which it is seen."""
     origin = branches.get(tx, session.scope, session.branch)
-    if place is None:
+    if target is None:
         return log.point(tx, session, session.seq), origin
+    place = located(tx, session, target)
     if place.anywhere and place.uid is not None:
         origin = branches.find(tx, session.scope, session.sid, place.uid)
         return log.point_on(tx, session.scope, origin, place.seq), origin
     return log.place_of(tx, session, place.seq, place.uid), origin
 
 
-def seen_from(tx: Tx, session: SessionRow, place: Place) -> SessionRow:
-    """Return a session as it stood at a point."""
-    point, origin = point_of(tx, session, place)
+def seen_from(tx: Tx, session: SessionRow, target: Target | None) -> SessionRow:
+    """Return a session as it stood at a point; as it stands without one."""
+    if target is None:
+        return session
+    point, origin = point_of(tx, session, target)
     return sessions.standing_at(session, origin, point.seq, point.numbers)

@@ -15,7 +15,7 @@ from ..model.purge import Purged
 from ..storage.base import Tx, scalars
 from ..tables.branches import BRANCH
 from ..tables.entries import ENTRY
-from . import agent_checkpoints, branches, entries, feed, sessions, sweep
+from . import agent_checkpoints, branches, entries, feed, refs, sessions, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
@@ -35,6 +35,12 @@ DROP_OF_SESSION = tuple(
     for table in ("idempotency", "operation", "checkpoint", "lease", "stream", "inbox", "journal")
 )
 COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
+
+
+def purge_named(tx: Tx, scope: str, wanted: str, *, include_forks: bool, now_ms: int) -> Purged:
+    """Erase a session by its id, key or name; absent is no error."""
+    row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
+    return Purged() if row is None else purge(tx, scope, row.id, include_forks=include_forks, now_ms=now_ms)
 
 
 def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: int) -> Purged:

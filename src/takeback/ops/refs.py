@@ -16,6 +16,7 @@ from ..storage.base import Tx
 from ..tables.sessions import SESSION, SessionRow
 from ..tables.table import slots
 from . import branches, listing, log, sessions
+from .branches import BranchRow
 from .sessions import Whole
 
 PREFIX = "INDEXED BY session_id WHERE scope = ? AND id >= ? AND id < ? AND hidden < 2 ORDER BY id LIMIT ?"
@@ -44,6 +45,12 @@ def exact(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str 
     all_ = sessions.named(tx, scope, wanted)
     named = [row for row in all_ if agent in (None, row.agent) and workspace in (None, row.workspace)]
     return _single(named, f"{len(named)} sessions are named {wanted!r}; say of which agent or workspace")
+
+
+def exact_whole(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str | None) -> Whole | None:
+    """Find a session as ``exact`` does, with its details and its lease."""
+    found = exact(tx, scope, wanted, agent=agent, workspace=workspace)
+    return None if found is None else sessions.with_rest(tx, found)
 
 
 def _single(found: list[SessionRow], message: str) -> SessionRow | None:
@@ -183,3 +190,13 @@ def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def overview(
+    tx: Tx, scope: str, ids: Sequence[str], least: int
+) -> tuple[dict[str, SessionRow], dict[int, list[BranchRow]], dict[str, str]]:
+    """Return the rows of sessions, their branches and their shortest ids, all of one moment."""
+    rows = sessions.several(tx, scope, ids)
+    there = {row.sid: row.branches for row in rows.values()}
+    known = branches.of_sessions(tx, scope, there) if there else {}
+    return rows, known, shortest(tx, scope, [*rows], least) if rows else {}

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..errors import NotFound
+from .. import codec
+from ..errors import Conflict, Invalid, NotFound
 from ..files import snapshots
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
 from . import branches, calls, entries, leases, moves, operations, sessions, subagents, work
 from . import subagent_points as below
-from .moves import Place
-from .operations import View
+from .idempotency import Call
+from .moves import Target
+from .operations import OperationRow, View
+from .points import located
 from .work import Found
 
 LIVE = f"""SELECT {SESSION.selected("s")}, {LEASE.selected("l")}
@@ -51,8 +54,50 @@ class Look(NamedTuple):
         return self.point.seq == self.parting.seq and self.session.seq - self.parting.seq == new
 
 
-def look(tx: Tx, session: SessionRow, place: Place) -> Look:
-    """Look at what a move to a place means."""
+class Goal(NamedTuple):
+    """Where a move goes: to a point that is found again each time, or to what an operation was before.
+
+    ``asked`` describes it for comparing two requests with one idempotency key.
+    """
+
+    kind: str
+    target: Target
+    asked: list[Any]
+    operation: str | None = None
+    files: tuple[str, int] | None = None  # a root to go to with files alone, and since when they are otherwise
+    since: tuple[str, int] | None = None  # where the operation left the head: what was there then is its own doing
+
+
+def goal_of(row: OperationRow, kind: str, wanted: str | None) -> Goal:
+    """Return where the undo or redo of an operation goes."""
+    before, asked = codec.decode(row.before), asked_again(kind, wanted)
+    head, alone = before.get("head"), before.get("files", {}).get("root")
+    if head is not None:
+        uid, seq, attached = head
+        left_uid, left_seq, _ = codec.decode(row.after)["head"]
+        target = Target(seq, uid, anywhere=True, at_tip=bool(attached))
+        return Goal(kind, target, asked, wanted, since=(left_uid, left_seq))
+    if alone is None:
+        raise Invalid(f"that operation ({row.kind}) moves neither the conversation nor files; {kind} it")
+    return Goal(kind, Target(at_head=True), asked, wanted, files=(alone, before["files"]["seq"]))
+
+
+def asked_again(kind: str, wanted: str | None) -> list[Any]:
+    """Describe an undo or redo for comparing two requests with one idempotency key."""
+    return ["undo", wanted] if kind == "undo" else [kind]
+
+
+def look_at(tx: Tx, session: SessionRow, goal: Goal) -> Look:
+    """Read what a move means now."""
+    found = look(tx, session, goal.target)
+    if goal.files is not None:
+        return of_files(tx, found, *goal.files)
+    return found if goal.since is None else seen_since(tx, found, *goal.since)
+
+
+def look(tx: Tx, session: SessionRow, target: Target) -> Look:
+    """Read what a move to a point means."""
+    place = located(tx, session, target)
     point, origin = moves.point_of(tx, session, place)
     parting = moves.common_point(tx, session, place)
     there = sessions.standing_at(session, origin, point.seq, point.numbers)
@@ -66,7 +111,7 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
     moved = below.wanted(tx, children, there, at_ms)
     return Look(
         session,
-        moves.target(tx, session, place),
+        moves.head_at(tx, session, place),
         point,
         parting,
         at_ms,
@@ -74,7 +119,7 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
         None if then is None else then.body["root"],
         disk,
         tuple(changes),
-        tuple(_history(tx, session, Place(point.seq, origin.uid, anywhere=True), changes)),
+        tuple(_history(tx, session, Target(point.seq, origin.uid, anywhere=True), changes)),
         tuple(calls.going_on(tx, session)) if session.workspace else (),
         moved,
         tuple(sorted({each.workspace for each in children if each.id in moved} - {"", session.workspace})),
@@ -83,7 +128,7 @@ def look(tx: Tx, session: SessionRow, place: Place) -> Look:
     )
 
 
-def _history(tx: Tx, session: SessionRow, place: Place, changes: list[Found]) -> Iterator[tuple[Found, int]]:
+def _history(tx: Tx, session: SessionRow, place: Target, changes: list[Found]) -> Iterator[tuple[Found, int]]:
     """Yield the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
 
     Where the head moved and the files stayed, these are on the path on which the files were seen.
@@ -115,7 +160,7 @@ def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
 def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
     """Return the session as it stood at an entry of a branch, or None if that was purged."""
     try:
-        point, origin = moves.point_of(tx, session, Place(at[1], at[0], anywhere=True))
+        point, origin = moves.point_of(tx, session, Target(at[1], at[0], anywhere=True))
     except NotFound:
         return None
     return sessions.standing_at(session, origin, point.seq, point.numbers)
@@ -192,6 +237,32 @@ class Wish(NamedTuple):
     take_over: bool = False
     token: int = 0  # of the lease that whoever asks for it holds
     actual: str | None = None  # the root of what is in the workspace then: with what was kept
+
+
+def move_as_seen(
+    tx: Tx, scope: str, session_id: str, wish: Wish, revision: int, *, now_ms: int
+) -> tuple[SessionRow, Operation]:
+    """Move a session unless it changed since it was looked at."""
+    _require_same(sessions.get(tx, scope, session_id), revision)
+    return move(tx, scope, session_id, wish, now_ms=now_ms)
+
+
+def finish(
+    tx: Tx, root: str, *, where: tuple[str, str], call: Call, wish: Wish, revision: int, fence: leases.Fence | None
+) -> tuple[SessionRow, Operation]:
+    """Move a session whose files are in place, once per idempotency key; ``root`` is what is in the workspace now."""
+    session = sessions.get(tx, *where)
+    _require_same(session, revision)
+    if fence is not None:
+        leases.require(tx, session, fence)
+    return operations.once(tx, *where, call, move_as_seen, wish._replace(actual=root), revision)
+
+
+def _require_same(session: SessionRow, revision: int) -> None:
+    if session.revision != revision:
+        raise Conflict(
+            "the session changed since the preview; preview again", expected=revision, found=session.revision
+        )
 
 
 def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tuple[SessionRow, Operation]:

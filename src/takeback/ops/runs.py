@@ -7,7 +7,7 @@ the new lease are one transaction, so it happens once however many want the sess
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from .. import presence
@@ -15,6 +15,7 @@ from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Tx
 from ..tables.sessions import LeaseRow, SessionRow
 from . import entries, leases, sessions, statuses, streams
+from .sessions import Whole
 
 
 class Taken(NamedTuple):
@@ -33,6 +34,32 @@ class Wanted(NamedTuple):
     last: tuple[int, bool]  # the last token, and whether somebody has it
     why: str
     left: Collection[str]
+
+
+def standing(tx: Tx, session: SessionRow, now_ms: int) -> tuple[LeaseRow | None, frozenset[str]]:
+    """Read the lease of a session, and which streams their writers left."""
+    left = (stream.id for stream in streams.of_session(tx, session) if streams.is_left(tx, stream, now_ms))
+    return sessions.find_lease(tx, session), frozenset(left)
+
+
+def end(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    status: str,
+    gone: int,
+    left: Collection[str],
+    *,
+    now_ms: int,
+    key: str | None,
+    about: dict[str, Any],
+) -> Whole:
+    """Change the status of a session; what a holder that is ``gone`` left behind is recorded first."""
+    session = entries.writable(tx, scope, session_id)
+    if gone:
+        session = settle(tx, session, gone, left, now_ms=now_ms)
+    session = statuses.change(tx, session, status, now_ms=now_ms, key=key, **about)
+    return sessions.with_rest(tx, session)
 
 
 def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> Taken | None:
@@ -82,6 +109,23 @@ def last(lease: LeaseRow | None) -> tuple[int, bool]:
 def _is_same(holder: bytes, other: bytes | None) -> bool:
     """Whether two records are of one taking: of two that wanted the same token only one got it."""
     return other is not None and presence.decode(holder).id == presence.decode(other).id
+
+
+class Leaving(NamedTuple):
+    """A lease that is given back: of which session, the calls that ran under it, and how the run ended."""
+
+    session_id: str
+    held: LeaseRow
+    running: list[str]
+    end: dict[str, Any]
+
+
+def leave_all(tx: Tx, scope: str, leaving: Sequence[Leaving], *, now_ms: int) -> list[bool]:
+    """Give leases back; False for one that somebody else has by now."""
+    return [
+        leave(tx, scope, each.session_id, each.held, running=each.running, now_ms=now_ms, **each.end) is not None
+        for each in leaving
+    ]
 
 
 def leave(

@@ -7,8 +7,8 @@ The invariant: the numbers and the hash of the row are those of the entry at the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
@@ -43,6 +43,8 @@ _POSITIONS = (1 << 36) - 1  # the part of a rank that is a position
 _LAST_MINUTE = (1 << 27) - 1  # in the year 2225
 _FULL = 2048  # changes that one rank is for
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
 
 
@@ -79,6 +81,18 @@ def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     if found is None:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
     return found
+
+
+def given(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    op: Callable[Concatenate[Tx, SessionRow, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Run an operation that takes a session's row."""
+    return op(tx, get(tx, scope, session_id), *args, **kwargs)
 
 
 def is_gone(tx: Tx, scope: str, session_id: str) -> bool | None:

@@ -119,6 +119,11 @@ def _numbers_at(tx: Tx, rows: Sequence[BranchRow], places: set[tuple[int, int]])
     return found
 
 
+def spent_since(tx: Tx, session: SessionRow) -> tuple[Numbers, int]:
+    """Return what a session spent on all its branches, and when it began."""
+    return spent(tx, session), session.created_ms
+
+
 def spent(tx: Tx, session: SessionRow) -> Numbers:
     """Return what a session's own branches add up to, each entry counted once: what was spent does not go back."""
     total = Numbers()

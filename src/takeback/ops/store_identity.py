@@ -18,3 +18,7 @@ def fingerprint(tx: Tx, scope: str) -> str:
     if row is None:
         raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
     return sha256(row.value + scope.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def require_readable(tx: Tx) -> None:
+    """Read nothing: a store that cannot be read at all raises when the transaction begins."""

@@ -13,14 +13,16 @@ from .. import codec
 from ..errors import Conflict
 from ..model import message as messages_
 from ..model.entry import Draft
+from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.live import DELTA, STREAM, DeltaRow
-from . import branches, entries, sessions
+from . import branches, calls, entries, sessions
 from .entries import Appended
 from .open_streams import KINDS as KINDS
 from .open_streams import Piece as Piece
 from .open_streams import StreamRow as StreamRow
 from .open_streams import body as body
+from .open_streams import is_left as is_left
 from .open_streams import joined as joined
 from .open_streams import last_sign as last_sign
 from .open_streams import of_session as of_session
@@ -32,8 +34,15 @@ DROP_PIECES = "DELETE FROM delta WHERE scope = ? AND stream = ?"
 DROP_FROM = "DELETE FROM delta WHERE scope = ? AND stream = ? AND n >= ?"
 
 
-def begin(tx: Tx, session: SessionRow, stream: StreamRow, *, now_ms: int) -> tuple[SessionRow, StreamRow]:
-    """Open a stream where the head is."""
+def begin(
+    tx: Tx, session_id: str, stream: StreamRow, message_id: str | None, *, now_ms: int
+) -> tuple[SessionRow, StreamRow]:
+    """Open a stream where the head is; the message that it becomes may be given an id."""
+    session = entries.writable(tx, stream.scope, session_id)
+    require_open(session.status)
+    if message_id is not None and entries.find_by_id(tx, session, message_id) is not None:
+        said = f"there is a message {message_id!r} already; give the stream another id, or none"
+        raise Conflict(said, found=message_id)
     session = entries.attach(tx, session, now_ms)
     stream = stream._replace(session=session.sid, branch=session.branch, seq=session.seq)
     STREAM.put(tx, stream)
@@ -57,9 +66,45 @@ def replace(tx: Tx, stream: StreamRow, first: int, pieces: Sequence[Piece], *, n
     add(tx, stream, first, pieces, now_ms=now_ms)
 
 
-def find(tx: Tx, stream: StreamRow) -> StreamRow:
-    """Return an open stream as it is now; one that somebody else has sealed meanwhile raises ``Conflict``."""
-    found = STREAM.get(tx, stream.scope, stream.session, stream.id)
+def flush(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    seen: StreamRow,
+    first: int,
+    pieces: Sequence[Piece],
+    *,
+    again: bool,
+    now_ms: int,
+) -> None:
+    """Store what arrived of a stream, ``again`` in the place of pieces that were stored; a stopped one raises."""
+    session = sessions.get(tx, scope, session_id)
+    require_open(session.status)
+    store = replace if again else add
+    store(tx, find(tx, session, seen), first, pieces, now_ms=now_ms)
+
+
+def drop_open(tx: Tx, scope: str, session_id: str, seen: StreamRow) -> None:
+    """Forget a stream: nothing arrived, or what did is stored elsewhere in the same transaction."""
+    session = sessions.get(tx, scope, session_id)
+    drop(tx, session, find(tx, session, seen))
+
+
+def seal_open(
+    tx: Tx, scope: str, session_id: str, seen: StreamRow, drafts: Sequence[Draft], *, now_ms: int
+) -> tuple[Appended, list[Draft]]:
+    """Append what a stream became, with the results of tools tied to their calls."""
+    session = entries.writable(tx, scope, session_id)
+    settled = calls.settled(tx, session, drafts)
+    return seal(tx, session, find(tx, session, seen), settled, now_ms=now_ms), settled
+
+
+def find(tx: Tx, session: SessionRow, seen: StreamRow) -> StreamRow:
+    """Return an open stream as it is now; one that somebody else has sealed meanwhile raises ``Conflict``.
+
+    Whose it is says the session that asks, never the row that its writer saw.
+    """
+    found = STREAM.get(tx, session.scope, session.sid, seen.id)
     if found is None:
         raise Conflict("this stream was sealed by whoever has the session now; what had arrived is in its message")
     return found

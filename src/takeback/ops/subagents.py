@@ -11,7 +11,8 @@ from ..model.status import FINISHED
 from ..model.subagents import Tree
 from ..storage.base import Tx
 from ..tables.sessions import LeaseRow, SessionRow
-from . import sessions, stats, statuses
+from . import entries, idempotency, sessions, stats, statuses
+from .idempotency import Call
 from .listing import shown_status
 from .sessions import Whole
 
@@ -25,9 +26,9 @@ def children(tx: Tx, session: SessionRow) -> list[Whole]:
     return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.scope, session.sid))]
 
 
-def tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> Tree:
+def tree(tx: Tx, session: SessionRow, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> Tree:
     """Return a session and all below it; those in the trash are not shown, but what they spent was spent."""
-    return _tree(tx, whole, is_gone, now_ms)[0]
+    return _tree(tx, sessions.with_rest(tx, session), is_gone, now_ms)[0]
 
 
 def _tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> tuple[Tree, Numbers]:
@@ -64,6 +65,17 @@ def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
 def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
     """Return all sessions below one, those in the trash too."""
     return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.scope, session.sid)) else []
+
+
+def end_once(tx: Tx, scope: str, session_id: str, call: Call, status: str, reason: str | None, *, below: bool) -> Whole:
+    """End a session, and with ``below`` all sub-agents that go on, once per idempotency key."""
+    session = entries.writable(tx, scope, session_id)
+
+    def do() -> tuple[SessionRow, str]:
+        return end(tx, session, status, below=below, now_ms=call.now_ms, reason=reason), session.id
+
+    ended = idempotency.once(tx, scope, session.sid, call, kind="session", do=do, again=lambda _: session)
+    return sessions.with_rest(tx, ended)
 
 
 def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:

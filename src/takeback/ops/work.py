@@ -19,7 +19,8 @@ from ..ids import entry_id
 from ..model.entry import STATE_KINDS, Draft, More, Numbers
 from ..model.work import Compaction, FileTouched, Note, Task, require_status
 from ..storage.base import Tx
-from . import entries, sessions
+from . import branches, entries, points, sessions
+from .points import Target
 from .sessions import SessionRow
 
 LOST_AT = "SELECT 1 FROM lost WHERE scope = ? AND key = ?"
@@ -354,10 +355,14 @@ def add_build(tx: Tx, session: SessionRow) -> Change:
     return Change({"count": count}, {"builds": count})
 
 
-def compact(upto: int, summary: str) -> Decide:
-    """Let a summary stand for the path up to an entry."""
+def compact(target: Target, summary: str) -> Decide:
+    """Let a summary stand for the path up to a point, which must be on it."""
 
     def decide(tx: Tx, session: SessionRow) -> Change:
+        point, origin = points.point_of(tx, session, target)
+        here, upto = branches.get(tx, session.scope, session.branch), point.seq
+        if upto and branches.owner(tx, origin, upto).bid != branches.owner(tx, here, upto).bid:
+            raise NotFound(f"that point is not on the path of this session; entry {upto} is another one")
         if not 1 <= upto <= session.seq:
             raise NotFound(f"the session has entries 1 to {session.seq}; it cannot be compacted up to {upto}")
         return Change({"upto": upto, "summary": summary})

@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import SchemaTooNew
 from ..tables.store import MigrationRow
+from .base import Tx, scalar
 
 NAME = "store"  # of the version that the descriptors make
 
@@ -58,3 +59,8 @@ def rows(migrations: list[Migration], now_ms: int) -> list[MigrationRow]:
     """Return the records of a store that is made at the newest version."""
     steps = [(1, NAME), *((step.version, step.name) for step in migrations)]
     return [MigrationRow(version, name, now_ms) for version, name in steps]
+
+
+def version(tx: Tx) -> int:
+    """Return the schema version of an open store."""
+    return int(scalar(tx, "SELECT max(version) FROM migration") or 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ...client.handle import Point
+from ...client.points import Point
 from ...client.refs import Resolved
 from ...client.session import Session
 from ...model.files import Diff

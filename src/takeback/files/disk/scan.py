@@ -1,6 +1,6 @@
 """Looking at a workspace: what every directory holds, read again only where something changed.
 
-A ``Workspace`` remembers size, times, inode and mode of everything it saw. A name for which these are the same is not
+A ``Scanner`` remembers size, times, inode and mode of everything it saw. A name for which these are the same is not
 read again, unless it changed so shortly before it was read that the clock could not tell a second change apart. A
 directory is opened inside its parent and never through a link; only regular files are opened, and never so that
 opening could wait. What is not captured becomes a gap with its reason. New content goes to a ``Keep``; the tree of each
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
     size: int
 
 
-class Workspace:
+class Scanner:
     """A directory that is looked at again and again. Not for two threads at once."""
 
     def __init__(
@@ -454,7 +454,7 @@ class Workspace:
             yield folder.digest
             yield from (node.content for _, node in folder.names.values() if node.kind == FILE)
 
-    def copied(self) -> Workspace:
+    def copied(self) -> Scanner:
         """Give a copy to look with: what it finds is not remembered here."""
         other = copy.copy(self)
         other.folders = {path: copy.copy(folder) for path, folder in self.folders.items()}

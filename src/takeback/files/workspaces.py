@@ -1,6 +1,6 @@
 """The workspaces of a store: looked at, and what they hold kept.
 
-A ``Place`` is one directory as one scope of a store knows it. It is looked at under a lock, and what was found is
+A ``Workspace`` is one directory as one scope of a store knows it. It is looked at under a lock, and what was found is
 recorded in one transaction with what is remembered of it; if contents were swept out meanwhile, everything is looked
 at again. New contents are packed and stored by a second thread while the first one reads on.
 """
@@ -13,21 +13,20 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Unsupported
-from ..files import snapshots
-from ..files.disk.scan import Limits, Seen, Workspace
-from ..files.disk.watch import Watcher
-from ..files.snapshots import Root, Swept, Taken
 from ..model import tree
 from ..model.tree import Directory
 from ..ops import blobs
+from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from . import blobs as contents
-
-if TYPE_CHECKING:
-    from .base import StoreBase
+from ..storage.runner import ALONE, Runner
+from . import contents as contents
+from . import snapshots
+from .disk.scan import Limits, Scanner, Seen
+from .disk.watch import Watcher
+from .snapshots import Recorder, Root, Swept, Taken
 
 T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
@@ -39,8 +38,8 @@ Who = tuple[str | None, tuple[str, ...]]  # to whom changes are put down, and th
 class Trees:
     """The trees of a store, read once each; ``extra`` are those of a look that is not kept."""
 
-    def __init__(self, store: StoreBase) -> None:
-        self._store = store
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self._known: dict[bytes, Directory] = {}
         self.extra: dict[bytes, bytes] = {}
 
@@ -58,7 +57,7 @@ class Trees:
             return {}
         data = self.extra.get(digest)
         if data is None:
-            data = self._store._read(lambda tx: blobs.read_whole(tx, self._store.scope, digest.hex()))
+            data = self._runner.read(blobs.read_whole, self._runner.scope, digest.hex())
         try:
             return tree.checked(data)
         except ValueError as error:
@@ -66,11 +65,11 @@ class Trees:
 
     def root(self, content_hash: str) -> Root:
         """Give a root; one that is missing is ``Corrupt``, never an empty one."""
-        return self._store._read(lambda tx: snapshots.read_root(tx, self._store.scope, content_hash))
+        return self._runner.read(snapshots.read_root, self._runner.scope, content_hash)
 
     def content(self, digest: bytes) -> Iterator[bytes]:
         """Give a file's content in pieces."""
-        return contents.open_linked(self._store._backend, self._store.scope, digest.hex())
+        return contents.open_linked(self._runner, digest.hex())
 
 
 class Discard:
@@ -92,8 +91,8 @@ class Discard:
 class Upload:
     """Stores contents in batches, by a thread of its own once there is more than one batch."""
 
-    def __init__(self, store: StoreBase) -> None:
-        self._store = store
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self._lock = threading.Lock()
         self._batch: list[tuple[bytes, bytes]] = []
         self._size = 0
@@ -105,8 +104,7 @@ class Upload:
     def has(self, digest: bytes) -> bool:
         if digest in self._put:
             return True
-        scope = self._store.scope
-        return self._store._read(lambda tx: blobs.exists(tx, scope, digest.hex()))
+        return self._runner.read(blobs.exists, self._runner.scope, digest.hex())
 
     def put(self, digest: bytes, data: bytes) -> None:
         with self._lock:
@@ -119,8 +117,7 @@ class Upload:
                 self._hand_over()
 
     def stream(self, pieces: Iterable[bytes]) -> bytes:
-        store = self._store
-        return bytes.fromhex(contents.store_stream(store._backend, store._clock, store.scope, pieces))
+        return bytes.fromhex(contents.store_stream(self._runner, pieces))
 
     def finish(self) -> list[blobs.Packed]:
         """Return when all but the last few are stored, and give those, packed: they go with whatever is recorded next.
@@ -160,9 +157,8 @@ class Upload:
     def _store_batch(self, batch: list[tuple[bytes, bytes]]) -> None:
         if not batch:
             return
-        packed = _packed(batch)
-        scope, now_ms = self._store.scope, self._store._clock.now_ms()
-        self._store._write(lambda tx: blobs.put_many(tx, scope, packed, now_ms=now_ms))
+        runner = self._runner
+        runner.write(blobs.put_many, runner.scope, _packed(batch), now_ms=runner.clock.now_ms())
 
 
 def _packed(batch: list[tuple[bytes, bytes]]) -> list[blobs.Packed]:
@@ -175,34 +171,29 @@ class _Kept(NamedTuple):
     last: list[blobs.Packed]  # contents that are not stored yet
 
 
-class Place:
+class Workspace:
     """A workspace of a store."""
 
-    def __init__(self, store: StoreBase, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
+    def __init__(self, runner: Runner, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
         self.path = path
         self._watcher = Watcher(path) if watch else None
-        self._store = store
+        self._runner = runner
         self._lock = threading.RLock()
         self._made = limits, rules
-        self._workspace: Workspace | None = None
+        self._scanner: Scanner | None = None
         self._sweeps = 0
         self._marked = False  # it is written down that everything was there after so many sweeps
         self.last = ""  # the root that was recorded last
-        self.trees = Trees(store)
+        self.trees = Trees(runner)
         self.name = name_of(path)
         self.memory = f"{_rules_of(limits, rules)}{self.name}"  # what one session leaves out another one may not
 
     def record(
-        self,
-        paths: Iterable[bytes] | None,
-        commit: Callable[[Tx, Taken], T],
-        *,
-        known: Callable[[Tx, str], T | None] = lambda tx, root: None,
-        who: Callable[[], Who] = lambda: (None, ()),
-    ) -> tuple[T, Root]:
-        """Look, keep what is new, and commit in one transaction with what is remembered.
+        self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = lambda: (None, ())
+    ) -> tuple[SessionRow, Root]:
+        """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Nothing is written if ``known`` says that this root is recorded already.
+        Nothing is written if the session is known to have this root already.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -212,20 +203,20 @@ class Place:
             before = who()  # now that it is our turn: who is at work
             for _ in range(_TRIES):
                 kept = self._kept(paths)
-                if kept.root == self.last and (found := self._store._read(lambda tx: known(tx, kept.root))):  # noqa: B023
+                if kept.root == self.last and (found := self._runner.read(recorder.known, kept.root)):
                     return found, kept.value
                 try:
-                    return self._commit(kept, commit, *_either(before, who())), kept.value
+                    return self._commit(kept, recorder, *_either(before, who())), kept.value
                 except Swept:
-                    self._workspace, paths = None, None
+                    self._scanner, paths = None, None
                 except BaseException:
-                    self._workspace = None  # what it takes note of was not stored
+                    self._scanner = None  # what it takes note of was not stored
                     raise
             raise Unsupported("contents are swept out of this store all the time; end that first", capability="capture")
 
     def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Look, and store contents as far as there are many."""
-        workspace, upload = self._loaded(), Upload(self._store)
+        workspace, upload = self._loaded(), Upload(self._runner)
         try:
             root = _root(workspace.look(upload, paths))
             data = snapshots.encode_root(root)
@@ -234,21 +225,15 @@ class Place:
                 upload.put(tree.digest(data), data)
             return _Kept(name, root, upload.finish())
         except BaseException:
-            self._workspace = None
+            self._scanner = None
             raise
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, commit: Callable[[Tx, Taken], T], who: str | None, calls: tuple[str, ...]) -> T:
+    def _commit(self, kept: _Kept, recorder: Recorder, who: str | None, calls: tuple[str, ...]) -> SessionRow:
         """Store the rest and what is recorded, in one transaction."""
-        seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
-        taken = Taken(kept.root, self._sweeps, who, calls, self.memory, seen)
-
-        def op(tx: Tx) -> T:
-            blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
-            return commit(tx, taken)
-
-        done = self._store._write(op)
+        taken = Taken(kept.root, self._sweeps, who, calls, self.memory, self._notes())
+        done = self._runner.write(_record, recorder, taken, kept.last)
         self.last = kept.root
         return done
 
@@ -266,25 +251,18 @@ class Place:
         with self._lock:
             self._loaded().expect(paths)
 
-    def finish(self, paths: list[bytes], commit: Callable[[Tx, str], None]) -> None:
-        """Look at paths that were changed, and commit alone with the root of what is there now."""
+    def finish(self, paths: list[bytes], commit: Callable[[Tx, str], T]) -> T:
+        """Scan paths that were changed, and run ``commit`` alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
-            seen, scope, now_ms = self._notes(), self._store.scope, self._store._clock.now_ms()
-
-            def op(tx: Tx) -> None:
-                if snapshots.sweeps(tx, scope) != self._sweeps:
-                    raise Conflict("contents were swept out of the store meanwhile; call again")
-                blobs.put_many(tx, scope, kept.last, now_ms=now_ms)
-                snapshots.remember(tx, scope, self.memory, seen)
-                commit(tx, kept.root)
-
+            taken = Taken(kept.root, self._sweeps, place=self.memory, seen=self._notes())
             try:
-                self._store._write(op, alone=True)
+                done = self._runner.write_as(ALONE, _finish, self._runner, taken, kept.last, commit)
             except BaseException:
-                self._workspace = None
+                self._scanner = None
                 raise
             self.last = kept.root
+            return done
 
     def close(self) -> None:
         """End watching."""
@@ -294,38 +272,51 @@ class Place:
     def forget(self) -> None:
         """Forget what is remembered and not stored."""
         with self._lock:
-            self._workspace = None
+            self._scanner = None
 
-    def _loaded(self) -> Workspace:
+    def _loaded(self) -> Scanner:
         """Give the workspace with what is remembered of it; what was swept out meanwhile is not counted on."""
-        scope = self._store.scope
-        sweeps = self._store._read(lambda tx: snapshots.sweeps(tx, scope))
-        if self._workspace is None or sweeps != self._sweeps:
+        scope = self._runner.scope
+        sweeps = self._runner.read(snapshots.sweeps, scope)
+        if self._scanner is None or sweeps != self._sweeps:
             self._sweeps, self.last, workspace = sweeps, "", self._new()
-            notes = self._store._read(lambda tx: snapshots.remembered(tx, scope, self.memory))
+            notes = self._runner.read(snapshots.remembered, scope, self.memory)
             self._marked = notes.pop(snapshots.MARK, None) == snapshots.mark(sweeps)
             for path, doc in notes.items():
                 workspace.remember(path, doc)
             if not self._marked and not self._all_there(workspace):
                 workspace = self._new()
                 workspace.changed.update(map(os.fsdecode, notes))  # to be written down anew, or forgotten
-            self._workspace = workspace
-        return self._workspace
+            self._scanner = workspace
+        return self._scanner
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Give what is to be written down of the last look."""
-        assert self._workspace is not None
-        notes, marked, self._marked = tuple(self._workspace.taken_note()), self._marked, True
+        assert self._scanner is not None
+        notes, marked, self._marked = tuple(self._scanner.taken_note()), self._marked, True
         return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
 
-    def _all_there(self, workspace: Workspace) -> bool:
+    def _all_there(self, scanner: Scanner) -> bool:
         """Say whether everything that is thought to be kept is."""
-        scope, wanted = self._store.scope, {*workspace.digests()}
-        return self._store._read(lambda tx: all(blobs.exists(tx, scope, each.hex()) for each in wanted))
+        scope, wanted = self._runner.scope, {*scanner.digests()}
+        return self._runner.read(blobs.all_exist, scope, [each.hex() for each in wanted])
 
-    def _new(self) -> Workspace:
+    def _new(self) -> Scanner:
         limits, rules = self._made
-        return Workspace(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._store, self.path))
+        return Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
+
+
+def _record(tx: Tx, recorder: Recorder, taken: Taken, last: list[blobs.Packed]) -> SessionRow:
+    blobs.put_many(tx, recorder.scope, last, now_ms=recorder.now_ms)
+    return recorder.commit(tx, taken)
+
+
+def _finish(tx: Tx, runner: Runner, taken: Taken, last: list[blobs.Packed], commit: Callable[[Tx, str], T]) -> T:
+    if snapshots.sweeps(tx, runner.scope) != taken.sweeps:
+        raise Conflict("contents were swept out of the store meanwhile; call again")
+    blobs.put_many(tx, runner.scope, last, now_ms=runner.clock.now_ms())
+    snapshots.remember(tx, runner.scope, taken.place, taken.seen)
+    return commit(tx, taken.root)
 
 
 def _root(seen: Seen) -> Root:
@@ -349,9 +340,9 @@ def name_of(path: str) -> str:
     return f"{socket.gethostname()}:{path}"
 
 
-def _own_files(store: StoreBase, root: str) -> list[str]:
+def _own_files(runner: Runner, root: str) -> list[str]:
     """Give the files of the store itself that lie in a workspace: they must never be opened beside it."""
-    file = store._backend.capabilities.file
+    file = runner.backend.capabilities.file
     return [os.path.relpath(file, root)] if file and Path(file).is_relative_to(root) else []
 
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ..files import snapshots
-from ..files.disk.preview import Yours
 from ..model import tree
-from ..ops import calls, rewinds, work
-from ..ops import subagents as trees_
+from ..ops import calls, leases, rewinds, subagents, work
 from ..ops.rewinds import Look
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
+from ..storage.runner import Runner
+from . import snapshots
+from .disk.preview import Yours
 from .workspaces import Trees
-
-if TYPE_CHECKING:
-    from .base import StoreBase
 
 By = tuple[int, tuple[str, ...]]  # turn and calls
 _NOW = 1 << 62  # ms: later than whatever was seen
@@ -56,10 +53,10 @@ class _Below(NamedTuple):
         return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
-def blame(store: StoreBase, trees: Trees, look: Look, now: bytes) -> Blame:
-    """Say who changed what since the point where two paths part."""
+def blame(runner: Runner, trees: Trees, look: Look, now: bytes) -> Blame:
+    """Attribute every change since the point where two paths part."""
     by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
-    below = _changed_below(store, trees, look)
+    below = _changed_below(runner, trees, look)
     for change in _changes(trees, look, now):
         for each in tree.differences(trees.load, change.before, change.after):
             path = each.path
@@ -107,18 +104,18 @@ def between(trees: Trees, before: work.Found | None, after: work.Found) -> Itera
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(store: StoreBase, trees: Trees, look: Look) -> dict[bytes, str]:
-    """Give the paths that sessions which run in the same workspace changed since a point, with the sessions' ids."""
-
-    def read(tx: Tx) -> list[tuple[SessionRow, list[work.Found]]]:
-        live = [row for row, lease in rewinds.others_in(tx, look.session) if not store._is_gone(lease)]
-        return [(row, _recent(tx, row, look.at_ms)) for row in live]
-
+def changed_by_others(runner: Runner, trees: Trees, look: Look) -> dict[bytes, str]:
+    """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
     found = dict[bytes, str]()
-    for row, history in store._read(read):
+    for row, history in runner.read(_others, look, runner.clock.now_ms()):
         changed = _as_seen_from(look.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
         found |= dict.fromkeys(changed, row.id)
     return found
+
+
+def _others(tx: Tx, look: Look, now_ms: int) -> list[tuple[SessionRow, list[work.Found]]]:
+    live = [row for row, lease in rewinds.others_in(tx, look.session) if not leases.is_gone(lease, now_ms)]
+    return [(row, _recent(tx, row, look.at_ms)) for row in live]
 
 
 def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
@@ -130,23 +127,23 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(store: StoreBase, trees: Trees, look: Look) -> dict[bytes, _Below]:
-    """Give the paths that sub-agents changed since a point: that is the session's own, whoever saw it.
+def _changed_below(runner: Runner, trees: Trees, look: Look) -> dict[bytes, _Below]:
+    """Return the paths that sub-agents changed since a point: those are the session's own, whoever saw them.
 
-    A path that changed while one of them only looked on is left out. One that has an open call may be at it still.
+    A path that changed while one of them only looked on is left out. One that has an open call may still be at it.
     """
-
-    def read(tx: Tx) -> tuple[list[list[work.Found]], bool]:
-        below = [row for row in trees_.below(tx, look.session) if row.workspace == look.session.workspace]
-        return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
-
-    histories, at_work = store._read(read)
+    histories, at_work = runner.read(_below, look)
     own, outside = _own_changes(trees, histories)
     return {
         path: _Below(made.states, _NOW if at_work else made.last_ms)
         for path, made in own.items()
         if path not in outside
     }
+
+
+def _below(tx: Tx, look: Look) -> tuple[list[list[work.Found]], bool]:
+    below = [row for row in subagents.below(tx, look.session) if row.workspace == look.session.workspace]
+    return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
 
 
 def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[dict[bytes, _Below], set[bytes]]:

@@ -11,47 +11,45 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
-from ..files import journal
-from ..files.disk import identity as directories
-from ..files.disk.apply import Change, Step
-from ..files.journal import JournalRow
 from ..ids import new_id
 from ..model.tree import FILE, LINK, Node
 from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from .workspaces import Place, Trees
+from ..storage.runner import Runner
+from . import journal
+from .disk import identity as directories
+from .disk.apply import Change, Step
+from .journal import JournalRow
+from .workspaces import Trees, Workspace
 
-if TYPE_CHECKING:
-    from .base import StoreBase
-
-
+T = TypeVar("T")
 _SHOWN = 20
 _under_way: set[str] = set()  # the changes that this process is making; a journal of ours that is not in it was left
 
 
 def change_files(
-    store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx, str], None]
-) -> None:
-    """Carry out steps and then ``finish``, which makes them count; it is told the root of what is there then."""
+    runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx, str], T]
+) -> T:
+    """Carry out steps and then ``finish``, which makes them count; it is given the root of what is there then."""
     if not steps:
-        place.finish([], finish)
-        return
-    row, change = _begin(store, place, session, steps)
+        return place.finish([], finish)
+    row, change = _begin(runner, place, session, steps)
     _under_way.add(row.id)
     try:
-        _carry_out(store, place, change, row)
-        _make_count(store, place, change, row, finish)
+        _carry_out(runner, place, change, row)
+        done = _make_count(runner, place, change, row, finish)
     finally:
         _under_way.discard(row.id)
     _clean(change)
+    return done
 
 
-def _carry_out(store: StoreBase, place: Place, change: Change, row: JournalRow) -> None:
+def _carry_out(runner: Runner, place: Workspace, change: Change, row: JournalRow) -> None:
     try:
         with _in_words():
             change.stage(place.trees.content)
@@ -59,44 +57,43 @@ def _carry_out(store: StoreBase, place: Place, change: Change, row: JournalRow) 
             change.carry_out()
     except BaseException:
         if not change.half_done:
-            _end(store, change, row)
+            _end(runner, change, row)
         raise
 
 
-def _make_count(
-    store: StoreBase, place: Place, change: Change, row: JournalRow, finish: Callable[[Tx, str], None]
-) -> None:
+def _make_count(runner: Runner, place: Workspace, change: Change, row: JournalRow, finish: Callable[[Tx, str], T]) -> T:
     """Commit; if that fails take the files back, unless the store says that it was committed all the same."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
-    def complete(tx: Tx, root: str) -> None:
-        finish(tx, root)
+    def complete(tx: Tx, root: str) -> T:
+        done = finish(tx, root)
         journal.complete(tx, row)
+        return done
 
     try:
         place.expect(put)
-        place.finish([step.path for step in steps], complete)
+        return place.finish([step.path for step in steps], complete)
     except BaseException:
         place.forget()
-        if not _counts(store, row):
+        if not _counts(runner, row):
             with _in_words():
                 change.take_back(place.trees.content)
-            _end(store, change, row)
+            _end(runner, change, row)
         raise
 
 
-def _counts(store: StoreBase, row: JournalRow) -> bool:
+def _counts(runner: Runner, row: JournalRow) -> bool:
     """Say whether a change became an operation; an error of the store leaves that to the next one who asks."""
-    found = store._read(lambda tx: journal.find(tx, row.scope, row.place))
+    found = runner.read(journal.find, row.scope, row.place)
     return found is None or found.id != row.id or not found.steps
 
 
-def _begin(store: StoreBase, place: Place, session: SessionRow, steps: Sequence[Step]) -> tuple[JournalRow, Change]:
-    now_ms = store._clock.now_ms()
+def _begin(runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step]) -> tuple[JournalRow, Change]:
+    now_ms = runner.clock.now_ms()
     where = f"{place.path}\0{directories.identity(place.path) or ''}"
     row = JournalRow(
-        store.scope,
+        runner.scope,
         place.name,
         session.sid,
         new_id(now_ms),
@@ -106,13 +103,13 @@ def _begin(store: StoreBase, place: Place, session: SessionRow, steps: Sequence[
         journal.encode_steps(steps),
     )
     change = Change(place.path, steps, row.id)
-    store._write(lambda tx: journal.begin(tx, row))
+    runner.write(journal.begin, row)
     return row, change
 
 
-def _end(store: StoreBase, change: Change, row: JournalRow) -> None:
+def _end(runner: Runner, change: Change, row: JournalRow) -> None:
     _clean(change)
-    store._write(lambda tx: journal.end(tx, row))
+    runner.write(journal.end, row)
 
 
 def _clean(change: Change) -> None:
@@ -137,12 +134,12 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def pending(store: StoreBase, place: Place, session_id: str) -> JournalRow | None:
+def pending(runner: Runner, place: Workspace, session_id: str) -> JournalRow | None:
     """Give the change of this workspace that somebody left half done; one that is still under way is ``Busy``."""
-    row = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
+    row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
         return None
-    if not is_left(row, store._clock.now_ms()):
+    if not is_left(row, runner.clock.now_ms()):
         holder = presence.decode(row.holder)
         raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
     return row
@@ -169,24 +166,24 @@ def is_there(row: JournalRow) -> bool:
     return os.path.isdir(path) and (directories.identity(path) or "") == identity
 
 
-def recover(store: StoreBase, place: Place, session_id: str) -> str | None:
+def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
     """Take back a change that somebody left half done in this workspace, and say so; None if there was none.
 
     One that is still under way is ``Busy``.
     """
-    left = store._read(lambda tx: _left_in(tx, store.scope, place, session_id))
+    left = runner.read(_left_in, runner.scope, place, session_id)
     if left is None:
         return None
     if not left.steps:  # it counts, and only could not be tidied up
         _clean(Change(_root_of(left)[0], (), left.id))
         return None
-    row = pending(store, place, session_id)
-    return None if row is None else _taken_back(store, place, row)
+    row = pending(runner, place, session_id)
+    return None if row is None else _taken_back(runner, place, row)
 
 
-def _taken_back(store: StoreBase, place: Place, row: JournalRow) -> str:
-    mine = row._replace(holder=presence.encode(presence.here(store._clock.now_ms())))
-    if not store._write(lambda tx: journal.take(tx, row.holder, mine)):
+def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
+    mine = row._replace(holder=presence.encode(presence.here(runner.clock.now_ms())))
+    if not runner.write(journal.take, row.holder, mine):
         raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
     about = said(row, left=True)
     if is_there(row):
@@ -197,7 +194,7 @@ def _taken_back(store: StoreBase, place: Place, row: JournalRow) -> str:
         told = f"{about}, and was taken back{_named(kept, row.id)}"
     else:
         told = f"{about}; that is another directory by now, and its files stay as they are"
-    store._write(lambda tx: journal.end(tx, mine))
+    runner.write(journal.end, mine)
     return told
 
 
@@ -209,7 +206,7 @@ def _named(kept: Sequence[bytes], id: str) -> str:
     return f"; kept, since somebody changed them meanwhile (before: NAME.takeback-{id}): {names}"
 
 
-def _left_in(tx: Tx, scope: str, place: Place, session_id: str) -> JournalRow | None:
+def _left_in(tx: Tx, scope: str, place: Workspace, session_id: str) -> JournalRow | None:
     """Find a change of this workspace, also one that was begun where the directory was before it was moved."""
     found = journal.find(tx, scope, place.name)
     if found is not None:

@@ -1,0 +1,103 @@
+"""Files through time, as operations: the snapshot at a point, where two paths part, files that were announced.
+
+An announced file is kept as it is when it is announced first; that counts until it is forgotten, or until a checkpoint
+begins anew. It is an entry, so it survives a crash and goes back with a rewind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..model.work import FileTouched
+from ..ops import checkpoints, entries, moves, work
+from ..ops.points import Target, seen_from
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from ..tables.entries import EntryRow
+from . import snapshots
+
+_MESSAGES = 1000
+_NONE = work.Found(0, 0, {})
+
+
+class Parted(NamedTuple):
+    """A session as it stood at two points, and the point where the paths to them part."""
+
+    first: SessionRow
+    second: SessionRow
+    point: entries.Point
+
+
+def snapshot_at(tx: Tx, session: SessionRow, target: Target) -> work.Found | None:
+    """Return the snapshot in force at a point; None if the files were never captured."""
+    there = seen_from(tx, session, target)
+    return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, session, min(there.seq, session.seq))
+
+
+def is_captured(tx: Tx, session: SessionRow) -> bool:
+    """Whether the files of a session were ever captured."""
+    return snapshots.at(tx, session, 0) is not None
+
+
+def parted(tx: Tx, session: SessionRow, a: Target, b: Target | None) -> Parted:
+    """Find where the paths to two points part; without a second one, to the head."""
+    first, second = seen_from(tx, session, a), seen_from(tx, session, b)
+    there = Target(first.seq, first.uid, anywhere=True)
+    return Parted(first, second, moves.common_point(tx, second, there))
+
+
+def rows_between(
+    tx: Tx, session: SessionRow, a: Target, b: Target | None
+) -> tuple[tuple[dict[int, str], list[EntryRow]], ...]:
+    """Read what each of two paths has behind the point where they part, with the names of its branches."""
+    first, second = seen_from(tx, session, a), seen_from(tx, session, b)
+    there = Target(first.seq, first.uid, anywhere=True)
+    after = moves.common_point(tx, second, there).seq if second.seq else 0
+    return tuple(_rows_after(tx, each, after) for each in (first, second))
+
+
+def _rows_after(tx: Tx, there: SessionRow, after: int) -> tuple[dict[int, str], list[EntryRow]]:
+    if there.seq <= after:
+        return {}, []
+    segments = entries.path_segments(tx, there, after, min(there.seq, after + _MESSAGES))
+    return {each.bid: each.uid for each in segments}, entries.read_all(tx, there.scope, segments)
+
+
+def touched(tx: Tx, session: SessionRow) -> tuple[list[work.Found], list[FileTouched]]:
+    """Return the snapshots of the path, newest first, and the files that were named."""
+    return snapshots.since(tx, session, 0), work.file_list(tx, session)
+
+
+# ---------------------------------------------------------------------- announced files
+
+
+def announced(tx: Tx, session: SessionRow) -> dict[str, Any]:
+    """Return the announced files by their paths, as they were announced."""
+    found = _announced(tx, session)
+    return {} if found is None else work.mapping(tx, session, found)
+
+
+def announce(path: str, node: list[Any]) -> work.Decide:
+    """Keep a file as it is before it is changed, unless it was announced already."""
+
+    def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+        before = _announced(tx, session)
+        if before is not None and path in work.mapping(tx, session, before):
+            return before
+        body = work.next_map(tx, session, before, {path: node})
+        return work.Change(body, blobs=snapshots.NEEDS[snapshots.ANNOUNCED](body))
+
+    return decide
+
+
+def forget(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+    """Forget all announced files."""
+    return work.Change(work.whole_map({})) if _announced(tx, session) is not None else _NONE
+
+
+def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
+    """Return what is announced: since the last checkpoint of this path, if there is one."""
+    found = work.latest(tx, session, snapshots.ANNOUNCED)
+    if found is None:
+        return None
+    return None if checkpoints.newest_on_path(tx, session, found.seq) is not None else found

@@ -1,0 +1,84 @@
+"""Checkpoints by their ids, whether they are of an agent or of a session."""
+
+from __future__ import annotations
+
+from ..errors import Invalid, NotFound
+from ..model.checkpoint import Checkpoint
+from ..model.operation import Operation
+from ..storage.base import Tx
+from ..tables.agents import AGENT
+from . import agent_checkpoints, agent_restore, agents, checkpoints, sessions
+from .agents import AgentRow
+
+
+def get(tx: Tx, scope: str, wanted: str) -> Checkpoint:
+    """Return a checkpoint of an agent or of a session."""
+    found = agent_checkpoints.find(tx, scope, wanted)
+    if found is not None:
+        return agent_checkpoints.as_value(tx, agents.by_number(tx, scope, found.agent), found)
+    row = checkpoints.by_id(tx, scope, wanted)
+    if row is None:
+        raise _not_found(wanted)
+    return checkpoints.as_value(tx, sessions.by_number(tx, scope, row.session), row)
+
+
+def of_agent(tx: Tx, scope: str, agent_id: str, number: int) -> list[Checkpoint]:
+    """Return the checkpoints of an agent that is known by its number, even of one in the trash."""
+    found = AGENT.get(tx, scope, number)
+    if found is None or found.hidden == 2:
+        raise _nothing(agent_id)
+    return _of_agent(tx, found)
+
+
+def of_session(tx: Tx, scope: str, session_id: str) -> list[Checkpoint]:
+    """Return the checkpoints of a session."""
+    found = sessions.find(tx, scope, session_id)
+    if found is None:
+        raise _nothing(session_id)
+    return checkpoints.all_values(tx, found)
+
+
+def of_either(tx: Tx, scope: str, wanted: str) -> list[Checkpoint]:
+    """Return the checkpoints of the agent of this id, else of that session, else of that agent in the trash."""
+    agent = agents.find_any(tx, scope, wanted)
+    if agent is not None and not agent.hidden:
+        return _of_agent(tx, agent)
+    session = sessions.find(tx, scope, wanted)
+    if session is not None:
+        return checkpoints.all_values(tx, session)
+    if agent is None:
+        raise _nothing(wanted)
+    return _of_agent(tx, agent)
+
+
+def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
+    return [agent_checkpoints.as_value(tx, agent, row) for row in agent_checkpoints.of_agent(tx, agent)]
+
+
+def restore(
+    tx: Tx, scope: str, wanted: str, judge: agent_restore.Judge, *, now_ms: int
+) -> tuple[AgentRow, Operation | None]:
+    """Bring an agent back to a checkpoint of it; raises ``Invalid`` for one of a session."""
+    row = agent_checkpoints.find(tx, scope, wanted)
+    if row is not None:
+        return agent_restore.restore(tx, row, judge, now_ms=now_ms)
+    if checkpoints.by_id(tx, scope, wanted) is not None:
+        raise Invalid(f"checkpoint {wanted!r} is one of a session; session.rewind goes back to it")
+    raise _not_found(wanted)
+
+
+def delete(tx: Tx, scope: str, wanted: str) -> None:
+    """Erase a checkpoint; absent is no error."""
+    found = agent_checkpoints.find(tx, scope, wanted)
+    if found is not None:
+        agent_checkpoints.delete(tx, found)
+    elif row := checkpoints.by_id(tx, scope, wanted):
+        agent_checkpoints.delete_of_session(tx, row)
+
+
+def _nothing(wanted: str) -> NotFound:
+    return NotFound(f"there is no agent and no session {wanted!r} in this store and scope")
+
+
+def _not_found(wanted: str) -> NotFound:
+    return NotFound(f"there is no checkpoint {wanted!r} in this store and scope")

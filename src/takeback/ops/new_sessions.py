@@ -1,0 +1,49 @@
+"""Sessions that are made: once per idempotency key, or once per name, directory, main or cron key.
+
+Looking and making are one transaction, and a unique index stands behind it, so exactly one session exists however many
+processes ask for it at once.
+"""
+
+from __future__ import annotations
+
+from ..storage.base import Tx
+from . import agents, idempotency, leases, sessions
+from .idempotency import Call
+from .leases import Fence
+from .sessions import Fields, SessionRow, Whole
+
+
+def create_once(tx: Tx, scope: str, call: Call, made: Fields, fence: Fence | None) -> Whole:
+    """Make a session, once per key; ``fence`` is that of the lease on its parent, if whoever spawns it holds one."""
+
+    def do() -> tuple[SessionRow, str]:
+        row = _make(tx, scope, made, call.now_ms)
+        if fence is not None and made.parent is not None:
+            leases.require(tx, sessions.get(tx, scope, made.parent), fence)
+        return row, row.id
+
+    def again(made_id: str) -> SessionRow:
+        return sessions.get(tx, scope, made_id)
+
+    return sessions.with_rest(tx, idempotency.once(tx, scope, 0, call, kind="session", do=do, again=again))
+
+
+def find(tx: Tx, scope: str, made: Fields) -> Whole | None:
+    """Find the one session that has the key of these fields, or their agent, workspace and name."""
+    if made.key is not None:
+        row = sessions.find_by_key(tx, scope, made.key)
+    else:
+        name = made.name or ""
+        row = sessions.find_by_name(tx, scope, agent=made.agent, workspace=made.workspace, name=name)
+    return None if row is None else sessions.with_rest(tx, row)
+
+
+def ensure(tx: Tx, scope: str, made: Fields, *, now_ms: int) -> Whole:
+    """Find that session, or make it."""
+    tx.lock(f"session {scope} {made.key or made[:5]}")
+    return find(tx, scope, made) or (_make(tx, scope, made, now_ms), made.detail, None)
+
+
+def _make(tx: Tx, scope: str, made: Fields, now_ms: int) -> SessionRow:
+    agents.ensure(tx, scope, made.agent, now_ms=now_ms)
+    return sessions.create(tx, scope, made, now_ms=now_ms)

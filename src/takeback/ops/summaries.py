@@ -1,0 +1,61 @@
+"""What contexts, summaries and documents need of a session beside its messages, each read as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import codec
+from ..clock import to_datetime
+from ..model.document import About, Brief
+from ..model.session import Stats
+from ..model.work import Compaction
+from ..storage.base import Tx
+from . import agents, checkpoints, sessions, work
+from .listing import shown_status
+from .points import Target, seen_from
+from .sessions import LeaseRow, SessionRow, Whole
+
+
+def for_context(tx: Tx, session: SessionRow, target: Target | None) -> tuple[SessionRow, str | None, Compaction | None]:
+    """Return a session as it stands, or stood at a point, with its agent's prompt and the compaction in force."""
+    agent = agents.find(tx, session.scope, session.agent)
+    prompt = None if agent is None else codec.decode(agent.fields).get("system_prompt")
+    there = seen_from(tx, session, target)
+    return there, prompt, work.compaction(tx, there)
+
+
+def brief(tx: Tx, session: SessionRow) -> Brief:
+    """Return what a summary says of a session."""
+    plan = work.text_at(tx, session, "plan")
+    return Brief(
+        session.title, session.workspace or None, work.task_list(tx, session), work.file_list(tx, session), plan
+    )
+
+
+def for_document(
+    tx: Tx, session: SessionRow, target: Target | None, is_gone: Callable[[LeaseRow], bool]
+) -> tuple[Whole, SessionRow, About]:
+    """Return a session, the session as it stood at a point if one is given, and what a document says of it."""
+    whole = sessions.with_rest(tx, session)
+    there = seen_from(tx, session, target)
+    return whole, there, _about(tx, there, whole[1], shown_status(whole, is_gone))
+
+
+def _about(tx: Tx, row: SessionRow, doc: bytes, status: str) -> About:
+    details = sessions.decoded(doc)
+    return About(
+        id=row.id,
+        title=row.title,
+        status="in the trash" if row.hidden else status,
+        created=to_datetime(row.created_ms),
+        model=details.get("model"),
+        provider=details.get("provider"),
+        workspace=row.workspace or None,
+        stats=Stats.from_numbers(row.numbers, started_ms=row.created_ms),
+        tasks=work.task_list(tx, row),
+        files=work.file_list(tx, row),
+        notes=work.note_list(tx, row),
+        plan=work.text_at(tx, row, "plan"),
+        written=work.text_at(tx, row, "walkthrough"),
+        checkpoints=checkpoints.all_values(tx, row),
+    )
