@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import codec
 from ..clock import to_datetime
-from ..context import Context, build, find_provider, outlasting, walkthrough
+from ..context import Context, build, outlasting, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
@@ -21,6 +21,7 @@ from ..ops import entries as log
 from ..ops.listing import shown_status
 from ..ops.points import seen_from
 from ..ops.sessions import SessionRow
+from ..providers import find_provider
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from . import check

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import codec
-from ...model import forms
+from ... import providers as forms
 from ...model.entry import APPROVAL, CALL, STATUS, Numbers
 from ...model.message import MESSAGE_KINDS, Message, draft
 from ...storage.base import Tx
