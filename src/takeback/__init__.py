@@ -11,6 +11,8 @@ The names here are the public API; everything below is private and may change.
 
 from typing import TYPE_CHECKING, Any
 
+from . import model
+
 if TYPE_CHECKING:
     from .aio import (
         AsyncAgent,
@@ -214,6 +216,15 @@ _WHERE = {
     "portal": "AsyncReader",
 }
 _RENAMED = {"open": "open_store"}
+
+
+def _forms() -> Any:
+    from . import providers
+
+    return providers
+
+
+model.forms = _forms  # values are read by what lies above them, when they are
 
 
 def __getattr__(name: str) -> Any:

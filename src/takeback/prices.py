@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from .errors import Invalid, NotFound, Unsupported
 from .model.usage import Usage
-
-_PROVIDERS = {"openai-chat": "openai", "openai-responses": "openai", "gemini": "google"}
+from .providers import NAMES, find_provider
 
 
 def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime | None = None) -> Usage:
@@ -38,7 +37,7 @@ def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime 
                 cache_write_tokens=used.cache_write_tokens,
             ),
             model_ref=model,
-            provider_id=_PROVIDERS.get(provider or "", provider),
+            provider_id=_listed(provider),
             genai_request_timestamp=at,
         )
     except LookupError as error:
@@ -46,3 +45,8 @@ def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime 
     except ValueError as error:
         raise Invalid(f"this usage cannot be priced: {error}") from error
     return replace(used, cost=float(found.total_price))
+
+
+def _listed(provider: str | None) -> str | None:
+    """Return the name that the list has for a provider; a name that is none of ours may be one of its own."""
+    return (find_provider(provider).prices if provider in NAMES else None) or provider

@@ -15,7 +15,8 @@ LIMIT = 6.0
 OURS = """takeback cli client model ops shell storage clock codec errors ids mounts presence
 cli.consent cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
 cli.verbs cli.verbs.listing cli.verbs.reading
-client.address client.arguments client.fields client.open_to_read client.overview client.reading client.refs client.store_reading
+client.address client.arguments client.fields client.open_to_read client.overview client.reading client.refs
+client.store_reading storage.runner
 shell.documents shell.failures shell.times
 model.branch model.entry model.message model.page model.session model.status model.tools model.usage model.words
 ops.branches ops.listing ops.log ops.open_streams ops.refs ops.sessions

@@ -13,14 +13,14 @@ import pytest
 
 import takeback
 from takeback import Invalid, Session, Store, Unsupported
-from takeback.context import PROVIDERS
 from takeback.context.budget import EARLIER
 from takeback.context.tokens import estimate
+from takeback.providers import NAMES
 from takeback.testing.validators import problems
 
 pytestmark = pytest.mark.feature("F3")
 
-ALL = tuple(PROVIDERS)
+ALL = tuple(sorted(NAMES))
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback import codec
+from takeback import providers as forms
 from takeback.context import build
-from takeback.model import forms
 from takeback.model.entry import Entry
 from takeback.model.message import Message, encode_raw
 

@@ -12,9 +12,9 @@ import takeback
 import takeback.context
 import takeback.testing.validators
 from takeback import Session
-from takeback.context.gemini import UNSIGNED
 from takeback.context.models import is_other
 from takeback.model.message import encode_raw
+from takeback.providers.gemini.rules import UNSIGNED
 
 from ._checks import ALL, context_of, dumped
 from ._teller import SIGNED

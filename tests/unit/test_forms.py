@@ -16,8 +16,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, Parsed
 from openai.types.responses import ParsedResponse, Response, ResponseFunctionToolCall, ResponseInputItemParam
 
 from takeback import Usage
-from takeback.model import forms
-from takeback.model.forms import Given
+from takeback import providers as forms
+from takeback.model.given import Given
 from takeback.model.tools import ToolCall, ToolResult
 
 

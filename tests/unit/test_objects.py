@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from takeback import Invalid
-from takeback.model import forms
+from takeback import providers as forms
 
 
 class Answer(pydantic.BaseModel):

@@ -11,9 +11,9 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from .. import providers as forms
 from ..errors import Invalid
 from ..files import contents
-from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message

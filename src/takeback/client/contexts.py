@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from ..context import Context, build, find_provider, outlasting, walkthrough
+from ..context import Context, build, outlasting, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
@@ -15,6 +15,7 @@ from ..model.entry import CALL, Entry
 from ..model.message import MESSAGE_KINDS, Message
 from ..ops import log
 from ..ops import summaries as standing
+from ..providers import find_provider
 from ..tables.entries import EntryRow
 from . import arguments
 from .points import Point, optional_target

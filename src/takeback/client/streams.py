@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from .. import codec, presence
+from .. import providers as forms
 from ..errors import Conflict, Error, Invalid
 from ..ids import new_id
-from ..model import forms
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message

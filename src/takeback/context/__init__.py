@@ -1,12 +1,12 @@
 """What a model is sent: the messages of a session in a provider's own form, valid from any point of the log.
 
-``read`` turns stored messages into one normal form, ``repair`` makes that valid under a provider's ``rules``, and
-one file per provider writes it out. A message that is valid and of the same provider goes through all three as the
-JSON it was stored as. Most of a long log is plainly right; ``beginning`` finds that at a glance, and it skips all this.
+``read`` turns stored messages into one normal form, ``repair`` makes that valid under a provider's rules, and the
+provider writes it out; nothing here knows which providers there are. A message that is valid and of the same provider
+goes through all three as the JSON it was stored as. Most of a long log is plainly right: ``beginning`` finds that at a
+glance, and it skips all this.
 """
 
 from .build import build, outlasting
-from .providers import PROVIDERS, find_provider
 from .value import Context
 
-__all__ = ["Context", "PROVIDERS", "build", "find_provider", "outlasting"]
+__all__ = ["Context", "build", "outlasting"]

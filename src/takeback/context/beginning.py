@@ -16,17 +16,15 @@ from msgspec.structs import replace
 
 from ..errors import Corrupt
 from ..model.entry import Entry
-from ..model.forms.given import word
 from ..model.message import Body, Message
+from ..providers.glance import MESSAGE, Answer, Count, Step, decode
+from ..providers.lenient import word
+from ..providers.normal import Call, Item, Notes, Part, Text, clean, texts
+from ..providers.provider import Provider
 from .budget import Known
-from .glance import decode, of_item
-from .glances import GLANCES
 from .models import is_other
-from .normal import Call, Item, Notes, Part, Text, clean, texts
-from .providers import Provider
 from .read import is_new, item_of
-from .steps import Answer, Step
-from .tokens import MESSAGE, Count
+from .steps import of_item
 
 Source = Message | Entry
 _UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -43,11 +41,11 @@ class Beginning:
         """How many sources it takes, and the seq of what follows it."""
 
     def tokens(self, first: int) -> int:
-        """Give the tokens of its steps from one on, as they are sent."""
+        """Return the tokens of its steps from one on, as they are sent."""
         return sum(step.tokens - MESSAGE * step.joined for step in self.steps[first:])
 
     def from_step(self, first: int) -> list[dict[str, object]]:
-        """Give its messages from a request on."""
+        """Return its messages from a request on."""
         return self.messages[self.steps[first].place :] if first < len(self.steps) else []
 
 
@@ -68,10 +66,10 @@ class _Look:
 
     def __init__(self, speaks: Provider, model: str | None, count: Count, amid: bool) -> None:
         self._speaks, self._model, self._count, self._amid = speaks, model, count, amid
-        self._rules = rules = speaks.RULES
-        self._judge, self._is_strange = GLANCES[rules.form], _stranger(model)
+        self._rules = rules = speaks.rules
+        self._judge, self._is_strange = speaks.judge, _stranger(model)
         self._form, self._alternates = rules.form, rules.alternates
-        self._apart = not rules.alternates and not rules.per_message  # one answer may be many items
+        self._apart = rules.itemised
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._seen, self._names = Beginning(), set[str]()
@@ -83,7 +81,7 @@ class _Look:
         self._last = self._leads = ""
 
     def found(self) -> Beginning:
-        """Give what lies before the last place where it may end."""
+        """Return what lies before the last place where it may end."""
         if self._answered_at[0] > self._seen.count:
             self._ends_amid()
         found, (steps, messages, system) = self._seen, self._kept
@@ -155,7 +153,7 @@ class _Look:
     # ------------------------------------------------------------------ one message by itself
 
     def _differs(self, seen: Step, body: Body, value: Any) -> bool:
-        """Say whether an answer holds what the model that is asked cannot read, or lacks what it wants."""
+        """Return whether an answer holds what the model that is asked cannot read, or lacks what it wants."""
         if seen.role != "assistant":
             return False
         if (seen.tied and self._blind) or (seen.bare and self._signs):
@@ -213,7 +211,7 @@ class _Look:
         return True
 
     def _follows(self, seen: Step) -> bool:
-        """Say whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
+        """Return whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
         if self._leads and (seen.role != "assistant" or (self._leads == "id" and not seen.id)):
             return False
         self._leads = seen.leads
@@ -260,7 +258,7 @@ class _Look:
         return not self._alternates or (not self._waiting and self._joining is None)
 
     def _answered(self, answer: Answer) -> Call | None:
-        """Give the call that waits for a result, if the result is right as it is; without an id it is the next one."""
+        """Return the call that waits for a result, if the result is right as it is; without an id it is the next."""
         waiting, id = self._waiting, answer.id
         if id is None or self._rules.ordered:
             first = next(iter(waiting), None)
@@ -286,7 +284,7 @@ class _Look:
 
 
 def _stranger(model: str | None) -> Callable[[str], bool]:
-    """Give a function that says whether a model is known to be another one; there are few, and many messages."""
+    """Return a function that says whether a model is known to be another one; there are few, and many messages."""
 
     @cache
     def is_strange(name: str) -> bool:

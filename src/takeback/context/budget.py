@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from ..errors import Corrupt, Invalid
 from ..model.message import Body, Message
-from .normal import Item, Notes, Text
+from ..providers.glance import MESSAGE, Count, Step
+from ..providers.normal import Item, Notes, Text
 from .read import item_of
 from .shorten import longest, shorten
-from .steps import Step, Unsure, longest_text, step_of
-from .tokens import MESSAGE, Count, item_tokens
+from .steps import Unsure, longest_text, step_of
+from .tokens import item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
 _KEPT = 0.5  # of the room, after older messages left
@@ -65,7 +66,7 @@ class Known(NamedTuple):
 
 
 def is_pinned(body: Body) -> bool:
-    """Say whether a message is to stay in contexts whatever leaves."""
+    """Return whether a message is to stay in contexts whatever leaves."""
     return bool(body.metadata) and (body.metadata or {}).get("pinned") is True
 
 
@@ -142,7 +143,7 @@ class _Walk:
         self.pinned = list(accumulate(pinned, initial=0)) if self.pins else [0] * len(self.whole)
 
     def begin(self, limit: int) -> tuple[int, float]:
-        """Give where what is kept begins, and by how much the provider counts otherwise than we do."""
+        """Return where what is kept begins, and by how much the provider counts otherwise than we do."""
         start, factor, base, counts = 0, 1.0, self._base(0), self.counted
         for index, total in enumerate(self.whole[1:]):
             size = base + total
@@ -156,7 +157,7 @@ class _Walk:
         return start, factor
 
     def item(self, index: int) -> Item:
-        """Give the item of a step as it is sent: large results shortened as far as the room was full."""
+        """Return the item of a step as it is sent: large results shortened as far as the room was full."""
         step = self.steps[index]
         found = self.short[index] if self.is_cut(index) else step.item
         if found is None and step.source is not None:
@@ -166,31 +167,31 @@ class _Walk:
         return found
 
     def is_cut(self, index: int) -> bool:
-        """Say whether results of a step are sent shortened."""
+        """Return whether results of a step are sent shortened."""
         return index in self.short and index < self.full
 
     def _base(self, start: int) -> int:
-        """Give the size of what begins at ``start``, less that of everything before its end, wherever that is."""
+        """Return the size of what begins at ``start``, less that of everything before its end, wherever that is."""
         asked = self.asked[start] if start < len(self.asked) else None
         front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
         return self.fixed + front + self.capped[self.full] - self.whole[self.full] - self._sum(start)
 
     def _size(self, start: int, end: int) -> int:
-        """Give the tokens of what is sent if it begins at ``start``, up to and with ``end``: the newest, or later."""
+        """Return the tokens of what is sent if it begins at ``start``, up to and with ``end``: the newest, or later."""
         return self._base(start) + self.whole[end + 1]
 
     def _sum(self, end: int) -> int:
-        """Give the tokens of all items before one."""
+        """Return the tokens of all items before one."""
         full = min(self.full, end)
         return self.capped[full] + self.whole[end] - self.whole[full]
 
     def _left(self, start: int, end: int, limit: float) -> float:
-        """Give what part of the room is filled by that which may leave later."""
+        """Return what part of the room is filled by that which may leave later."""
         stays = self.fixed + self.pinned[start]
         return (self._size(start, end) - stays) / max(1.0, limit - stays)
 
     def _next(self, start: int, end: int, limit: float) -> int:
-        """Give the next place to begin: where half of the room is free, rather at a request than amid the work."""
+        """Return the next place to begin: where half of the room is free, rather at a request than amid the work."""
         first = None
         for at in range(max(start + 1, self._lowest(end, limit)), end + 1):
             if first is not None and self._sum(at) - self._sum(first) > limit * _NEAR:
@@ -204,11 +205,11 @@ class _Walk:
         return first
 
     def _lowest(self, end: int, limit: float) -> int:
-        """Give a place before which more is filled than half of the room: the places there need no look."""
+        """Return a place before which more is filled than half of the room: the places there need no look."""
         return bisect_left(self.capped, self.capped[end + 1] - max(1.0, limit) * _KEPT - 1)
 
     def front(self, start: int) -> list[int]:
-        """Give what is kept of that which came before: what is pinned, and the request of the work that goes on."""
+        """Return what is kept of that which came before: what is pinned, and the request of the work that goes on."""
         kept = {index for index in range(start) if self.stays[index]} if self.pins else set[int]()
         asked = self.asked[start] if start else None
         return sorted(kept | ({asked} if asked is not None else set()))
@@ -226,7 +227,7 @@ class _Walk:
 
 
 def _requests(steps: Sequence[Step]) -> list[int | None]:
-    """Give for each place the request that is worked on there, if it lies before it."""
+    """Return for each place the request that is worked on there, if it lies before it."""
     found, last = list[int | None](), None
     for index, step in enumerate(steps):
         found.append(None if step.is_request else last)
@@ -244,7 +245,7 @@ def _places(steps: Sequence[Step]) -> list[bool]:
 
 
 def _finder(steps: Sequence[Step]) -> Callable[[int], int | None]:
-    """Give a function that finds the step which holds a message; joined neighbours go by the first one."""
+    """Return a function that finds the step which holds a message; joined neighbours go by the first one."""
     places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
     seqs = [seq for seq, _ in places]
 
@@ -302,7 +303,7 @@ def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
 
 
 def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
-    """Give the items whose results would take more than their share of the room, with these shortened."""
+    """Return the items whose results would take more than their share of the room, with these shortened."""
     cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
     least = max(_LEAST, cap)  # a token is at least a letter
     for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
@@ -315,5 +316,5 @@ def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
 
 
 def tokens_of(items: Sequence[Item], budget: Budget, factor: float, more: int = 0) -> int:
-    """Give about as many tokens as messages and the system's words take, with some more that were counted."""
+    """Return about as many tokens as messages and the system's words take, with some more that were counted."""
     return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items) + more) * factor)

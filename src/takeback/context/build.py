@@ -17,13 +17,14 @@ from ..errors import Corrupt
 from ..model.entry import Entry
 from ..model.message import Message
 from ..model.work import Compaction
+from ..providers import find_provider
+from ..providers.normal import Call, Item, Notes, clean
+from ..providers.provider import Provider
+from ..providers.rules import Rules
 from . import budget
 from .beginning import Beginning, find_beginning
-from .normal import Call, Item, Notes, clean
-from .providers import Provider, find_provider
 from .read import read
 from .repair import repair
-from .rules import Rules
 from .steps import Unsure
 from .tokens import Count, estimate
 from .value import Context
@@ -73,15 +74,15 @@ def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: bu
     """Build a context of a beginning that is right, and of the rest of the sources."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
-    rest = _watched(islice(sources, begun.count, None), speaks.RULES.form, known)
+    rest = _watched(islice(sources, begun.count, None), speaks.rules.form, known)
     said = read(rest, notes, summary=summary, upto=upto)
     words = (clean(asked.prompt or ""), *begun.system, *said.system)
     system = "\n\n".join(text for text in words if text.strip()) or None
     room = budget.Budget(asked.max_tokens, asked.count(system or ""), asked.count)
     choose = _whole if asked.max_tokens is None else _fitting
-    chosen = choose(begun, said.items, speaks.RULES, notes, room, known, asked.model)
+    chosen = choose(begun, said.items, speaks.rules, notes, room, known, asked.model)
     return Context(
-        provider=speaks.RULES.form,
+        provider=speaks.rules.form,
         model=asked.model,
         system=system,
         messages=_written(chosen, begun, speaks, asked.model),
@@ -174,7 +175,7 @@ def _watched(sources: Iterable[Source], provider: str, known: budget.Known) -> I
 
 
 def outlasting(sources: Iterable[Source]) -> list[Source]:
-    """Give what a compaction does not hide: what the system said, and what is pinned, with the results of its calls."""
+    """Return what a compaction does not hide: what the system said, and what is pinned, with results of its calls."""
     found, calls = list[Source](), set[str]()
     for source in sources:
         if not isinstance(source, Message) or source.data is None:

@@ -13,30 +13,30 @@ _LOOKED_AT = 8  # times the length that is wanted: the rest of a long text need 
 
 
 def one_line(text: str, limit: int) -> str:
-    """Give a text on one line, without what cannot be seen, at most ``limit`` characters of it."""
+    """Return a text on one line, without what cannot be seen, at most ``limit`` characters of it."""
     seen = "".join(letter for letter in text.lstrip()[: _LOOKED_AT * limit + 64] if _shows(letter))
     more = len(text) > len(seen) and len(seen) >= limit
     return short_title(seen + (" ..." if more else ""), limit, ellipsis=True) or ""
 
 
 def _shows(letter: str) -> bool:
-    """Say whether a letter is seen, or is space; direction marks and tags could make text read as something else."""
+    """Return whether a letter is seen, or is space; direction marks and tags could make text read as something else."""
     return letter.isspace() or letter in _JOINERS or unicodedata.category(letter) not in ("Cc", "Cf")
 
 
 def escaped(text: str, limit: int) -> str:
-    """Give a text on one line of a Markdown document, where it formats nothing."""
+    """Return a text on one line of a Markdown document, where it formats nothing."""
     return _MARKDOWN.sub(r"\\\1", one_line(text, limit))
 
 
 def fenced(text: str) -> str:
-    """Give a text of many lines as a block of a Markdown document that it cannot end."""
+    """Return a text of many lines as a block of a Markdown document that it cannot end."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return "\n".join((fence, *_lines(text), fence))
 
 
 def visible(text: str) -> str:
-    """Give a text of many lines with what cannot be seen as its number."""
+    """Return a text of many lines with what cannot be seen as its number."""
     return "\n".join(_lines(text))
 
 
@@ -46,5 +46,5 @@ def _lines(text: str) -> list[str]:
 
 
 def _visible(letter: str) -> str:
-    """Give a letter as it is; what cannot be seen, as its number."""
+    """Return a letter as it is; what cannot be seen, as its number."""
     return letter if letter == "\t" or _shows(letter) else f"\\u{ord(letter):04x}"

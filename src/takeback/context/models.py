@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .normal import Item, Notes
-from .rules import Rules
+from ..providers.normal import Item, Notes
+from ..providers.rules import Rules
 
-_HOST = re.compile(r"^(?:.*/)?(?:[a-z]{2,6}\.)?(?:anthropic\.|openai\.)?")
+_HOST = re.compile(r"^(?:.*/)?(?:[a-z]+(?:-gov)?\.){0,2}")
 _REVISION = re.compile(r"-v\d+(:\d+)?$")
 _VERSION = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest)$")
 
 
 def is_other(one: str | None, other: str | None) -> bool:
-    """Say whether these are known to be two models; a name without a date is any version of its model."""
+    """Return whether these are known to be two models; a name without a date is any version of its model."""
     if not one or not other:
         return False
     (name, version), (other_name, other_version) = _taken_apart(one), _taken_apart(other)
@@ -26,7 +26,7 @@ def is_other(one: str | None, other: str | None) -> bool:
 
 
 def _taken_apart(model: str) -> tuple[str, str | None]:
-    """Give the name of a model, as every host writes it, and its version."""
+    """Return the name of a model, as every host writes it, and its version."""
     name = _REVISION.sub("", _HOST.sub("", model.lower()))
     found = _VERSION.search(name)
     base = name if found is None else name[: found.start()]
@@ -39,7 +39,7 @@ def forgotten(items: Sequence[Item], model: str | None, rules: Rules, notes: Not
     if model is None:
         return list(items)
     found = list[Item]()
-    for item, said_by in zip(items, _models(items), strict=True):
+    for item, said_by in zip(items, _models(items, rules), strict=True):
         strange = is_other(said_by, model) or rules.blind(model)
         kept = rules.forgets(item) if item.form == rules.form and item.role == "assistant" and strange else item
         if kept is not item:
@@ -49,10 +49,11 @@ def forgotten(items: Sequence[Item], model: str | None, rules: Rules, notes: Not
     return found
 
 
-def _models(items: Sequence[Item]) -> list[str | None]:
-    """Give the model of each item; of a response in many items only the last one names it."""
+def _models(items: Sequence[Item], rules: Rules) -> list[str | None]:
+    """Return the model of each item; of a response in many items only the last one names it."""
     found, known = list[str | None](), None
     for item in reversed(items):
-        known = item.model or (known if item.role == "assistant" and item.form == "openai-responses" else None)
+        goes_on = rules.itemised and item.role == "assistant" and item.form == rules.form
+        known = item.model or (known if goes_on else None)
         found.append(known)
     return found[::-1]

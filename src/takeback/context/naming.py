@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .normal import Call, Item, Notes, Part, Result, verbatim, with_parts
-from .rules import Rules
+from ..providers.normal import Call, Item, Notes, Part, Result, verbatim, with_parts
+from ..providers.rules import Rules
 
 
 def named(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
-    """Give calls ids, names and arguments that the provider takes, and their results the same ids."""
+    """Return calls ids, names and arguments that the provider takes, and their results the same ids."""
     changed, used = dict[int, Call](), set[str]()
     found = list[Item]()
     for item in items:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from .normal import Call, Item, Media, Notes, Part, Result, Text, verbatim
-from .rules import Rules
+from ..providers.normal import Call, Item, Media, Notes, Part, Result, Text, verbatim
+from ..providers.rules import Rules
 
 INTERRUPTED = "interrupted: no result was recorded"
 _NEVER = (sys.maxsize, 0)
@@ -101,7 +101,7 @@ def _match(items: Sequence[Item], notes: Notes) -> _Pairs:
 
 
 def _newest(places: list[_Place], pairs: _Pairs) -> _Place | None:
-    """Give the first open call of the newest step that has one."""
+    """Return the first open call of the newest step that has one."""
     while places and places[-1] in pairs.results:
         places.pop()
     found = None
@@ -113,7 +113,7 @@ def _newest(places: list[_Place], pairs: _Pairs) -> _Place | None:
 
 
 def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[tuple[int, int]]]:
-    """Give runs of items whose calls are answered together, as (index, step).
+    """Return runs of items whose calls are answered together, as (index, step).
 
     An assistant that says something new behind a call has gone on without its result: that is another unit.
     """
@@ -135,7 +135,7 @@ def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[tuple[int, int]
 
 
 def _can_stand(call: Call, place: _Place, items: Sequence[Item], pairs: _Pairs, rules: Rules) -> bool:
-    """Say whether a call will have a result; of some calls only the provider's own form has one."""
+    """Return whether a call will have a result; of some calls only the provider's own form has one."""
     if place in pairs.results:
         item, part = pairs.results[place]
         if verbatim(items[item].parts[part], rules.form) is not None:
@@ -144,7 +144,7 @@ def _can_stand(call: Call, place: _Place, items: Sequence[Item], pairs: _Pairs, 
 
 
 def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
-    """Give an item its parts without results; numbering a call changes nothing of what it says."""
+    """Return an item its parts without results; numbering a call changes nothing of what it says."""
     if len(parts) == len(item.parts):
         return replace(item, parts=parts)
     role = "user" if item.role == "tool" else item.role
@@ -154,7 +154,7 @@ def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
 def _answers(
     calls: dict[_Place, Call], items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes
 ) -> Iterator[Item]:
-    """Give the results of a unit in the order of its calls; a stored message of just these stays one message."""
+    """Return the results of a unit in the order of its calls; a stored message of just these stays one message."""
     sent = set[int]()
     for place, call in _in_order(calls, pairs, rules):
         if place not in pairs.results:
@@ -179,14 +179,14 @@ def _answers(
 
 
 def _in_order(calls: dict[_Place, Call], pairs: _Pairs, rules: Rules) -> list[tuple[_Place, Call]]:
-    """Give calls in the order in which their results are sent: as they came, where that is allowed."""
+    """Return calls in the order in which their results are sent: as they came, where that is allowed."""
     if rules.ordered or len(calls) < 2:
         return list(calls.items())
     return sorted(calls.items(), key=lambda it: pairs.results.get(it[0], _NEVER))
 
 
 def _stays_whole(source: Item, owners: list[_Place | None], calls: list[_Place], rules: Rules) -> bool:
-    """Say whether a stored message holds just results of these calls, in their order where that counts."""
+    """Return whether a stored message holds just results of these calls, in their order where that counts."""
     if source.raw is None or source.form != rules.form or any(owner not in calls for owner in owners):
         return False
     first = calls.index(owners[0]) if owners[0] else 0

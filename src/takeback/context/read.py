@@ -15,13 +15,12 @@ from msgspec.structs import replace
 
 from ..errors import Corrupt, NotFound
 from ..model.entry import Entry
-from ..model.forms.given import word
 from ..model.message import Body, Message, decode_raw
 from ..model.tools import ToolResult
-from .blocks import READERS, blocks, media, result
-from .normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
-from .openai_responses import nameless
-from .sound import sound
+from ..providers import NAMES, find_provider
+from ..providers.blocks import blocks, media, result
+from ..providers.lenient import word
+from ..providers.normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
@@ -57,18 +56,18 @@ def read(
 
 
 def spoken(message: Message) -> str:
-    """Give what somebody said in a message, without what tools gave back in it."""
+    """Return what somebody said in a message, without what tools gave back in it."""
     if not message.tool_results:
         return message.text
     return "\n".join(texts(item.parts) for item in read([message], Notes()).items)
 
 
 def _uncut(items: list[Item], start: int, notes: Notes) -> None:
-    """Take the ids from what lost its reasoning before ``start``: OpenAI refuses such items by their ids."""
+    """Take the ids from what lost its reasoning before ``start``: some providers refuse such items by their ids."""
     for index, item in enumerate(items[start:], start):
         if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
             break
-        if (kept := nameless(item)) is not item:
+        if item.form in NAMES and (kept := find_provider(item.form).untied(item)) is not item:
             notes.add("sent an answer without the id that belongs to reasoning which is gone", item.seq)
             items[index] = kept
 
@@ -85,7 +84,7 @@ def _tell(found: Conversation, item: Item, notes: Notes) -> None:
 
 
 def is_new(body: object) -> TypeGuard[dict[str, Any]]:
-    """Say whether the start of a tool says something; one that a message announced does not."""
+    """Return whether the start of a tool says something; one that a message announced does not."""
     return isinstance(body, dict) and "arguments" in body
 
 
@@ -120,7 +119,7 @@ def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
 
 
 def _settled(item: Item, notes: Notes) -> Item:
-    """Give an item one of the known roles."""
+    """Return an item one of the known roles."""
     if item.role in _ROLES:
         return item
     notes.add(f"sent role {item.role!r} as user", item.seq)
@@ -153,10 +152,11 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
     if not isinstance(value, dict):
         notes.add("skipped a message that cannot be read", message.seq)
         return None
-    if form not in READERS:
+    if form not in NAMES:
         return Item(message.role, tuple(_plainly(message)), message.seq)
-    value = sound(form, message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
-    parts, whole = tuple(READERS[form](value)), True
+    speaks = find_provider(form)
+    value = speaks.sound(message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
+    parts, whole = tuple(speaks.read(value)), True
     for part in parts:  # a call that got its id from its place says more than its JSON, so that cannot be sent
         whole = whole and (part.raw is not None or type(part) is not Call)
     return Item(message.body.role, parts, message.seq, form, value if whole else None)
@@ -214,7 +214,7 @@ def _attached(message: Message, notes: Notes) -> Iterator[Part]:
 
 
 def _file(mime: str, name: str | None, data: bytes) -> Part:
-    """Give text files as text, which every provider takes, and the rest as media."""
+    """Return text files as text, which every provider takes, and the rest as media."""
     if mime.startswith("text/") or mime in ("application/json", "application/javascript", "application/x-sh"):
         return Text(f"{name or 'file'}:\n{data.decode(errors='replace')}")
     return media(mime, data=base64.b64encode(data).decode(), name=name)

@@ -18,11 +18,11 @@ from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
+from ..providers.normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
+from ..providers.rules import Rules
 from .models import forgotten
 from .naming import named
-from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
 from .pairing import INTERRUPTED, paired
-from .rules import Rules
 
 __all__ = ["BEGINNING", "GO_ON", "INTERRUPTED", "repair"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from .normal import Item, Part, Result, Text, with_parts
+from ..providers.normal import Item, Part, Result, Text, with_parts
 from .steps import longest_text
 
 SHORTENED = "\n[... {:,} characters are left out here ...]\n"
 
 
 def longest(item: Item) -> int:
-    """Give the characters of the longest text that tools gave in a message."""
+    """Return the characters of the longest text that tools gave in a message."""
     return max((len(longest_text(part)) for part in item.parts), default=0)
 
 

@@ -1,61 +1,16 @@
-"""A conversation as those see it who count it: light steps, made of items, or of what a glance saw before any item."""
+"""The light steps that a conversation is counted in, made of items; a glance makes them of stored messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
-
-from ..model.message import Message
-from .normal import Call, Item, Part, Result, Text
-from .tokens import Count, item_tokens
+from ..providers.glance import Answer, Count, Step, is_said
+from ..providers.normal import Call, Item, Part, Result, Text
+from .tokens import item_tokens
 
 
 class Unsure(Exception):
     """A short cut cannot be taken to its end: whoever took it goes the long way."""
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """A result: the id of its call or None, the name of the tool if it says that; itself if it is to be written."""
-
-    id: str | None
-    name: str | None = None
-    result: Result | None = None
-
-
-class Step(msgspec.Struct, gc=False):
-    """One message: what counts of it. Where it stands is told once it is known."""
-
-    role: str
-    tokens: int
-    message: Any = None
-    """As it is sent, if that is known."""
-    speaks: bool = False
-    """Whether it holds text beside calls and results."""
-    calls: Sequence[Call] = ()
-    answers: Sequence[Answer] = ()
-    longest: int = 0
-    """The characters of the longest text among its results."""
-    tied: bool = False
-    """Whether it holds what only the model that made it can read."""
-    bare: bool = False
-    """Whether its first call has no signature, in a form that has some."""
-    id: str | None = None
-    """The id that the message itself has."""
-    leads: str = ""
-    """What has to follow: ``any`` answer, or one with an ``id``."""
-    item: Item | None = None
-    """What it was made of, or else..."""
-    source: Message | None = None
-    """... what an item can be read from."""
-    seq: int = 0
-    is_request: bool = False
-    """Whether somebody asks for something; what was made up to be valid has no place in the log."""
-    place: int = 0
-    """How many messages are sent before it."""
-    joined: bool = False
-    """Whether it is sent in one message with the step before it."""
 
 
 def step_of(item: Item, count: Count) -> Step:
@@ -68,8 +23,22 @@ def step_of(item: Item, count: Count) -> Step:
     return found
 
 
+def of_item(item: Item, count: Count, refuses_blank: bool) -> Step | None:
+    """Judge a message in our own form that was read: texts, then calls; or nothing but results that are text."""
+    found = step_of(item, count)
+    kinds = [type(part) for part in item.parts]
+    said = kinds.count(Text)
+    for part in item.parts:
+        for each in part.parts if type(part) is Result else (part,) if type(part) is Text else ():
+            if type(each) is not Text or not is_said(each.text, refuses_blank):
+                return None
+    found.speaks = said > 0
+    wanted = {"user": [Text] * said, "assistant": [Text] * said + [Call] * len(found.calls)}
+    return found if kinds and kinds == wanted.get(item.role, [Result] * len(kinds)) else None
+
+
 def longest_text(part: Part) -> str:
-    """Give the longest text in what a tool gave; nothing if it is something else."""
+    """Return the longest text in what a tool gave; nothing if it is something else."""
     return max(_texts(part), key=len, default="")
 
 

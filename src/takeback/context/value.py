@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..model import words
-from .providers import find_provider
+from ..providers import find_provider
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -22,9 +22,8 @@ class Context(msgspec.Struct, frozen=True):
     tokens: int
 
     def request(self) -> dict[str, Any]:
-        """Give the keyword arguments of the SDK's call: ``client.messages.create(**context.request(), ...)``."""
-        named = {} if self.model is None else {"model": self.model}
-        return {**named, **find_provider(self.provider).request(self.system, list(self.messages))}
+        """Return the keyword arguments of the SDK's call: ``client.messages.create(**context.request(), ...)``."""
+        return find_provider(self.provider).request(self.model, self.system, list(self.messages))
 
     def __repr__(self) -> str:
         repaired = f", {words.count(len(self.repairs), 'repair')}" if self.repairs else ""

@@ -15,12 +15,12 @@ from ..model import words
 from ..model.checkpoint import Checkpoint
 from ..model.document import About as About
 from ..model.entry import Entry
-from ..model.forms.given import word
 from ..model.message import Message
 from ..model.tools import ToolCall, ToolResult
 from ..model.work import FileTouched, Task
+from ..providers.lenient import word
+from ..providers.normal import as_json, clean
 from .lines import escaped, fenced
-from .normal import as_json, clean
 from .read import is_new, spoken
 
 _LINE, _WORD = 400, 80
@@ -44,7 +44,7 @@ def render(about: About, messages: Iterable[Message | Entry]) -> str:
 
 
 def sections(about: About, messages: Iterable[Message | Entry], style: Style = _PLAIN) -> Iterator[str]:
-    """Give the document piece by piece; an empty line belongs between two of them."""
+    """Return the document piece by piece; an empty line belongs between two of them."""
     yield _head(about, style)
     yield from (each for each in _work(about, style) if each)
     yield from _conversation(messages, style)
@@ -129,7 +129,7 @@ def _start(entry: Entry, style: Style) -> str:
 
 
 def started(entry: Entry) -> ToolCall | None:
-    """Give the call of a tool whose start no message announced; None for every other entry."""
+    """Return the call of a tool whose start no message announced; None for every other entry."""
     body = entry.content
     if not is_new(body):
         return None

@@ -22,7 +22,7 @@ from .tools import ToolCall, ToolResult
 from .usage import Usage
 
 if TYPE_CHECKING:
-    from . import forms
+    from .given import Forms, Given
 
 MESSAGE = "message"
 TOOL_MESSAGE = "tool"
@@ -108,15 +108,14 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def text(self) -> str:
         """All its text as one string."""
         body = self.body
-        text: str = _text(body.content) if body.form is None else _readers().text(body.form, self._given())
-        return text
+        return _text(body.content) if body.form is None else _readers().text(body.form, self._given())
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
-            found: tuple[ToolCall, ...] = _readers().calls(body.form, self._given())
+            found = _readers().calls(body.form, self._given())
             place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
             return tuple(msgspec.structs.replace(call, **place) for call in found)
         return tuple(
@@ -136,7 +135,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is None:
             return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
-        found: tuple[ToolResult, ...] = _readers().results(body.form, self._given())
+        found = _readers().results(body.form, self._given())
         if body.answers is None:
             return found
         return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
@@ -206,11 +205,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 @cache
-def _readers() -> Any:
-    """Give the readers of the providers' forms, loaded with the first message that needs one."""
+def _readers() -> Forms:
+    """Load the readers of the providers' forms with the first message that needs one."""
     from . import forms
 
-    return forms
+    return forms()
 
 
 def _text(content: Any) -> str:
@@ -241,9 +240,9 @@ def _part_text(part: Any) -> str:
 
 
 def draft(
-    body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None, given: forms.Given | None = None
+    body: dict[str, Any], *, raw: bytes | None = None, usage: Usage | None = None, given: Given | None = None
 ) -> Draft:
-    """Check and encode a message for storing; what cannot be stored is ``Invalid`` here.
+    """Check and encode a message for storing; what cannot be stored raises ``Invalid`` here.
 
     ``usage`` is what the body holds under that name, for the running totals; ``given`` what a provider's form says.
     """
@@ -272,8 +271,8 @@ _LONGEST_ID = 1000
 _RARE = frozenset({"tool_calls", "tool_results", "parent_id", "attachments"})
 
 
-def _tools(body: dict[str, Any], given: forms.Given | None) -> tuple[Sequence[ToolCall], Sequence[ToolResult]]:
-    """Give the calls and results of a message, of whatever form."""
+def _tools(body: dict[str, Any], given: Given | None) -> tuple[Sequence[ToolCall], Sequence[ToolResult]]:
+    """Return the calls and results of a message, of whatever form."""
     if given is not None:
         return given.calls, given.results
     calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in body.get("tool_calls") or ()]
@@ -314,7 +313,7 @@ def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[Too
 
 
 def _is_indexable(name: str) -> bool:
-    """Say whether a provider's call id can be kept in a column; hardly any cannot."""
+    """Return whether a provider's call id can be kept in a column; hardly any cannot."""
     try:
         return bool(codec.storable_text(name, what="id"))
     except Invalid:
@@ -373,7 +372,7 @@ _ONE_MESSAGE = Numbers(messages=1)
 
 
 def decode_body(data: bytes) -> Body:
-    """Decode a stored message body; damage is ``Corrupt``."""
+    """Decode a stored message body; damage raises ``Corrupt``."""
     try:
         if codec.has_escapes(data):
             return msgspec.convert(codec.decode(data), Body)

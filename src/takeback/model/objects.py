@@ -22,7 +22,7 @@ _PARSED = frozenset({"parsed", "parsed_output", "parsed_arguments"})
 
 
 def plain(item: object) -> Any:
-    """Give an SDK object, or data that holds some, as plain JSON data; what is neither is ``Invalid``."""
+    """Return an SDK object, or data that holds some, as plain JSON data; what is neither is ``Invalid``."""
     try:
         return _plain(item, 0)
     except RecursionError:

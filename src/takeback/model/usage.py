@@ -3,9 +3,8 @@
 ``input_tokens`` counts the whole prompt, cached parts included. Money is kept in whole
 billionths so that sums are exact in every order; ``cost`` is the same number for people.
 
-Providers count differently: Anthropic's input leaves out what the cache gave or took, Gemini's
-output leaves out thoughts. ``Usage.of`` reads every shape into one way of counting, so that
-numbers of different providers can be added.
+Providers count differently: some leave out of the input what the cache gave or took, some leave thoughts out of the
+output. ``Usage.of`` reads every shape into one way of counting, so that numbers of different providers can be added.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"<Usage {', '.join(parts)}>"
 
     def counts(self) -> tuple[int, ...]:
-        """Give the six numbers as integers, cost in billionths; refuse what is no count."""
+        """Return the six numbers as integers, cost in billionths; refuse what is no count."""
         tokens = (
             self.input_tokens,
             self.output_tokens,
@@ -66,141 +65,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_counts(cls, counts: tuple[int, ...]) -> Usage:
-        """Build from the six integers that ``counts`` gives."""
+        """Build from the six integers that ``counts`` returns."""
         values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO)
         return cls(*values)
 
     @classmethod
     def of(cls, value: object) -> Usage:
-        """Read a ``Usage``, a dict of its fields, or the usage of any SDK; ``Invalid`` if it cannot be understood."""
-        from .objects import plain
+        """Read a ``Usage``, a dict of its fields, or the usage of any SDK; raises ``Invalid`` for anything else."""
+        from . import forms
 
-        usage = value if isinstance(value, Usage) else _read(plain(value))
+        usage = value if isinstance(value, Usage) else forms().usage(value)
         usage.counts()
         return usage
-
-
-def _read(data: Any) -> Usage:
-    if not isinstance(data, dict):
-        raise Invalid(f"usage is a Usage, a dict or an SDK's usage object, not {type(data).__name__}")
-    for known, reader in _SHAPES:
-        if not known.isdisjoint(data):
-            return reader(data)
-    if data:
-        raise Invalid(f"usage has no field with a known name, only {', '.join(map(repr, data))[:200]}")
-    return Usage()
-
-
-def _read_gemini(data: dict[str, Any]) -> Usage:
-    """Read usage metadata; what tools put into the prompt is counted apart there, and so are thoughts."""
-    thoughts = _tokens(data, "thoughts_token_count", "thoughtsTokenCount")
-    prompt = _tokens(data, "prompt_token_count", "promptTokenCount")
-    said = _tokens(data, *_GEMINI_OUTPUT)
-    return Usage(
-        input_tokens=prompt + _tokens(data, "tool_use_prompt_token_count", "toolUsePromptTokenCount"),
-        output_tokens=said + thoughts,
-        cache_read_tokens=_tokens(data, "cached_content_token_count", "cachedContentTokenCount"),
-        reasoning_tokens=thoughts,
-    )
-
-
-def _read_chat(data: dict[str, Any]) -> Usage:
-    """Read the usage of chat completions, and of the gateways that speak like them."""
-    cached = ("prompt_tokens_details.cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
-    written = (
-        "prompt_tokens_details.cache_write_tokens",
-        "prompt_tokens_details.cache_creation_tokens",
-        "cache_creation_input_tokens",
-    )
-    return Usage(
-        input_tokens=_tokens(data, "prompt_tokens"),
-        output_tokens=_tokens(data, "completion_tokens"),
-        cache_read_tokens=_tokens(data, *cached),
-        cache_write_tokens=_tokens(data, *written),
-        reasoning_tokens=_tokens(data, "completion_tokens_details.reasoning_tokens"),
-        cost=_cost(data),
-    )
-
-
-def _read_messages(data: dict[str, Any]) -> Usage:
-    """Read our own fields, or the usage of Anthropic, OpenAI Responses, LangChain or Pydantic AI."""
-    beside = 0
-    if _INCLUSIVE.isdisjoint(data):
-        beside = _tokens(data, "cache_read_input_tokens") + _tokens(data, "cache_creation_input_tokens")
-    return Usage(
-        input_tokens=_tokens(data, "input_tokens") + beside,
-        output_tokens=_tokens(data, "output_tokens"),
-        cache_read_tokens=_tokens(data, *_CACHE_READ),
-        cache_write_tokens=_tokens(data, *_CACHE_WRITE),
-        reasoning_tokens=_tokens(data, *_REASONING),
-        cost=_cost(data),
-    )
-
-
-_GEMINI_OUTPUT = ("candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount")
-# Where the details of the input are told, the input counts all of the prompt.
-_INCLUSIVE = frozenset({"input_tokens_details", "input_token_details"})
-_CACHE_READ = (
-    "cache_read_tokens",
-    "cache_read_input_tokens",
-    "input_tokens_details.cached_tokens",
-    "input_token_details.cache_read",
-)
-_CACHE_WRITE = (
-    "cache_write_tokens",
-    "cache_creation_input_tokens",
-    "input_tokens_details.cache_write_tokens",
-    "input_token_details.cache_creation",
-)
-_REASONING = (
-    "reasoning_tokens",
-    "output_tokens_details.reasoning_tokens",
-    "output_tokens_details.thinking_tokens",
-    "output_token_details.reasoning",
-    "details.reasoning_tokens",
-)
-_SHAPES = (
-    (frozenset({"prompt_token_count", "promptTokenCount", *_GEMINI_OUTPUT}), _read_gemini),
-    (frozenset({"prompt_tokens", "completion_tokens"}), _read_chat),
-    (frozenset({*Usage.__struct_fields__, "cache_read_input_tokens", "cache_creation_input_tokens"}), _read_messages),
-)
-
-
-def _tokens(data: dict[str, Any], *paths: str) -> int:
-    """Give the first count that is there; none at all is 0."""
-    for path in paths:
-        number = _at(data, path)
-        if number is not None:
-            return _checked(number)
-    return 0
-
-
-def _at(data: Any, path: str) -> Any:
-    for name in path.split("."):
-        if data is None:
-            return None
-        if not isinstance(data, dict):
-            raise Invalid(f"the details of usage are a dict, not {type(data).__name__}")
-        data = data.get(name)
-    return data
-
-
-def _checked(number: Any) -> int:
-    """Check each number before it is added to others: a sum would hide what is negative."""
-    if type(number) is not int or not 0 <= number < _LIMIT:
-        raise Invalid(f"token counts are whole numbers from 0 to 2^53, not {_shown(number)}")
-    return number
-
-
-def _cost(data: dict[str, Any]) -> float:
-    cost = data.get("cost")
-    if cost is None:
-        return 0.0
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < 1e9:
-        raise Invalid(f"cost is a number from 0 to 1e9, not {_shown(cost)}")
-    return cost
-
-
-def _shown(value: Any) -> str:
-    # Python refuses to write out integers of thousands of digits.
-    return "that many" if isinstance(value, int) and value.bit_length() > 128 else f"{value!r:.40}"

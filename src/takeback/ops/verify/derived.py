@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import codec
+from ... import providers as forms
 from ...files import snapshots
-from ...model import forms
 from ...model.entry import APPROVAL, CALL, STATUS, Numbers
 from ...model.message import MESSAGE_KINDS, Message, draft
 from ...storage.base import Tx

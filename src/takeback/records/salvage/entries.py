@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import codec
+from ... import providers as forms
 from ...ids import MAX_SEQ
-from ...model import forms
 from ...model.entry import CALL, STATE_KINDS, Draft, More, Numbers
 from ...model.message import MESSAGE_KINDS, Message, decode_raw, draft
 from ...ops import entries, open_calls

@@ -7,12 +7,18 @@ refers to the function by name. A response that holds ``error`` is a failure, as
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from ..tools import ToolCall, ToolResult
-from .given import Given, dicts, fields, joined, normal_role, present, usage_of, word
+from ...model.given import Given
+from ...model.tools import ToolCall, ToolResult
+from ...model.usage import Usage
+from ..counting import tokens
+from ..lenient import dicts, fields, joined, normal_role, present, usage_of, word
 
 FORM = "gemini"
+_OUTPUT = ("candidates_token_count", "candidatesTokenCount", "response_token_count", "responseTokenCount")
+_COUNTS = frozenset({"prompt_token_count", "promptTokenCount", *_OUTPUT})
 _ROLES = ("", "user", "model", "function", "tool", "system")
 _OTHERS_PART_KEYS = frozenset({"type", "kind", "part_kind"})
 
@@ -40,17 +46,23 @@ def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:
         form=FORM,
         role=role,
         value=value,
-        id=word(_either(whole, "responseId", "response_id")) or None,
-        model=word(_either(whole, "modelVersion", "model_version")) or None,
-        usage=usage_of(_either(whole, "usageMetadata", "usage_metadata")),
+        id=word(either(whole, "responseId")) or None,
+        model=word(either(whole, "modelVersion")) or None,
+        usage=usage_of(either(whole, "usageMetadata")),
         calls=calls(value),
         results=results(value),
         is_turn=role == "user",
     )
 
 
-def _either(value: dict[str, Any], camel: str, snake: str) -> Any:
-    return value[camel] if camel in value else value.get(snake)
+def either(value: dict[str, Any], camel: str) -> Any:
+    """Return a field in camelCase or in snake_case."""
+    return value[camel] if camel in value else value.get(_snake(camel))
+
+
+@cache
+def _snake(camel: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
 
 
 def _role(value: dict[str, Any]) -> str:
@@ -64,7 +76,7 @@ def _role(value: dict[str, Any]) -> str:
 
 
 def content(value: dict[str, Any]) -> Any:
-    """Give the parts."""
+    """Return the parts."""
     return value.get("parts") or []
 
 
@@ -79,17 +91,17 @@ def _part_text(part: object) -> str:
         return word(part)
     if part.get("thought") is True:
         return ""
-    response = fields(_either(part, "functionResponse", "function_response")).get("response")
+    response = fields(either(part, "functionResponse")).get("response")
     return joined(word(part.get("text")), *map(word, fields(response).values()))
 
 
 def calls(value: dict[str, Any]) -> tuple[ToolCall, ...]:
     """List its function calls."""
-    return tuple(_call(number, call) for number, call in enumerate(_inner(value, "functionCall", "function_call")))
+    return tuple(_call(number, call) for number, call in enumerate(_inner(value, "functionCall")))
 
 
-def _inner(value: dict[str, Any], camel: str, snake: str) -> list[dict[str, Any]]:
-    return list(dicts([_either(part, camel, snake) for part in dicts(value.get("parts"))]))
+def _inner(value: dict[str, Any], camel: str) -> list[dict[str, Any]]:
+    return list(dicts([either(part, camel) for part in dicts(value.get("parts"))]))
 
 
 def _call(number: int, call: dict[str, Any]) -> ToolCall:
@@ -101,10 +113,24 @@ def _call(number: int, call: dict[str, Any]) -> ToolCall:
 
 def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
     """List its function responses."""
-    return tuple(map(_result, _inner(value, "functionResponse", "function_response")))
+    return tuple(map(_result, _inner(value, "functionResponse")))
 
 
 def _result(answer: dict[str, Any]) -> ToolResult:
     name, response = word(answer.get("name")), answer.get("response")
     success = "error" not in fields(response)
     return ToolResult(word(answer.get("id")) or name, present(response), success=success, name=name or None)
+
+
+def usage(data: dict[str, Any]) -> Usage | None:
+    """Read usage metadata; what tools put into the prompt is counted apart there, and so are thoughts."""
+    if _COUNTS.isdisjoint(data):
+        return None
+    thoughts = tokens(data, "thoughts_token_count", "thoughtsTokenCount")
+    prompt = tokens(data, "prompt_token_count", "promptTokenCount")
+    return Usage(
+        input_tokens=prompt + tokens(data, "tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+        output_tokens=tokens(data, *_OUTPUT) + thoughts,
+        cache_read_tokens=tokens(data, "cached_content_token_count", "cachedContentTokenCount"),
+        reasoning_tokens=thoughts,
+    )

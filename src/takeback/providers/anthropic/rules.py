@@ -1,8 +1,4 @@
-"""Anthropic's Messages API: user and assistant take turns, results lie in user messages, before all else in them.
-
-A message that was stored as this API gave it goes out with its content untouched; the fields that only a response
-has are left out, since a request may not hold them.
-"""
+"""Anthropic's Messages API: user and assistant take turns, results lie in user messages, before all else in them."""
 
 from __future__ import annotations
 
@@ -12,12 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..model.forms.given import dicts, kind, word
-from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, is_image, is_there, verbatim, with_parts
-from .rules import Rules
+from ..lenient import dicts, kind, word
+from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, is_image, is_there, verbatim, with_parts
+from ..rules import Rules
+from .form import FORM
 
-FORM = "anthropic"
-_FAILED = "failed without a word"
 _LARGEST_IMAGE = 5 * 1024 * 1024  # in base64
 _MOST_MARKS = 2  # of the four that a request may have, one is left for the system prompt and one for the tools
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -27,7 +22,7 @@ _USERS = ("image", "document", "search_result", "container_upload", "tool_refere
 
 
 def takes(part: Media, role: str) -> bool:
-    """Say whether media can be sent: images of four types and PDF, not from the assistant, not with a failure."""
+    """Return whether media can be sent: images of four types and PDF, not from the assistant, not with a failure."""
     if role in ("assistant", "failed") or (part.url is not None and not part.url.startswith("https://")):
         return False
     if part.kind == "image":
@@ -36,7 +31,7 @@ def takes(part: Media, role: str) -> bool:
 
 
 def holds(part: Part, role: str) -> bool:
-    """Say whether a block may stand in a message of a role."""
+    """Return whether a block may stand in a message of a role."""
     name = kind(part.raw)
     if name in _THOUGHTS or _is_server(name):
         return role == "assistant"
@@ -57,7 +52,7 @@ def _free(call: Call) -> bool:
 
 
 def agrees(result: Result) -> bool:
-    """Say whether a stored result can go out: it names its call, and a failure says something."""
+    """Return whether a stored result can go out: it names its call, and a failure says something."""
     raw = result.raw
     silent = (raw.get("is_error") is True and not raw.get("content")) or raw.get("content", "") is None
     return result.to is not None and result.call_id == result.to.id and not silent
@@ -197,67 +192,3 @@ RULES = Rules(
     agrees=agrees,
     tidy=tidy,
 )
-
-
-# ---------------------------------------------------------------------- writing
-
-
-def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
-    """Write messages for ``messages.create``."""
-    return [_message(item) for item in items]
-
-
-def _message(item: Item) -> dict[str, Any]:
-    if item.form == FORM and item.raw is not None:
-        return sendable(item.raw)
-    only = item.parts[0] if len(item.parts) == 1 else None
-    is_plain = isinstance(only, Text) and verbatim(only, FORM) is None
-    content = only.text if is_plain and isinstance(only, Text) else [_block(part) for part in item.parts]
-    return {"role": "assistant" if item.role == "assistant" else "user", "content": content}
-
-
-def sendable(raw: dict[str, Any]) -> dict[str, Any]:
-    """Give a stored message as a request may hold it: without what only a response has."""
-    if len(raw) == 2 and "role" in raw and "content" in raw:
-        return raw
-    return {key: value for key, value in raw.items() if key in ("role", "content")}
-
-
-def plain(role: str, text: str) -> dict[str, Any]:
-    """Write a message of nothing but text."""
-    return {"role": role, "content": text}
-
-
-def _block(part: Part) -> Any:
-    raw = verbatim(part, FORM)
-    if raw is not None:
-        return raw
-    match part:
-        case Text():
-            return {"type": "text", "text": part.text}
-        case Call():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
-        case Result():
-            return _result(part)
-        case Media():
-            return {"type": "image" if part.kind == "image" else "document", "source": _source(part)}
-    raise TypeError(f"{type(part).__name__} should have been left out")
-
-
-def _result(part: Result) -> dict[str, Any]:
-    content: Any = [_block(each) for each in part.parts]
-    if len(part.parts) == 1 and isinstance(part.parts[0], Text):
-        content = part.parts[0].text
-    block = {"type": "tool_result", "tool_use_id": part.call_id, "content": content or ""}
-    return block if part.success else {**block, "content": content or _FAILED, "is_error": True}
-
-
-def _source(part: Media) -> dict[str, Any]:
-    if part.data is None:
-        return {"type": "url", "url": part.url}
-    return {"type": "base64", "media_type": part.mime, "data": part.data}
-
-
-def request(system: str | None, messages: list[Any]) -> dict[str, Any]:
-    """Give the arguments of ``client.messages.create``."""
-    return {"messages": messages} if system is None else {"system": system, "messages": messages}

@@ -81,14 +81,14 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 
 def with_parts(item: Item, parts: tuple[Part, ...]) -> Item:
-    """Give an item other parts; its own JSON goes unless the parts are the same."""
+    """Return an item other parts; its own JSON goes unless the parts are the same."""
     if len(parts) == len(item.parts) and all(new is old for new, old in zip(parts, item.parts, strict=True)):
         return item
     return msgspec.structs.replace(item, parts=parts, raw=None)
 
 
 def verbatim(part: Part, form: str) -> Any:
-    """Give the part's own JSON if it came in this form, else None."""
+    """Return the part's own JSON if it came in this form, else None."""
     return part.raw if part.form == form else None
 
 
@@ -107,7 +107,7 @@ class Notes:
         return bool(self._found)
 
     def sentences(self) -> tuple[str, ...]:
-        """Give one sentence per kind of repair."""
+        """Return one sentence per kind of repair."""
         return tuple(_sentence(what, seqs) for what, seqs in self._found.items())
 
 
@@ -169,7 +169,7 @@ _WEB = re.compile(r"https?://(?!generativelanguage\.googleapis\.com/)[^\s/]")
 
 
 def is_there(part: Media) -> bool:
-    """Say whether a provider could get at media: it is at hand, or on the web."""
+    """Return whether a provider could get at media: it is at hand, or on the web."""
     if part.data is not None:
         return _is_base64(part.data)
     return part.url is not None and _WEB.match(part.url) is not None
@@ -183,13 +183,13 @@ def _is_base64(data: str) -> bool:
 
 
 def is_image(part: Media) -> bool:
-    """Say whether media is an image that Anthropic and OpenAI both take; on the web its type need not be known."""
+    """Return whether media is an image that Anthropic and OpenAI both take; on the web its type need not be known."""
     known = part.mime in ("image/jpeg", "image/png", "image/gif", "image/webp")
     return is_there(part) and (known or (part.mime == "image/*" and part.data is None))
 
 
 def honest(part: Media) -> Media:
-    """Give an image the type that its first bytes show, since every provider looks at them; others as they are."""
+    """Return an image the type that its first bytes show, since every provider looks at them; others as they are."""
     if part.kind != "image" or part.data is None:
         return part
     try:

@@ -1,6 +1,6 @@
 """What a provider demands of a conversation, as data that the repair reads.
 
-Each provider's file says its own rules beside the code that writes its form; the repair knows no provider.
+Each provider's folder says its own rules; the repair knows no provider.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Roles take turns and the user begins."""
     per_message: bool = False
     """Results follow the very message of their calls, not the last one of an assistant's run."""
+    itemised: bool = False
+    """An answer may be many items, of which only the last one names the model."""
     ordered: bool = False
     """Results lie in the order of their calls."""
     refuses_blank: bool = False

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tools import ToolCall, ToolResult
-from .given import Given, decoded, dicts, kind, normal_role, present, said, usage_of, word
+from ...model.given import Given
+from ...model.tools import ToolCall, ToolResult
+from ...model.usage import Usage
+from ..lenient import decoded, dicts, kind, normal_role, present, said, usage_of, word
 
 FORM = "openai-responses"
 _PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "summary_text", "computer_screenshot"})
@@ -104,7 +106,7 @@ def _role(value: dict[str, Any]) -> str:
 
 
 def content(value: dict[str, Any]) -> Any:
-    """Give the parts or the text of a message, the output of a call; any other item is a part itself."""
+    """Return the parts or the text of a message, the output of a call; any other item is a part itself."""
     name = kind(value)
     if name in ("", "message"):
         return present(value.get("content"))
@@ -120,7 +122,7 @@ def text(value: dict[str, Any]) -> str:
 
 
 def calls(value: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Give the call that the item is, if the client has to run it."""
+    """Return the call that the item is, if the client has to run it."""
     name = kind(value)
     is_client_search = name == "tool_search_call" and value.get("execution") == "client"
     if name not in _CLIENT_CALLS and not is_client_search:
@@ -140,10 +142,15 @@ def _arguments(value: dict[str, Any]) -> Any:
 
 
 def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
-    """Give the result that the item is."""
+    """Return the result that the item is."""
     name = kind(value)
     if not name.endswith("_call_output") and name != "tool_search_output":
         return ()
     output = value.get("tools") if name == "tool_search_output" else value.get("output")
     tool = word(value.get("name")) or None
     return (ToolResult(_call_id(value), present(output), success=value.get("status") not in _FAILED, name=tool),)
+
+
+def usage(data: dict[str, Any]) -> Usage | None:
+    """Leave usage to the common reading: the input counts all of the prompt here, as it does with us."""
+    return None

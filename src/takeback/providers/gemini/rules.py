@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..model.forms.given import fields, word
-from .blocks import either
-from .normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, is_there, texts, verbatim, with_parts
-from .rules import Rules
+from ..lenient import fields, word
+from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_there, verbatim, with_parts
+from ..rules import Rules
+from .form import FORM, either
 
-FORM = "gemini"
 UNSIGNED = "skip_thought_signature_validator"
 _OLD = re.compile(r"(.*/)?gemini-[12]\b")
 _TYPES = re.compile(
@@ -31,7 +30,7 @@ _SIGNATURES = ("thoughtSignature", "thought_signature")
 
 
 def takes(part: Media, role: str) -> bool:
-    """Say whether media can be sent: as data or from Google's own storage; what came as a part may be the model's."""
+    """Return whether media can be sent: as data or from Google's storage; what came as a part may be the model's."""
     is_own = verbatim(part, FORM) is not None
     if part.data is None:
         url = part.url or ""
@@ -40,7 +39,7 @@ def takes(part: Media, role: str) -> bool:
 
 
 def holds(part: Part, role: str) -> bool:
-    """Say whether a part may stand in a content of a role: what code did is the model's."""
+    """Return whether a part may stand in a content of a role: what code did is the model's."""
     return role == "assistant" or all(either(part.raw, name) is None for name in _OF_MODEL)
 
 
@@ -51,7 +50,7 @@ def forgets(item: Item) -> Item:
 
 
 def _unsigned(part: Part) -> Part | None:
-    """Give a part without its signature; one that says nothing else is left out."""
+    """Return a part without its signature; one that says nothing else is left out."""
     if verbatim(part, FORM) is None or not either(part.raw, "thoughtSignature"):
         return part
     raw = {key: value for key, value in part.raw.items() if key not in _SIGNATURES}
@@ -77,7 +76,7 @@ def suits(items: Sequence[Item], model: str, notes: Notes) -> list[Item]:
 
 
 def signs(model: str) -> bool:
-    """Say whether a model wants its calls signed."""
+    """Return whether a model wants its calls signed."""
     return _OLD.match(model) is None
 
 
@@ -98,7 +97,7 @@ def _is_readable(part: Part) -> bool:
 
 
 def is_signature(signature: Any) -> bool:
-    """Say whether a signature is base64, of either alphabet."""
+    """Return whether a signature is base64, of either alphabet."""
     try:
         return bool(base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True))
     except (ValueError, AttributeError):
@@ -106,12 +105,12 @@ def is_signature(signature: Any) -> bool:
 
 
 def agrees(result: Result) -> bool:
-    """Say whether a stored response fits its call: the same name, and an id exactly if that has one."""
+    """Return whether a stored response fits its call: the same name, and an id exactly if that has one."""
     answer = fields(either(result.raw, "functionResponse"))
     return (
         result.to is not None
         and answer.get("name") == result.to.name
-        and (word(answer.get("id")) or None) == _id(result.to)
+        and (word(answer.get("id")) or None) == sent_id(result.to)
     )
 
 
@@ -119,7 +118,8 @@ def _free(call: Call) -> bool:
     return False
 
 
-def _id(call: Call) -> str | None:
+def sent_id(call: Call) -> str | None:
+    """Return the id that a call is sent with, if it has one."""
     raw = verbatim(call, FORM)
     return (call.id if raw is None else word(fields(either(raw, "functionCall")).get("id"))) or None
 
@@ -132,7 +132,7 @@ RULES = Rules(
     alternates=True,
     ordered=True,
     free=_free,
-    sent_id=_id,
+    sent_id=sent_id,
     id=re.compile(r".*", re.DOTALL),
     most=1000,
     name=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}"),
@@ -141,69 +141,3 @@ RULES = Rules(
     suits=suits,
     signs=signs,
 )
-
-
-def write(items: Sequence[Item], model: str | None) -> list[dict[str, Any]]:
-    """Write contents for ``models.generate_content``."""
-    signed = model is None or signs(model)
-    return [_content(item, signed) for item in items]
-
-
-def _content(item: Item, signs: bool) -> dict[str, Any]:
-    role = "model" if item.role == "assistant" else "user"
-    if item.form == FORM and item.raw is not None:
-        return sendable(item.raw, item.role)
-    return {"role": role, "parts": list(_parts(item, signs))}
-
-
-def sendable(raw: dict[str, Any], role: str) -> dict[str, Any]:
-    """Give a stored content as a request may hold it, with one of the two roles."""
-    name = "model" if role == "assistant" else "user"
-    return raw if len(raw) == 2 and raw.get("role") == name else {"role": name, "parts": raw["parts"]}
-
-
-def plain(role: str, text: str) -> dict[str, Any]:
-    """Write a content of nothing but text."""
-    return {"role": "model" if role == "assistant" else "user", "parts": [{"text": text}]}
-
-
-def _parts(item: Item, signs: bool) -> Iterator[Any]:
-    for part in item.parts:
-        raw = verbatim(part, FORM)
-        if raw is None and isinstance(part, Call):
-            yield {**_call(part), "thoughtSignature": UNSIGNED} if signs else _call(part)
-        else:
-            yield _part(part) if raw is None else raw
-        signs = signs and not isinstance(part, Call)  # of calls side by side only the first is signed
-
-
-def _call(part: Call) -> dict[str, Any]:
-    named = {"id": part.id} if part.id else {}
-    return {"functionCall": {**named, "name": part.name, "args": part.arguments}}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    match part:
-        case Text():
-            return {"text": part.text}
-        case Result():
-            return {"functionResponse": _response(part)}
-        case Media(data=None):
-            return {"fileData": {"fileUri": part.url, "mimeType": part.mime}}
-        case Media():
-            return {"inlineData": {"mimeType": part.mime, "data": part.data}}
-    raise TypeError(f"{type(part).__name__} should have been left out")
-
-
-def _response(part: Result) -> dict[str, Any]:
-    call_id = part.call_id if part.to is None else _id(part.to)
-    named = {"name": part.name} if call_id is None else {"id": call_id, "name": part.name}
-    value = part.value if part.value is not None else texts(part.parts)
-    if part.success and isinstance(value, dict) and "error" not in value:
-        return {**named, "response": value}
-    return {**named, "response": {"output" if part.success else "error": value}}
-
-
-def request(system: str | None, messages: list[Any]) -> dict[str, Any]:
-    """Give the arguments of ``client.models.generate_content``."""
-    return {"contents": messages, **({} if system is None else {"config": {"system_instruction": system}})}

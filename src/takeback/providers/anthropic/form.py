@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tools import ToolCall, ToolResult
-from .given import Given, dicts, joined, kind, normal_role, present, said, usage_of, word
+from ...model.given import Given
+from ...model.tools import ToolCall, ToolResult
+from ...model.usage import Usage
+from ..counting import common
+from ..lenient import dicts, joined, kind, normal_role, present, said, usage_of, word
 
 FORM = "anthropic"
 _BLOCKS = frozenset(
@@ -48,7 +51,7 @@ def _has_block(value: dict[str, Any]) -> bool:
 
 
 def is_block(part: dict[str, Any]) -> bool:
-    """Say whether a part is a block that only this form has."""
+    """Return whether a part is a block that only this form has."""
     name = kind(part)
     if name == "text":
         return not _TEXT_EXTRAS.isdisjoint(part)
@@ -80,7 +83,7 @@ def _is_only_results(value: dict[str, Any]) -> bool:
 
 
 def content(value: dict[str, Any]) -> Any:
-    """Give the blocks, or the text."""
+    """Return the blocks, or the text."""
     return present(value.get("content"))
 
 
@@ -116,3 +119,11 @@ def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
 def _result(part: dict[str, Any]) -> ToolResult:
     failed = part.get("is_error") is True
     return ToolResult(word(part.get("tool_use_id")), present(part.get("content")), success=not failed)
+
+
+def usage(data: dict[str, Any]) -> Usage | None:
+    """Read usage whose input leaves out what the cache gave and took."""
+    return None if _CACHE.isdisjoint(data) else common(data, "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+_CACHE = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})

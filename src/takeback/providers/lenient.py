@@ -1,4 +1,4 @@
-"""What all forms share: the message as recognised, and careful looks at data that may be odd.
+"""What all forms share: careful looks at data that may be odd.
 
 Nothing here or in the readers may raise on odd data: a message that was stored once can always
 be read again, and a field of an unexpected type is treated as one that is not there.
@@ -6,40 +6,25 @@ be read again, and a field of an unexpected type is treated as one that is not t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
-from ...errors import Invalid
-from ..tools import ToolCall, ToolResult
-from ..usage import Usage
+from ..errors import Invalid
+from ..model.usage import Usage
 
 _ROLES = {"model": "assistant", "developer": "system", "function": "tool"}
 _NOT_SAID = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
 
 
-class Given(NamedTuple):
-    """One message in a provider's form: ``value`` verbatim, beside what the log needs to know of it."""
-
-    form: str
-    role: str
-    value: dict[str, Any]
-    id: str | None = None
-    model: str | None = None
-    usage: Usage | None = None
-    calls: tuple[ToolCall, ...] = ()
-    results: tuple[ToolResult, ...] = ()
-    is_turn: bool = False
-
-
 def normal_role(role: str) -> str:
-    """Give our word for a provider's role; an unknown role stays as it is."""
+    """Return our word for a provider's role; an unknown role stays as it is."""
     return _ROLES.get(role, role)
 
 
 def fields(value: object) -> dict[str, Any]:
-    """Give a dict as it is, anything else as an empty one."""
+    """Return a dict as it is, anything else as an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -49,17 +34,17 @@ def dicts(value: object) -> Iterator[dict[str, Any]]:
 
 
 def word(value: object) -> str:
-    """Give a text as it is, anything else as an empty one."""
+    """Return a text as it is, anything else as an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def kind(part: dict[str, Any]) -> str:
-    """Give the ``type`` of a part, block or item."""
+    """Return the ``type`` of a part, block or item."""
     return word(part.get("type"))
 
 
 def present(value: object) -> Any:
-    """Give content as it is, none as empty text."""
+    """Return content as it is, none as empty text."""
     return "" if value is None else value
 
 
@@ -99,3 +84,17 @@ def _part_text(part: object) -> str:
     if kind(part) in _NOT_SAID:
         return ""
     return word(part.get("text")) or word(part.get("refusal"))
+
+
+def with_role(known: tuple[str, ...] | None, value: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+    """Return a message that is sent with a role that its form knows; what the system says is not sent as a message."""
+    given = value.get("role")
+    if known is None or given is None or given in known:
+        return value
+    note(f"sent role {given!r} as {known[0]}")
+    return {**value, "role": known[0]}
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that are there."""
+    return {name: value for name, value in arguments.items() if value is not None}

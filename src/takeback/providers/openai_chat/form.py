@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tools import ToolCall, ToolResult
-from .given import Given, decoded, dicts, fields, joined, kind, normal_role, present, said, usage_of, word
+from ...model.given import Given
+from ...model.tools import ToolCall, ToolResult
+from ...model.usage import Usage
+from ..counting import cost, tokens
+from ..lenient import decoded, dicts, fields, joined, kind, normal_role, present, said, usage_of, word
 
 FORM = "openai-chat"
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _SURE_FIELDS = frozenset({"tool_call_id", "function_call"})
 _OTHER_FIELDS = frozenset({"refusal", "annotations", "audio", "name", "reasoning_content", "reasoning_details"})
 _PARTS = frozenset({"image_url", "input_audio", "video_url", "refusal"})
@@ -69,7 +73,7 @@ def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:
 
 
 def content(value: dict[str, Any]) -> Any:
-    """Give the text, or the parts."""
+    """Return the text, or the parts."""
     return present(value.get("content"))
 
 
@@ -100,8 +104,31 @@ def _old_call(call: dict[str, Any]) -> ToolCall:
 
 
 def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
-    """Give the result that a message of a tool is."""
+    """Return the result that a message of a tool is."""
     if value.get("role") not in ("tool", "function"):
         return ()
     name = word(value.get("name"))
     return (ToolResult(word(value.get("tool_call_id")) or name, present(value.get("content")), name=name or None),)
+
+
+def usage(data: dict[str, Any]) -> Usage | None:
+    """Read the usage of chat completions, and of the gateways that speak like them."""
+    if _COUNTS.isdisjoint(data):
+        return None
+    return Usage(
+        input_tokens=tokens(data, "prompt_tokens"),
+        output_tokens=tokens(data, "completion_tokens"),
+        cache_read_tokens=tokens(data, *_CACHED),
+        cache_write_tokens=tokens(data, *_WRITTEN),
+        reasoning_tokens=tokens(data, "completion_tokens_details.reasoning_tokens"),
+        cost=cost(data),
+    )
+
+
+_COUNTS = frozenset({"prompt_tokens", "completion_tokens"})
+_CACHED = ("prompt_tokens_details.cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
+_WRITTEN = (
+    "prompt_tokens_details.cache_write_tokens",
+    "prompt_tokens_details.cache_creation_tokens",
+    "cache_creation_input_tokens",
+)

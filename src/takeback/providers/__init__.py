@@ -1,0 +1,145 @@
+"""The providers: one folder each, with everything that is known of its form.
+
+Messages are recognised when they are given, kept verbatim, and read when somebody looks at them. A message is stored
+as its provider's own JSON beside the name of its form; nothing is translated on the way in, so nothing is lost, and a
+replay is byte for byte what the provider said. Recognising and reading never raise on odd data: what is in no known
+form is left to the caller as it is, and a field of an unexpected type reads as absent.
+
+A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``rules`` (what the repair
+heeds), ``write`` (requests), ``glance`` (what is plainly right as stored) and ``provider``, which names them all. Of a
+folder only ``form`` is loaded to append; the rest with the first context. A provider is registered by its line here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import Invalid
+from ..model.given import Given
+from ..model.objects import plain
+from ..model.tools import ToolCall, ToolResult
+from ..model.usage import Usage
+from .counting import KNOWN, common
+from .lenient import fields
+
+if TYPE_CHECKING:
+    from .provider import Provider
+
+__all__ = [
+    "NAMES",
+    "Given",
+    "calls",
+    "content",
+    "find_provider",
+    "load",
+    "plain",
+    "recognise",
+    "results",
+    "text",
+    "usage",
+]
+
+# Each name is that of its folder, with hyphens. They are asked in this order: other providers put Anthropic's blocks
+# and marks into chat messages beside ``tool_calls``, and a message of Anthropic's has the type of one of Responses.
+NAMES = (
+    "gemini",
+    "openai-chat",
+    "anthropic",
+    "openai-responses",
+)
+
+
+class _Form(Protocol):
+    """What the module ``form`` of a provider offers."""
+
+    def recognise(self, value: dict[str, Any]) -> list[Given]: ...
+    def content(self, value: dict[str, Any]) -> Any: ...
+    def text(self, value: dict[str, Any]) -> str: ...
+    def calls(self, value: dict[str, Any]) -> tuple[ToolCall, ...]: ...
+    def results(self, value: dict[str, Any]) -> tuple[ToolResult, ...]: ...
+    def usage(self, data: dict[str, Any]) -> Usage | None: ...
+
+
+def recognise(item: object) -> list[Given]:
+    """Recognise a provider's message, item or whole response, as data or as an SDK object.
+
+    Empty when it is in our own form or in none that is known; raises ``Invalid`` only for objects that are no data.
+    """
+    value = plain(item)
+    if not isinstance(value, dict) or _is_simple(value):
+        return []
+    return next(filter(None, (form.recognise(value) for form in _forms())), [])
+
+
+def _is_simple(value: dict[str, Any]) -> bool:
+    """Take the short way for the commonest message there is."""
+    return len(value) == 2 and isinstance(value.get("content"), str) and value.get("role") in ("user", "assistant")
+
+
+def content(form: str, value: object) -> Any:
+    """Return the provider's own parts, or the text."""
+    return _form(form).content(fields(value))
+
+
+def text(form: str, value: object) -> str:
+    """Join all its text, one part per line: no thinking, no tool input; refusals count."""
+    return _form(form).text(fields(value))
+
+
+def calls(form: str, value: object) -> tuple[ToolCall, ...]:
+    """List the tool calls that it announces and the client has to run."""
+    return _form(form).calls(fields(value))
+
+
+def results(form: str, value: object) -> tuple[ToolResult, ...]:
+    """List the tool results that it carries."""
+    return _form(form).results(fields(value))
+
+
+def usage(value: object) -> Usage:
+    """Read the usage of any provider or SDK, or our own fields; raises ``Invalid`` for what cannot be understood."""
+    data = plain(value)
+    if not isinstance(data, dict):
+        raise Invalid(f"usage is a Usage, a dict or an SDK's usage object, not {type(data).__name__}")
+    for form in _forms():
+        if (found := form.usage(data)) is not None:
+            return found
+    if data and KNOWN.isdisjoint(data):
+        raise Invalid(f"usage has no field with a known name, only {', '.join(map(repr, data))[:200]}")
+    return common(data)
+
+
+def find_provider(name: object) -> Provider:
+    """Return a provider by its name; raises ``Invalid`` for a name that is not registered."""
+    if not isinstance(name, str) or name not in NAMES:
+        raise Invalid(f"there is no provider {name!r}; the providers are {', '.join(sorted(NAMES))}")
+    return _provider(name)
+
+
+@cache
+def _provider(name: str) -> Provider:
+    found: Provider = load(name, "provider").PROVIDER
+    return found
+
+
+def _form(name: str) -> _Form:
+    """Find a form; one that a newer Takeback knows is read as the plainest."""
+    return _loaded(name if name in NAMES else "openai-chat")
+
+
+@cache
+def _loaded(name: str) -> _Form:
+    found: _Form = load(name, "form")
+    return found
+
+
+@cache
+def _forms() -> tuple[_Form, ...]:
+    return tuple(map(_loaded, NAMES))
+
+
+def load(name: str, module: str) -> Any:
+    """Load a module of a provider's folder."""
+    return import_module(f".{name.replace('-', '_')}.{module}", __name__)

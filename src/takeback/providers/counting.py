@@ -1,0 +1,84 @@
+"""What all readers of usage share: counts found by their paths, each checked before it is added to others.
+
+A form reads the usage that its provider counts in a way of its own. What is left is read here: our own fields, and
+those who tell the details of an input that counts all of the prompt.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Invalid
+from ..model.usage import Usage
+
+_LIMIT = 1 << 53
+KNOWN = frozenset(Usage.__struct_fields__)
+# Where the details of the input are told, the input counts all of the prompt.
+_INCLUSIVE = frozenset({"input_tokens_details", "input_token_details"})
+_CACHE_READ = ("input_tokens_details.cached_tokens", "input_token_details.cache_read")
+_CACHE_WRITE = ("input_tokens_details.cache_write_tokens", "input_token_details.cache_creation")
+_REASONING = (
+    "reasoning_tokens",
+    "output_tokens_details.reasoning_tokens",
+    "output_tokens_details.thinking_tokens",
+    "output_token_details.reasoning",
+    "details.reasoning_tokens",
+)
+
+
+def common(data: dict[str, Any], *beside: str) -> Usage:
+    """Read our own fields, or the usage of OpenAI Responses, LangChain or Pydantic AI.
+
+    A form whose input leaves out what the cache gave and took names the two fields ``beside`` it that tell of these;
+    they are added, unless the details of the input are told.
+    """
+    more = sum(tokens(data, each) for each in beside) if _INCLUSIVE.isdisjoint(data) else 0
+    return Usage(
+        input_tokens=tokens(data, "input_tokens") + more,
+        output_tokens=tokens(data, "output_tokens"),
+        cache_read_tokens=tokens(data, "cache_read_tokens", *beside[:1], *_CACHE_READ),
+        cache_write_tokens=tokens(data, "cache_write_tokens", *beside[1:], *_CACHE_WRITE),
+        reasoning_tokens=tokens(data, *_REASONING),
+        cost=cost(data),
+    )
+
+
+def tokens(data: dict[str, Any], *paths: str) -> int:
+    """Return the first count that is there; none at all is 0."""
+    for path in paths:
+        number = _at(data, path)
+        if number is not None:
+            return _checked(number)
+    return 0
+
+
+def _at(data: Any, path: str) -> Any:
+    for name in path.split("."):
+        if data is None:
+            return None
+        if not isinstance(data, dict):
+            raise Invalid(f"the details of usage are a dict, not {type(data).__name__}")
+        data = data.get(name)
+    return data
+
+
+def _checked(number: Any) -> int:
+    """Check each number before it is added to others: a sum would hide what is negative."""
+    if type(number) is not int or not 0 <= number < _LIMIT:
+        raise Invalid(f"token counts are whole numbers from 0 to 2^53, not {_shown(number)}")
+    return number
+
+
+def cost(data: dict[str, Any]) -> float:
+    """Return what the provider says that it cost; nothing said is 0."""
+    cost = data.get("cost")
+    if cost is None:
+        return 0.0
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < 1e9:
+        raise Invalid(f"cost is a number from 0 to 1e9, not {_shown(cost)}")
+    return cost
+
+
+def _shown(value: Any) -> str:
+    # Python refuses to write out integers of thousands of digits.
+    return "that many" if isinstance(value, int) and value.bit_length() > 128 else f"{value!r:.40}"

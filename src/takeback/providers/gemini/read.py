@@ -1,0 +1,66 @@
+"""Contents of Gemini's as parts; they are told apart by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...model.tools import ToolResult
+from ..blocks import Read, media, named, result
+from ..lenient import dicts, fields, word
+from ..normal import Call, Opaque, Part, Text
+from .form import FORM, calls, either, results
+
+BLOCKS: dict[str, Read] = {}  # none has a type
+
+
+def read(value: dict[str, Any]) -> Iterator[Part]:
+    """Read a content of Gemini's."""
+    parts = list(dicts(value.get("parts")))
+    asked = iter(calls(value) if any(_has(part, "functionCall") for part in parts) else ())
+    answered = iter(results(value) if any(_has(part, "functionResponse") for part in parts) else ())
+    for part in parts:
+        kept: dict[str, Any] = {"form": FORM, "raw": part}
+        if isinstance(either(part, "functionCall"), dict):
+            call = next(asked)
+            yield Call(call.id, call.name, call.arguments, **kept)
+        if isinstance(either(part, "functionResponse"), dict):
+            yield _result(next(answered), part)
+        elif not isinstance(either(part, "functionCall"), dict) and part:
+            yield _part(part, kept)
+
+
+def _has(part: dict[str, Any], camel: str) -> bool:
+    return isinstance(either(part, camel), dict)
+
+
+def _part(part: dict[str, Any], kept: dict[str, Any]) -> Part:
+    text, blob, file = part.get("text"), fields(either(part, "inlineData")), fields(either(part, "fileData"))
+    if text == "" and not either(part, "thoughtSignature"):
+        return Text("", **kept)
+    if part.get("thought") is True:
+        return Opaque("thinking", **kept)
+    if blob:
+        data = word(blob.get("data")).replace("-", "+").replace("_", "/")  # the SDK writes base64 as for URLs
+        return media(word(either(blob, "mimeType")), data=data, **kept)
+    if file:
+        return media(word(either(file, "mimeType")), url=word(either(file, "fileUri")), **kept)
+    if isinstance(text, str) and text:
+        return Text(text, **kept)
+    return Opaque(named(next(iter(part))), **kept)
+
+
+def _result(given: ToolResult, part: dict[str, Any]) -> Part:
+    """Read a function response; one of a single text says that text."""
+    only = only_text(fields(given.content))
+    content = given.content if only is None else only
+    return result(given.call_id, content, success=given.success, name=given.name, form=FORM, raw=part)
+
+
+def only_text(response: dict[str, Any]) -> str | None:
+    """Return the text that a response of Gemini's is, if it is nothing else."""
+    only = next(iter(response.values())) if len(response) == 1 and not _SAYS.isdisjoint(response) else None
+    return only if isinstance(only, str) else None
+
+
+_SAYS = frozenset({"output", "result", "error"})

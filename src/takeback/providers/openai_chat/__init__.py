@@ -1,0 +1,1 @@
+"""OpenAI's Chat Completions, which many other providers speak too."""

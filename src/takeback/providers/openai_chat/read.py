@@ -1,0 +1,102 @@
+"""Chat messages as parts, and what other programs did to them put right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..blocks import Read, blocks, kept, media, result, text
+from ..lenient import dicts, fields, with_role, word
+from ..normal import Call, Opaque, Part, Text, as_text
+from ..provider import Note
+from .form import FORM, REASONING, calls
+
+_NOT_CHAT = frozenset({"usage", "metadata", "model", "id"})  # of the answer as a whole, or of ours
+_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("tool", "function")}
+
+
+def read(value: dict[str, Any]) -> Iterator[Part]:
+    """Read a chat message: content, what lies beside it, calls; or the result that it is."""
+    if value.get("role") in ("tool", "function"):
+        name = word(value.get("name"))
+        yield result(
+            word(value.get("tool_call_id")) or name, value.get("content"), name=name or None, form=FORM, raw=value
+        )
+        return
+    yield from _beside(value)
+    yield from blocks(value.get("content"), FORM)
+    for said in (value.get("refusal"), fields(value.get("audio")).get("transcript")):
+        if word(said):
+            yield Text(word(said))
+    old = value.get("function_call")
+    asked = [*dicts(value.get("tool_calls")), *([{"function_call": old}] if isinstance(old, dict) else [])]
+    for call, raw in zip(calls(value), asked, strict=True):
+        has_id = "function_call" in raw or word(raw.get("id"))
+        yield Call(call.id, call.name, call.arguments, form=FORM, raw=raw if has_id else None)
+
+
+def _beside(value: dict[str, Any]) -> Iterator[Part]:
+    """Read the reasoning that some providers put beside the content."""
+    found = {key: value[key] for key in REASONING if value.get(key) is not None}
+    if found:
+        yield Opaque("thinking", form=FORM, raw=found)
+
+
+def image_url(block: dict[str, Any], form: str | None) -> Part | None:
+    """Read an image of OpenAI's, of either API."""
+    given = block.get("image_url")
+    url = word(given) or word(fields(given).get("url"))
+    return media("image/*", url=url, **kept(form, block)) if url else None
+
+
+def _audio(block: dict[str, Any], form: str | None) -> Part | None:
+    sound = fields(block.get("input_audio"))
+    if not word(sound.get("data")):
+        return None
+    return media(f"audio/{word(sound.get('format')) or 'wav'}", data=sound["data"], **kept(form, block))
+
+
+def file(block: dict[str, Any], form: str | None) -> Part | None:
+    """Read a file of OpenAI's, of either API; one that lies on their servers is opaque."""
+    given = fields(block.get("file")) or block
+    url, name = word(given.get("file_data")) or word(given.get("file_url")), word(given.get("filename")) or None
+    return media("application/pdf", url=url, name=name, **kept(form, block)) if url else None
+
+
+BLOCKS: dict[str, Read] = {
+    "text": text,
+    "refusal": text,
+    "image_url": image_url,
+    "input_audio": _audio,
+    "file": file,
+}
+
+
+# ---------------------------------------------------------------------- put right
+
+
+def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Return a message as the API allows it: no fields of the answer as a whole, calls with their arguments as text."""
+    value = with_role(_SPEAKERS.get(role), value, note)
+    if not _NOT_CHAT.isdisjoint(value):
+        note("left out fields that openai-chat does not know")
+        value = {key: each for key, each in value.items() if key not in _NOT_CHAT}
+    calls = value.get("tool_calls")
+    if not isinstance(calls, list):
+        return value
+    right = [_call(call) if isinstance(call, dict) else call for call in calls]
+    if all(new is old for new, old in zip(right, calls, strict=True)):
+        return value
+    note("put calls right that openai-chat does not allow")
+    return {**value, "tool_calls": right}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    function = fields(call.get("function"))
+    spelled = not function or isinstance(function.get("arguments"), str)
+    if spelled and "index" not in call and call.get("type") in ("function", "custom"):
+        return call
+    made = {"type": "function" if function else "custom", **call}
+    if function:
+        made |= {"type": "function", "function": {**function, "arguments": as_text(function.get("arguments"))}}
+    return {key: each for key, each in made.items() if key != "index"}  # a piece of a stream has one

@@ -1,0 +1,53 @@
+"""Items of Responses as parts, and what other programs did to them put right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..blocks import Read, blocks, named, result, text
+from ..lenient import kind, with_role, word
+from ..normal import Call, Opaque, Part, as_text
+from ..openai_chat.read import file, image_url
+from ..provider import Note
+from .form import FORM, calls, results
+
+_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)}
+
+
+def read(value: dict[str, Any]) -> Iterator[Part]:
+    """Read an item of the Responses API."""
+    name, asked, answered = kind(value), calls(value), results(value)
+    for call in asked:
+        has_id = word(value.get("call_id"))
+        yield Call(call.id, call.name, call.arguments, form=FORM, raw=value if has_id else None)
+    for each in answered:
+        yield result(each.call_id, each.content, success=each.success, name=each.name, form=FORM, raw=value)
+    if name in ("", "message"):
+        yield from blocks(value.get("content"), FORM)
+    elif not asked and not answered:
+        yield Opaque(named(name), form=FORM, raw=value)
+
+
+BLOCKS: dict[str, Read] = {
+    "input_text": text,
+    "output_text": text,
+    "refusal": text,
+    "input_image": image_url,
+    "computer_screenshot": image_url,
+    "input_file": file,
+}
+
+
+# ---------------------------------------------------------------------- put right
+
+
+def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Return an item as the API allows it: arguments are text."""
+    if kind(value) in ("", "message"):  # other items need no role
+        value = with_role(_SPEAKERS.get(role), value, note)
+    if kind(value) != "function_call" or isinstance(value.get("arguments"), str):
+        return value
+    note("put calls right that openai-responses does not allow")
+    known = {key: each for key, each in value.items() if key in ("type", "id", "call_id", "name", "status")}
+    return {**known, "arguments": as_text(value.get("arguments"))}
