@@ -153,7 +153,7 @@ def test_a_forged_key_of_a_directory_is_nobodys(store: Store, project: Path, key
         load(target, resealed(lines))
         loaded = target.get_session(made.id)
         assert (loaded.came_from, loaded.key) == (None, f"agent:coder:session:{made.id}")
-        detail = target._read(lambda tx: sessions.decoded(sessions.detail(tx, loaded._row(tx))))
+        detail = loaded._ask(lambda tx, row: sessions.decoded(sessions.detail(tx, row)))
         assert not {"directory", "disk", "disk_at"} & {*detail}
         for agent in ("coder", "other"):
             assert target.directory_session(project, agent=agent).id != made.id
@@ -218,7 +218,7 @@ def test_loading_what_is_here_changes_nothing(store: Store, data: bytes, project
 
 def _bound(target: Store, session: Session, place: Path) -> None:
     """Give a session a workspace, as whoever may do so later will."""
-    target._write(lambda tx: sessions.write(tx, session._row(tx), workspace=str(place)))
+    target._write(lambda tx: sessions.write(tx, sessions.get(tx, "", session.id), workspace=str(place)))
 
 
 def _renamed(target: Store, session: Session, place: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_file_that_repeats_a_name_costs_what_it_holds(store: Store, monkeypatc
 
     monkeypatch.setattr(sessions, "find_by_name", counted)
     taken = store.create_session("same", agent="coder")
-    record, arrivals = store._read(lambda tx: moments.of(tx, taken._row(tx))), Arrivals(store._read)
+    record, arrivals = taken._ask(moments.of), Arrivals(store._read)
     looks.clear()
     names = [arrivals.place(record._replace(row=record.row._replace(id=new_id(at)))).row.name for at in range(300)]
     assert names == [f"same ({number})" for number in range(2, 302)]

@@ -270,9 +270,9 @@ def test_roots_that_only_a_session_or_an_operation_names_are_judged(
     def name_it(tx: Any) -> None:
         files = {"files": {"root": root, "seq": 1, "paths": []}}
         if named_by == "session":
-            snapshots.set_disk(tx, s._row(tx), root)
+            snapshots.set_disk(tx, sessions.get(tx, "", s.id), root)
         else:
-            operations.note(tx, s._row(tx), "rewind", files, files, store._clock.now_ms())
+            operations.note(tx, sessions.get(tx, "", s.id), "rewind", files, files, store._clock.now_ms())
 
     store._write(name_it)
     problems = store.verify().problems

@@ -15,8 +15,8 @@ from _folders import look, run, shell
 import takeback
 from takeback import Capture
 from takeback.files import snapshots
-from takeback.files.disk.scan import Limits, Workspace
-from takeback.files.workspaces import Place
+from takeback.files.disk.scan import Limits, Scanner
+from takeback.files.workspaces import Workspace
 from takeback.ops import blobs
 from takeback.storage.base import Tx
 
@@ -70,7 +70,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
 
         begin = threading.Event()
         monkeypatch.setattr(session, "_start_call", start)
-        monkeypatch.setattr(Workspace, "look", slowly)
+        monkeypatch.setattr(Scanner, "look", slowly)
         thread = threading.Thread(target=work_on)
         thread.start()
         begin.wait(10)
@@ -220,12 +220,12 @@ def asked_for_all(store: takeback.Store, work: Path) -> list[bytes]:
     """Give the contents that a new handle on a workspace asks for before it counts on what is remembered."""
     asked: list[bytes] = []
 
-    class Asking(Place):
-        def _all_there(self, workspace: Workspace) -> bool:
-            asked.extend(workspace.digests())
-            return super()._all_there(workspace)
+    class Asking(Workspace):
+        def _all_there(self, scanner: Scanner) -> bool:
+            asked.extend(scanner.digests())
+            return super()._all_there(scanner)
 
-    Asking(store, str(work), Limits(), (), watch=False).glance()
+    Asking(store._runner, str(work), Limits(), (), watch=False).glance()
     return asked
 
 

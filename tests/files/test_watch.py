@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.files.disk.scan import Workspace
+from takeback.files.disk.scan import Scanner
 from takeback.files.disk.watch import Watcher
 
 pytestmark = pytest.mark.feature("A4", "F1")
@@ -53,13 +53,13 @@ def test_only_the_paths_that_were_told_are_looked_at(
     session: takeback.Session, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = list[list[bytes] | None]()
-    look = Workspace.look
+    look = Scanner.look
 
-    def noted(self: Workspace, keep: object, paths: object = None) -> object:
+    def noted(self: Scanner, keep: object, paths: object = None) -> object:
         looks.append(None if paths is None else list(paths))  # type: ignore[call-overload]
         return look(self, keep, paths)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Workspace, "look", noted)
+    monkeypatch.setattr(Scanner, "look", noted)
     with session.tool("bash"):
         (work / "src" / "f1").write_text("changed")
     assert looks[-1] is not None

@@ -177,7 +177,7 @@ def session_view(session: takeback.Session) -> dict[str, Any]:
         "operations": session.operations(limit=10_000),
         "stats": (session.stats(), session.stats(spent=True)),
         "work": (session.tasks(), session.get_plan(), session.notes(), session.files(), session.state.read()),
-        "calls": session._store._read(lambda tx: list(calls.all_calls(tx, session._row(tx)))),
+        "calls": session._ask(lambda tx, row: list(calls.all_calls(tx, row))),
         # An answer that is still being written is shown and has no place yet; it is not copied.
         "turns": [turn.prompt for turn in session.turns() if any(message.seq for message in turn.messages)],
     }

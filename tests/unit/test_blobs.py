@@ -24,12 +24,12 @@ def test_a_stream_comes_back_whatever_its_pieces(size: int) -> None:
         pieces.append(data[at : at + step])
         at += step
     with takeback.open(":memory:") as store:
-        digest = contents.store_stream(store._backend, CLOCK, "", pieces)
-        assert b"".join(contents.open_stream(store._backend, "", digest)) == data
-        assert contents.store(store._backend, CLOCK, "", data) == digest
+        digest = contents.store_stream(store._runner, pieces)
+        assert b"".join(contents.open_stream(store._runner, digest)) == data
+        assert contents.store(store._runner, data) == digest
         assert store.stats().blobs == 1
         with pytest.raises(takeback.NotFound):
-            list(contents.open_stream(store._backend, "another scope", digest))
+            list(contents.open_stream(store.scoped("another scope")._runner, digest))
         assert not store.verify()
 
 
@@ -37,12 +37,12 @@ def test_a_stream_comes_back_whatever_its_pieces(size: int) -> None:
 def test_a_damaged_chunk_is_never_given_out(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(3_000_000)
     with takeback.open(tmp_path / "s.db") as store:
-        digest = contents.store(store._backend, CLOCK, "", data)
+        digest = contents.store(store._runner, data)
     connection = apsw.Connection(str(tmp_path / "s.db"))
     connection.execute("UPDATE chunk SET data = zeroblob(length(data)) WHERE n = 1")
     connection.close()
     with takeback.open(tmp_path / "s.db") as store:
-        stream = contents.open_stream(store._backend, "", digest)
+        stream = contents.open_stream(store._runner, digest)
         assert next(stream) == data[: 1 << 20]
         with pytest.raises(takeback.Corrupt):
             next(stream)

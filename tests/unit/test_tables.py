@@ -47,7 +47,7 @@ def test_nobody_writes_an_insert_or_lists_columns_again() -> None:
 def test_records_are_put_in_one_place() -> None:
     """One sink: copies, imports and repairs put records through it, and no other module of theirs writes rows."""
     rooms = [path for room in ("records", "importers", "exporters") for path in (SOURCE / room).rglob("*.py")]
-    rooms += [SOURCE / "client" / name for name in ("copying.py", "repairing.py", "backing.py")]
+    rooms += [SOURCE / "client" / name for name in ("copying.py", "repairing.py", "backup.py")]
     writes = found(r"(?<!_putting)\.(put|put_many|upsert|insert)\(tx\b", among=rooms)
     writers = {line.split(":")[0].removeprefix("src/takeback/") for line in writes}
     assert writers == {"records/putting.py", "records/agents.py"}, writers
