@@ -33,7 +33,7 @@ from takeback import Corrupt, Session, Store
 from takeback.files import snapshots
 from takeback.files.snapshots import Root
 from takeback.model import tree
-from takeback.ops import operations
+from takeback.ops import operations, sessions
 from takeback.ops.verify.base import Fault
 from takeback.ops.verify.files import Trees
 

@@ -49,7 +49,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
         session.user("go")
         before, looking, wrote = look(work), threading.Event(), threading.Event()
         first, second = session.tool("first", id="c1"), session.tool("second", id="c2")
-        real_start, real_look = session._start_call, Workspace.look
+        real_start, real_look = session._start_call, Scanner.look
 
         def start(call_id: str, *more: Any) -> Any:
             if call_id == "c2":  # it has looked; before its start is stored the first one begins to look
@@ -57,7 +57,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
                 looking.wait(10)
             return real_start(call_id, *more)
 
-        def slowly(self: Workspace, *args: Any) -> Any:
+        def slowly(self: Scanner, *args: Any) -> Any:
             if threading.current_thread() is threading.main_thread() and not wrote.is_set():
                 looking.set()
                 wrote.wait(10)

@@ -7,10 +7,7 @@ import apsw
 import pytest
 
 import takeback
-from takeback.clock import SystemClock
 from takeback.files import contents
-
-CLOCK = SystemClock()
 
 
 @pytest.mark.feature("E3")
