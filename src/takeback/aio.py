@@ -1078,6 +1078,26 @@ class AsyncSession:
         """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
         return await self._portal.run(lambda: self._sync.render_walkthrough())
 
+    def runtime(self) -> float:
+        """Give the seconds from its beginning to its end, or to now; never less than 0."""
+        return self._sync.runtime()
+
+    async def release(self) -> None:
+        """Give the lease back before the handle goes; without one nothing is done."""
+        return await self._portal.run(lambda: self._sync.release())
+
+    async def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
+        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
+        return await self._portal.run(lambda: self._sync.complete(result, idempotency_key=idempotency_key))
+
+    async def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
+        """End it with an error."""
+        return await self._portal.run(lambda: self._sync.fail(error, idempotency_key=idempotency_key))
+
+    async def reopen(self, *, idempotency_key: str | None = None) -> None:
+        """Let a session that ended go on; one that is active is ``Conflict``."""
+        return await self._portal.run(lambda: self._sync.reopen(idempotency_key=idempotency_key))
+
     async def rewind_pending(self) -> str | None:
         """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
 
@@ -1359,6 +1379,79 @@ class AsyncSession:
         """Give the compaction that is in force, or None."""
         return await self._portal.run(lambda: self._sync.compaction())
 
+    @property
+    def state(self) -> AsyncSessionState:
+        """The session's own state: keys and values that go back with a rewind."""
+        return AsyncSessionState(self._portal, self._sync.state)
+
+    async def tasks(self) -> list[Task]:
+        """Give the tasks, in order."""
+        return await self._portal.run(lambda: self._sync.tasks())
+
+    async def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
+        """Replace the list of tasks; strings become pending tasks."""
+        return await self._portal.run(lambda: self._sync.set_tasks(tasks, idempotency_key=idempotency_key))
+
+    async def add_task(self, task: Task | str, status: str = "pending", *, idempotency_key: str | None = None) -> Task:
+        """Add a task at the end of the list."""
+        return await self._portal.run(lambda: self._sync.add_task(task, status, idempotency_key=idempotency_key))
+
+    async def update_task(
+        self,
+        index: int,
+        status: str | None = None,
+        *,
+        description: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Change one task by its index, from 0; a wrong index or status is ``Invalid``."""
+        return await self._portal.run(
+            lambda: self._sync.update_task(index, status, description=description, idempotency_key=idempotency_key)
+        )
+
+    async def get_plan(self) -> str | None:
+        """Give the agent's plan."""
+        return await self._portal.run(lambda: self._sync.get_plan())
+
+    async def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
+        """Set the agent's plan; None clears it."""
+        return await self._portal.run(lambda: self._sync.set_plan(text, idempotency_key=idempotency_key))
+
+    async def get_walkthrough(self) -> str | None:
+        """Give the stored walkthrough text."""
+        return await self._portal.run(lambda: self._sync.get_walkthrough())
+
+    async def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
+        """Set the walkthrough text; None clears it."""
+        return await self._portal.run(lambda: self._sync.set_walkthrough(text, idempotency_key=idempotency_key))
+
+    async def note(
+        self, text: str, *, task: int | str | Task | None = None, idempotency_key: str | None = None
+    ) -> Note:
+        """Add to the reasoning log, on a task if one is named by index, id or itself."""
+        return await self._portal.run(lambda: self._sync.note(text, task=task, idempotency_key=idempotency_key))
+
+    async def notes(self) -> list[Note]:
+        """Give the reasoning log, oldest first."""
+        return await self._portal.run(lambda: self._sync.notes())
+
+    async def record_file(
+        self,
+        path: str | PathLike[str],
+        action: str,
+        *,
+        call: str | ToolCall | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
+        return await self._portal.run(
+            lambda: self._sync.record_file(path, action, call=call, idempotency_key=idempotency_key)
+        )
+
+    async def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
+        """Count one more build attempt and give the count."""
+        return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
+
     def stream(
         self,
         role: str = "assistant",
@@ -1437,99 +1530,6 @@ class AsyncSession:
         return await self._portal.run(
             lambda: self._sync.resolve_call(call, content, success=success, idempotency_key=idempotency_key)
         )
-
-    @property
-    def state(self) -> AsyncSessionState:
-        """The session's own state: keys and values that go back with a rewind."""
-        return AsyncSessionState(self._portal, self._sync.state)
-
-    async def tasks(self) -> list[Task]:
-        """Give the tasks, in order."""
-        return await self._portal.run(lambda: self._sync.tasks())
-
-    async def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
-        """Replace the list of tasks; strings become pending tasks."""
-        return await self._portal.run(lambda: self._sync.set_tasks(tasks, idempotency_key=idempotency_key))
-
-    async def add_task(self, task: Task | str, status: str = "pending", *, idempotency_key: str | None = None) -> Task:
-        """Add a task at the end of the list."""
-        return await self._portal.run(lambda: self._sync.add_task(task, status, idempotency_key=idempotency_key))
-
-    async def update_task(
-        self,
-        index: int,
-        status: str | None = None,
-        *,
-        description: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Task:
-        """Change one task by its index, from 0; a wrong index or status is ``Invalid``."""
-        return await self._portal.run(
-            lambda: self._sync.update_task(index, status, description=description, idempotency_key=idempotency_key)
-        )
-
-    async def get_plan(self) -> str | None:
-        """Give the agent's plan."""
-        return await self._portal.run(lambda: self._sync.get_plan())
-
-    async def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
-        """Set the agent's plan; None clears it."""
-        return await self._portal.run(lambda: self._sync.set_plan(text, idempotency_key=idempotency_key))
-
-    async def get_walkthrough(self) -> str | None:
-        """Give the stored walkthrough text."""
-        return await self._portal.run(lambda: self._sync.get_walkthrough())
-
-    async def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
-        """Set the walkthrough text; None clears it."""
-        return await self._portal.run(lambda: self._sync.set_walkthrough(text, idempotency_key=idempotency_key))
-
-    async def note(
-        self, text: str, *, task: int | str | Task | None = None, idempotency_key: str | None = None
-    ) -> Note:
-        """Add to the reasoning log, on a task if one is named by index, id or itself."""
-        return await self._portal.run(lambda: self._sync.note(text, task=task, idempotency_key=idempotency_key))
-
-    async def notes(self) -> list[Note]:
-        """Give the reasoning log, oldest first."""
-        return await self._portal.run(lambda: self._sync.notes())
-
-    async def record_file(
-        self,
-        path: str | PathLike[str],
-        action: str,
-        *,
-        call: str | ToolCall | None = None,
-        idempotency_key: str | None = None,
-    ) -> None:
-        """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
-        return await self._portal.run(
-            lambda: self._sync.record_file(path, action, call=call, idempotency_key=idempotency_key)
-        )
-
-    async def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
-        """Count one more build attempt and give the count."""
-        return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
-
-    def runtime(self) -> float:
-        """Give the seconds from its beginning to its end, or to now; never less than 0."""
-        return self._sync.runtime()
-
-    async def release(self) -> None:
-        """Give the lease back before the handle goes; without one nothing is done."""
-        return await self._portal.run(lambda: self._sync.release())
-
-    async def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
-        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
-        return await self._portal.run(lambda: self._sync.complete(result, idempotency_key=idempotency_key))
-
-    async def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
-        """End it with an error."""
-        return await self._portal.run(lambda: self._sync.fail(error, idempotency_key=idempotency_key))
-
-    async def reopen(self, *, idempotency_key: str | None = None) -> None:
-        """Let a session that ended go on; one that is active is ``Conflict``."""
-        return await self._portal.run(lambda: self._sync.reopen(idempotency_key=idempotency_key))
 
     async def spawn(
         self,

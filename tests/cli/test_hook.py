@@ -358,9 +358,9 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
     import io
 
     from takeback.cli import main
-    from takeback.client.capture import Capturing
+    from takeback.client.running import Running
 
-    look, looks = Capturing.capture_files, list[float]()
+    look, looks = Running.capture_files, list[float]()
 
     def slow(session: Any) -> None:
         looks.append(time.monotonic())
@@ -373,12 +373,12 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
         assert main(["hook", "claude-code"]) == 0
         return capsys.readouterr().err
 
-    monkeypatch.setattr(Capturing, "capture_files", slow)
+    monkeypatch.setattr(Running, "capture_files", slow)
     monkeypatch.setitem(hook_settings.EVENTS, "UserPromptSubmit", 2.5)
     assert "files are not captured: a look at them took more than" in give("UserPromptSubmit", prompt="one")
     assert give("UserPromptSubmit", prompt="two") == ""
     assert len(looks) == 1
-    monkeypatch.setattr(Capturing, "capture_files", look)
+    monkeypatch.setattr(Running, "capture_files", look)
     assert give("SessionStart", source="resume") == ""
     assert _read(claude, lambda s: (s.state.get(claude_code.CAPTURE_OFF), s.message_count)) == (None, 1)
 

@@ -25,10 +25,10 @@ from ..ops.sessions import SessionRow
 from . import arguments, attachments
 from .attachments import Attachable
 from .background import Held
-from .capture import Capturing
 from .handle import Write, writing
 from .points import Point, request_of, target_of
 from .reading import Reading, make_messages
+from .running import Running
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 _LIMIT_TITLE = 50
@@ -49,7 +49,7 @@ class Said(TypedDict, total=False):
     idempotency_key: str | None
 
 
-class Speaking(Capturing, Reading):
+class Speaking(Running, Reading):
     """The part of a session that adds messages."""
 
     @writing

@@ -20,7 +20,7 @@ from ..ops import checkpoints, moves, operations, rewinds
 from ..ops.points import Target
 from ..ops.rewinds import Goal
 from . import arguments
-from .files import Looking, write_files
+from .files import Files, write_files
 from .points import Point, optional_target, request_of, target_of
 from .rewind import Rewind, paths_given
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class Moving(Looking):
+class Moving(Files):
     """The part of a session that moves its head."""
 
     # ------------------------------------------------------------------ checkpoints

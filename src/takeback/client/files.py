@@ -29,15 +29,15 @@ from ..ops import entries, work
 from ..ops.sessions import SessionRow
 from ..storage import notices
 from ..tables.entries import EntryRow
-from .capture import Capturing
 from .points import Point, optional_target, target_of
 from .reading import Reading, make_messages
+from .running import Running
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
 
 
-class Looking(Capturing, Reading):
-    """The part of a session that looks at its files through time."""
+class Files(Running, Reading):
+    """The part of a session that knows its files through time."""
 
     # ------------------------------------------------------------------ points
 
@@ -197,7 +197,7 @@ class Looking(Capturing, Reading):
         self._seen, _ = self._do(work.change, *self._key, kind, decide, ask=ask, now_ms=now_ms, key=key)
 
 
-def write_files(session: Looking, point: Point | None, into: str) -> None:
+def write_files(session: Files, point: Point | None, into: str) -> None:
     """Write the files of a point into a new or empty directory; what belongs to a repository is left out, and named."""
     trees, root = session._files_at(point)
     steps, refused = list[Step](), dict[bytes, None]()

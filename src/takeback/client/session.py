@@ -15,11 +15,10 @@ from ..ops import moves, sessions
 from . import arguments
 from .branching import Moving
 from .contexts import Contexts
-from .subagents import Others
-from .work import Working
+from .subagents import Subagents
 
 
-class Session(Others, Working, Moving, Contexts):
+class Session(Subagents, Moving, Contexts):
     """One conversation of an agent."""
 
     # ------------------------------------------------------------------ changing fields

@@ -11,14 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import codec, presence
-from .. import providers as forms
+from .. import codec
 from ..errors import Conflict, Error, Invalid
-from ..ids import new_id
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
@@ -26,7 +24,9 @@ from ..model.usage import Usage
 from ..ops import streams
 from ..ops.streams import KINDS, Piece, StreamRow
 from . import arguments
-from .appending import Speaking, given_draft
+
+if TYPE_CHECKING:
+    from .work import Working
 
 FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
 
@@ -37,7 +37,7 @@ class Stream:
     message: Message | None
 
     def __init__(
-        self, session: Streaming, row: StreamRow, flush_seconds: float, flush_bytes: int, keep: int | None = None
+        self, session: Working, row: StreamRow, flush_seconds: float, flush_bytes: int, keep: int | None = None
     ) -> None:
         self._session, self._row = session, row
         self._seconds, self._bytes, self._keep = flush_seconds, flush_bytes, keep
@@ -241,50 +241,3 @@ class Stream:
 def _may_pass(failure: Error) -> bool:
     """Say whether a failure may be over at the next try."""
     return failure.code in ("busy", "storage_full", "backend")
-
-
-class Streaming(Speaking):
-    """The part of a session that takes answers as they arrive."""
-
-    def stream(
-        self,
-        role: str = "assistant",
-        *,
-        model: str | None = None,
-        id: str | None = None,
-        flush_seconds: float = FLUSH_SECONDS,
-        flush_bytes: int = FLUSH_BYTES,
-    ) -> Stream:
-        """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
-
-        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
-        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
-        """
-        about = {"role": arguments.name(role, what="role"), "model": arguments.optional_name(model, what="model")}
-        about["id"] = arguments.optional_name(id, what="message id")
-        arguments.seconds(flush_seconds, what="flush_seconds")
-        arguments.whole(flush_bytes, what="flush_bytes", low=1)
-        return self._begin_stream(about, flush_seconds, flush_bytes)
-
-    def _begin_stream(
-        self, about: dict[str, Any], flush_seconds: float, flush_bytes: int, keep: int | None = None
-    ) -> Stream:
-        store, now_ms, id = self._store, self._store._clock.now_ms(), about.get("id")
-        token = 0 if self._held is None else self._held.lease.token
-        kept = codec.encode({name: value for name, value in about.items() if value is not None})
-        holder = presence.encode(presence.here(now_ms))
-        wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
-
-        self._seen, row = self._do(streams.begin, self.id, wanted, id, now_ms=now_ms)
-        made = Stream(self, row, flush_seconds, flush_bytes, keep)
-        store._keeper.watch(made)
-        return made
-
-    def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
-        """Turn the provider's final message into what is stored."""
-        if usage is None:
-            return self._drafts([message])
-        given = forms.recognise(message)
-        if not given:
-            return self._drafts([{**forms.plain(message), "usage": usage}])
-        return [given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]

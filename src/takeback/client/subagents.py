@@ -21,9 +21,8 @@ from ..model.tools import ToolCall
 from ..ops import approvals, calls, inbox, subagents
 from ..storage.runner import ALONE
 from . import arguments
-from .running import Holding
-from .tools import Calling
 from .waiting import until
+from .work import Working
 
 if TYPE_CHECKING:
     from .session import Session
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 
 
-class Others(Holding, Calling):
-    """The part of a session that deals with others."""
+class Subagents(Working):
+    """The part of a session that deals with others: sub-agents, messages, approvals."""
 
     # ------------------------------------------------------------------ sub-agents
 
@@ -208,7 +207,7 @@ class Others(Holding, Calling):
 
 def _id_of(session: object) -> str:
     """Give the id, key or name of a session that was named, or is at hand."""
-    return arguments.name(session.id if isinstance(session, Others) else session, what="session")
+    return arguments.name(session.id if isinstance(session, Subagents) else session, what="session")
 
 
 def _sent(session_id: str, row: inbox.SentRow) -> Sent:

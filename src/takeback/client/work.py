@@ -1,6 +1,7 @@
-"""What a session works on: tasks, plan, walkthrough, notes, files, build attempts, its own state.
+"""What a session does: tasks, plan, notes, files, builds and state of its own; answers as they arrive; tools.
 
-Every change is an entry: it has a history, an idempotency key, and goes back with a rewind.
+Every change is an entry: it has a history, an idempotency key, and goes back with a rewind. ``Stream`` and ``ToolRun``
+are what a block of a streamed answer or of a tool holds.
 """
 
 from __future__ import annotations
@@ -11,17 +12,28 @@ from typing import Any
 
 import msgspec
 
+from .. import codec, presence
+from .. import providers as forms
 from ..errors import Invalid
+from ..ids import new_id
+from ..model import message as messages_
+from ..model.entry import Draft
+from ..model.message import Message
 from ..model.tools import ToolCall
+from ..model.usage import Usage
 from ..model.work import Note, Task, require_status
-from ..ops import work
+from ..ops import calls, streams, tool_runs, work
+from ..ops.streams import StreamRow
 from . import arguments
+from . import arguments as checks  # where a tool's own arguments have that name
+from .appending import Speaking, given_draft
 from .state import SessionState
-from .tools import Calling
+from .streams import FLUSH_BYTES, FLUSH_SECONDS, Stream
+from .tools import ToolRun
 
 
-class Working(Calling):
-    """The part of a session that keeps the state of work."""
+class Working(Speaking):
+    """The part of a session that does the work: tasks, plan and notes, streamed answers, tools."""
 
     @property
     def state(self) -> SessionState:
@@ -122,6 +134,155 @@ class Working(Calling):
     def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
         """Count one more build attempt and give the count."""
         return int(self._change("build", work.add_build, None, idempotency_key).body["count"])
+
+    # ------------------------------------------------------------------ answers as they arrive
+
+    def stream(
+        self,
+        role: str = "assistant",
+        *,
+        model: str | None = None,
+        id: str | None = None,
+        flush_seconds: float = FLUSH_SECONDS,
+        flush_bytes: int = FLUSH_BYTES,
+    ) -> Stream:
+        """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
+
+        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
+        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        """
+        about = {"role": arguments.name(role, what="role"), "model": arguments.optional_name(model, what="model")}
+        about["id"] = arguments.optional_name(id, what="message id")
+        arguments.seconds(flush_seconds, what="flush_seconds")
+        arguments.whole(flush_bytes, what="flush_bytes", low=1)
+        return self._begin_stream(about, flush_seconds, flush_bytes)
+
+    def _begin_stream(
+        self, about: dict[str, Any], flush_seconds: float, flush_bytes: int, keep: int | None = None
+    ) -> Stream:
+        store, now_ms, id = self._store, self._store._clock.now_ms(), about.get("id")
+        token = 0 if self._held is None else self._held.lease.token
+        kept = codec.encode({name: value for name, value in about.items() if value is not None})
+        holder = presence.encode(presence.here(now_ms))
+        wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
+
+        self._seen, row = self._do(streams.begin, self.id, wanted, id, now_ms=now_ms)
+        made = Stream(self, row, flush_seconds, flush_bytes, keep)
+        store._keeper.watch(made)
+        return made
+
+    def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
+        """Turn the provider's final message into what is stored."""
+        if usage is None:
+            return self._drafts([message])
+        given = forms.recognise(message)
+        if not given:
+            return self._drafts([{**forms.plain(message), "usage": usage}])
+        return [given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]
+
+    # ------------------------------------------------------------------ tools
+
+    def tool(
+        self,
+        call: ToolCall | str,
+        arguments: Any = None,
+        *,
+        id: str | None = None,
+        paths: Iterable[str | PathLike[str]] | None = None,
+        keep: int | None = None,
+    ) -> ToolRun:
+        """Run a tool: ``with session.tool(call) as run: run.result(...)``.
+
+        Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
+        arguments. With the id of an open call that a message announced, it is the start of that call, never a second
+        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
+        that the tool touches, only they are looked at and not the whole workspace. ``keep`` says how many characters
+        of what it writes are kept, half of them the first and half the last; without it all are.
+        """
+        if keep is not None:
+            checks.whole(keep, what="keep", low=2)
+        touched = None if paths is None else [self._path_in(path) for path in checks.many(paths, what="paths")]
+        if isinstance(call, ToolCall):
+            known = checks.name(call.id, what="tool call id")
+            return ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched, keep=keep)
+        name = checks.name(call, what="tool name")
+        call_id = checks.optional_name(id, what="tool call id")
+        if call_id is None:
+            call_id = f"call_{new_id(self._store._clock.now_ms())}"
+            return ToolRun(self, call_id, name, arguments, fresh=True, paths=touched, keep=keep)
+        return ToolRun(self, call_id, name, arguments, paths=touched, keep=keep)
+
+    def tool_result(
+        self,
+        call_id: str | ToolCall,
+        content: Any,
+        *,
+        success: bool = True,
+        duration: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
+        wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
+        if self._looks():
+            self._look_before_result()
+        return self._store_result(
+            checks.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
+        )
+
+    def retry(self, call: ToolCall, *, most: int = 3) -> ToolRun:
+        """Run a call again whose outcome is unknown: ``with session.retry(call) as run: run.result(...)``.
+
+        ``call.idempotency_key`` is the same at every try. A call that was tried ``most`` times already is ``Conflict``:
+        one that keeps killing its process is not tried for ever. Say with ``resolve_call`` how it ended.
+        """
+        if not isinstance(call, ToolCall):
+            raise Invalid(f"a call that pending_calls gave is tried again, not {type(call).__name__}")
+        checks.whole(most, what="most", low=1)
+        return ToolRun(self, checks.name(call.id, what="tool call id"), call.name, call.arguments, call.seq, tries=most)
+
+    def resolve_call(
+        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+    ) -> Message:
+        """Say how an open call ended that will not run (again): with what it gave, or with why it failed."""
+        return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
+
+    def _start_call(
+        self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
+    ) -> tuple[ToolCall, tuple[str, int]]:
+        """Store that a tool starts; give the call, and the place of that record if it was made now."""
+        started = tool_runs.Start(call_id, name, arguments, seq, fresh, tries)
+        self._seen, call, place = self._do(
+            tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
+        )
+        return call, place
+
+    def _store_result(
+        self,
+        call_id: str,
+        content: Any,
+        *,
+        success: bool,
+        duration: float | None = None,
+        key: str | None = None,
+        began: tuple[str, int] = ("", 0),
+        output: Stream | None = None,
+    ) -> Message:
+        body: dict[str, Any] = {"role": "tool", "content": "" if content is None else content}
+        body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
+        if duration is not None:
+            body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
+        drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
+        if len(drafts[0].body) > calls.SMALL:  # what is large is not taken apart again to write the name into it
+            name = self._ask(calls.name_of, call_id)
+            drafts = [messages_.draft({**body, **({"tool_name": name} if name else {})})]
+        key = checks.optional_name(key, what="idempotency_key")
+        self._spill(drafts)
+
+        result = tool_runs.Result(call_id, drafts, key, began, None if output is None else output._row)
+        done = self._shown(*self._do(tool_runs.finish, self._store.scope, self.id, result, now_ms=now_ms), now_ms)[0]
+        if output is not None:
+            output._dropped()
+        return done
 
 
 def _task(task: Task | str | Mapping[str, Any]) -> Task:
