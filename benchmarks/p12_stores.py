@@ -210,7 +210,7 @@ class Known(Calls):
 
     def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
-        asked = append_statement.Asked(store.scope, session.id, self.now)
+        asked = append_statement.AppendRequest(store.scope, session.id, self.now)
         for each in drafts:
             wanted, row = append_statement.computed(row, each, asked)
             made.append(wanted._replace(rank=_ANY_RANK))

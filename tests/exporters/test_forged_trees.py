@@ -35,7 +35,7 @@ from takeback.files.snapshots import Root
 from takeback.model import tree
 from takeback.ops import operations, sessions
 from takeback.ops.verify.base import Fault
-from takeback.ops.verify.files import Trees
+from takeback.ops.verify.files import TreeChecks
 
 pytestmark = [pytest.mark.trial("T1"), pytest.mark.promise("R27")]
 
@@ -75,7 +75,7 @@ def judge(store: Store) -> Judge:
     def look(forged: Forged) -> Fault | None:
         root = root_of(digest(forged.top))
         put_objects(session, [*forged.objects, forged.top, root])
-        return store._read(lambda tx: Trees().root_fault(tx, store.scope, digest(root).hex()))
+        return store._read(lambda tx: TreeChecks().root_fault(tx, store.scope, digest(root).hex()))
 
     return look
 

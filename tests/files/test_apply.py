@@ -18,7 +18,7 @@ import pytest
 
 from takeback.errors import Conflict, Corrupt, Invalid, Unsupported
 from takeback.files.disk import _syscalls
-from takeback.files.disk.apply import Change, Step
+from takeback.files.disk.apply import Changeset, Step
 from takeback.model.tree import DIR, FILE, GAP, LINK, Node
 
 pytestmark = [pytest.mark.feature("F1")]
@@ -111,16 +111,16 @@ class Case:
         build(root, old)
         self.change = self.fresh()
 
-    def fresh(self) -> Change:
+    def fresh(self) -> Changeset:
         """The change as another process would make it from what is stored."""
-        return Change(os.fsencode(self.root), steps_between(self.old, self.new), self.id)
+        return Changeset(os.fsencode(self.root), steps_between(self.old, self.new), self.id)
 
-    def staged(self) -> Change:
+    def staged(self) -> Changeset:
         self.change.stage(self.fetch)
         self.change.check()
         return self.change
 
-    def carried_out(self) -> Change:
+    def carried_out(self) -> Changeset:
         self.staged().carry_out()
         return self.change
 
@@ -289,17 +289,17 @@ def test_bits_that_are_there_stay_when_a_mode_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [b"", b"/a", b"../a", b"a/../b", b"a//b", b"a/", b"./a", b"a\0b", b".takeback-1/x"])
 def test_a_path_that_is_not_within_the_directory_is_invalid(tmp_path: Path, path: bytes) -> None:
     with pytest.raises(Invalid):
-        Change(str(tmp_path), [Step(path, None, node(f(b"")))], "1")
+        Changeset(str(tmp_path), [Step(path, None, node(f(b"")))], "1")
 
 
 def test_steps_that_make_no_sense_are_invalid(tmp_path: Path) -> None:
     step = Step(b"a", None, node(f()))
     with pytest.raises(Invalid):
-        Change(str(tmp_path), [step, step], "1")
+        Changeset(str(tmp_path), [step, step], "1")
     with pytest.raises(Invalid):
-        Change(str(tmp_path), [Step(b"a", None, Node(GAP, 0, 0, b"too large"))], "1")
+        Changeset(str(tmp_path), [Step(b"a", None, Node(GAP, 0, 0, b"too large"))], "1")
     with pytest.raises(Invalid):
-        Change(str(tmp_path), [step], "../1")
+        Changeset(str(tmp_path), [step], "../1")
 
 
 # ---------------------------------------------------------------------- checking
@@ -458,7 +458,7 @@ def test_a_mounted_directory_is_another_file_system(tmp_path: Path) -> None:
     if sys.platform != "linux" or os.stat("/dev/shm").st_dev == os.stat("/dev").st_dev:
         pytest.skip("no mounted directory at hand")
     name = os.urandom(8).hex().encode()
-    change = Change("/dev", [Step(b"shm/" + name, None, node(f()))], name.decode())
+    change = Changeset("/dev", [Step(b"shm/" + name, None, node(f()))], name.decode())
     with pytest.raises(Unsupported):
         change.check()
 

@@ -36,8 +36,8 @@ from _forged import (
 from takeback import Corrupt, Session, Store
 from takeback.errors import Error, Invalid
 from takeback.files.disk import _syscalls, apply
-from takeback.files.disk._syscalls import Inside, Place
-from takeback.files.disk.apply import Change, Step
+from takeback.files.disk._syscalls import Inside, Slot
+from takeback.files.disk.apply import Changeset, Step
 from takeback.model import names, tree
 from takeback.model.tree import DIR, FILE, LINK, Node
 
@@ -344,7 +344,7 @@ def node(kind: str) -> Node:
     }[kind]
 
 
-def _carry_out(change: Change) -> None:
+def _carry_out(change: Changeset) -> None:
     change.stage(fetch)
     change.check()
     change.carry_out()
@@ -359,10 +359,10 @@ def test_a_change_refuses_it_at_any_depth(work: Path, name: bytes) -> None:
     for path in (name, b"a/" + name, name + b"/config", b"a/" + name + b"/hooks/x"):
         for old, new in ((None, node(FILE)), (None, node(DIR)), (None, node(LINK)), (node(FILE), None)):
             with pytest.raises(Invalid, match="belongs to a repository"):
-                Change(os.fsencode(work), [Step(path, old, new)], "1")
+                Changeset(os.fsencode(work), [Step(path, old, new)], "1")
 
 
-CALLS: dict[str, Callable[[Place, Place], Any]] = {
+CALLS: dict[str, Callable[[Slot, Slot], Any]] = {
     "create a file": lambda there, other: _syscalls.create(there, node(FILE), [CONTENT]),
     "create a link": lambda there, other: _syscalls.create(there, node(LINK), []),
     "create a directory": lambda there, other: _syscalls.create(there, node(DIR), []),
@@ -385,7 +385,7 @@ def test_no_call_of_the_system_is_given_such_a_name(work: Path, call: str, name:
     (work / "other").write_text("other")
     before = look(work)
     with Inside(os.fsencode(work)) as inside, pytest.raises(Invalid):
-        CALLS[call](Place(inside.root, name), Place(inside.root, b"other"))
+        CALLS[call](Slot(inside.root, name), Slot(inside.root, b"other"))
     assert look(work) == before
 
 
@@ -400,7 +400,9 @@ def test_a_plan_that_nobody_checked_is_stopped_at_the_last_moment(
         shell(work, "git init -q . && mkdir a/.GIT && echo x > a/.GIT/x && echo x > git~1 && echo x > ../x")
     before, outside = look(work), {each.name for each in tmp_path.iterdir()}
     parents = [] if b"/" not in path else [Step(path.rpartition(b"/")[0], None, node(DIR))]
-    change = Change(os.fsencode(work), [Step(b"fine", None, node(FILE)), *parents, Step(path, None, node(FILE))], "1")
+    change = Changeset(
+        os.fsencode(work), [Step(b"fine", None, node(FILE)), *parents, Step(path, None, node(FILE))], "1"
+    )
     with pytest.raises(Error):
         _carry_out(change)
     change.clean()
@@ -415,7 +417,7 @@ def test_no_change_of_any_spelling_reaches_the_disk(
     rng, before = random.Random(f"lowest {seed}"), look(work)
     for _ in range(counts(300, 5_000)):
         name, kind = spelling(rng), rng.choice([FILE, LINK, DIR])
-        change = Change(os.fsencode(work), [Step(name, None, node(kind))], "1")
+        change = Changeset(os.fsencode(work), [Step(name, None, node(kind))], "1")
         with pytest.raises(Invalid):
             _carry_out(change)
         change.clean()

@@ -12,7 +12,7 @@ import pytest
 
 import takeback
 from takeback.files import changes
-from takeback.files.disk.apply import Change
+from takeback.files.disk.apply import Changeset
 
 pytestmark = [pytest.mark.feature("F1"), pytest.mark.promise("R14")]
 
@@ -142,7 +142,7 @@ def test_an_edit_that_keeps_size_and_time_is_seen_until_the_file_is_moved_away(
         (root / "a").write_text("!")
         os.utime(root / "a", ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
-    after(monkeypatch, Change, "check", edit)
+    after(monkeypatch, Changeset, "check", edit)
     with pytest.raises(takeback.Conflict, match="a: it changed"):
         session.rewind("begin")
     assert (root / "a").read_text() == "!"

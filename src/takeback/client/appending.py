@@ -145,7 +145,7 @@ class Speaking(Running, Reading):
         """Give the compaction that is in force, or None."""
         return self._ask(work.compaction)
 
-    def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.Found:
+    def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.WorkEntry:
         """Add one entry to the state of work."""
         key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
         self._seen, found = self._do(
@@ -181,7 +181,7 @@ class Speaking(Running, Reading):
         drafts = [] if late else self._drafts(items)
         held, seen = self._held, self._seen
         job = append_statement.Append(
-            append_statement.Asked(store.scope, self.id, now_ms, expected_revision, key),
+            append_statement.AppendRequest(store.scope, self.id, now_ms, expected_revision, key),
             drafts,
             seen,  # for all tries: what is made again must be the very same append
             known=self._known(),

@@ -9,7 +9,7 @@ from ..files.disk.scan import Limits
 from ..files.workspaces import Workspace
 from ..model.operation import Operation
 from ..ops import sessions
-from ..ops.idempotency import Call
+from ..ops.idempotency import ApiCall
 from ..storage.base import Backend
 from ..storage.runner import How, P, Runner, T
 from ..storage.runner import Operation as Op
@@ -57,9 +57,9 @@ class StoreBase(StoreReading[Session]):
         """Run an operation in a particular way; it is durable when this returns."""
         return self._runner.write_as(how, op, *args, **kwargs)
 
-    def _call(self, key: str | None, request: Any) -> Call:
+    def _call(self, key: str | None, request: Any) -> ApiCall:
         """Return what makes a call repeatable: its checked key, what it asks for, and the time."""
-        return Call(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
+        return ApiCall(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
 
     def _made(self, operation: Operation) -> None:
         """Remember an operation for ``undo`` and ``redo`` of this handle."""

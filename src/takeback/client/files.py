@@ -60,7 +60,7 @@ class Files(Running, Reading):
             raise Invalid(f"{os.fsdecode(name)!r} was {what} at that point")
         return b"".join(trees.content(node.content))
 
-    def _snapshot_at(self, point: Point) -> work.Found:
+    def _snapshot_at(self, point: Point) -> work.WorkEntry:
         found = self._ask(history.snapshot_at, target_of(point))
         if found is None:
             raise NotFound("the files of this session were never captured; give it a workspace, or make a checkpoint")
@@ -218,7 +218,7 @@ def _line(message: Message) -> str:
     return f"{role}: {message.text[:200]}".replace("\n", " ")
 
 
-def _touched(each: tree.Difference, after: work.Found) -> FileTouched | None:
+def _touched(each: tree.Difference, after: work.WorkEntry) -> FileTouched | None:
     """Describe what a snapshot saw of a path; gaps and directories are not files."""
     if {GAP, DIR} & {each.old and each.old.kind, each.new and each.new.kind}:
         return None

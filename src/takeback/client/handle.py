@@ -10,7 +10,7 @@ from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.operation import Operation
 from ..ops import leases, operations
-from ..ops.idempotency import Call
+from ..ops.idempotency import ApiCall
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from ..storage.runner import How
@@ -94,7 +94,7 @@ class Handle(Fields):
             held.lose()
             raise
 
-    def _done_before(self, call: Call) -> Operation | None:
+    def _done_before(self, call: ApiCall) -> Operation | None:
         """Return what an earlier call with this idempotency key did, or None.
 
         Asked before files are scanned; where there are none, the transaction itself asks.
@@ -102,7 +102,7 @@ class Handle(Fields):
         return None if call.key is None or not self._seen.workspace else self._ask(operations.done_before, call)
 
     def _operate(
-        self, call: Call, op: Callable[..., tuple[SessionRow, Operation]], *args: Any, **kwargs: Any
+        self, call: ApiCall, op: Callable[..., tuple[SessionRow, Operation]], *args: Any, **kwargs: Any
     ) -> Operation:
         """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
         self._seen, operation = self._do(operations.once, self._store.scope, self.id, call, op, *args, **kwargs)

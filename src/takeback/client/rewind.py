@@ -20,7 +20,7 @@ from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
 from ..files import changes, journal
 from ..files.attribution import blame, changed_by_others
 from ..files.disk import preview
-from ..files.disk.preview import Plan
+from ..files.disk.preview import FilePlan
 from ..files.journal import JournalRow
 from ..files.snapshots import Root
 from ..files.states import difference
@@ -30,7 +30,7 @@ from ..model.files import FileChange, FileDiff
 from ..model.operation import Operation
 from ..model.session import Stats
 from ..ops import calls, operations, rewinds
-from ..ops.rewinds import Goal, Look, Wish
+from ..ops.rewinds import Goal, MoveFacts, Wish
 from . import arguments
 from .points import Point
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .branching import Moving
 
 _SHOWN = 20
-_NOTHING = Plan((), (), (), ())
+_NOTHING = FilePlan((), (), (), ())
 
 
 class Rewind:
@@ -99,7 +99,7 @@ class Rewind:
 
     # ------------------------------------------------------------------ what it would do
 
-    def _planned(self) -> tuple[Root | None, Plan]:
+    def _planned(self) -> tuple[Root | None, FilePlan]:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
         look, place, runner = self._look, self._place, self._session._store._runner
         if place is None or look.there is None or look.here is None:
@@ -134,7 +134,7 @@ class Rewind:
             if all(tree.find(trees.load, root, path) is None for root in roots):
                 raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
 
-    def _describe(self, look: Look) -> None:
+    def _describe(self, look: MoveFacts) -> None:
         row, there, shared = look.session, look.point.numbers, look.parting.numbers
         self.to_seq, self.from_seq, self.target_at = look.point.seq, row.seq, to_datetime(look.at_ms)
         talks = self._conversation
@@ -241,7 +241,7 @@ class Rewind:
                 place.expect(dict.fromkeys(paths))
                 self._session._look_quietly()
 
-    def _secured(self, place: Workspace) -> Look:
+    def _secured(self, place: Workspace) -> MoveFacts:
         """Record what is on disk, so that this can be taken back; give the session as it is after that."""
         if self._recorded is not None:
             return self._look
@@ -270,7 +270,7 @@ class Rewind:
                     holder=str(holder),
                 )
 
-    def _wish(self, look: Look, take_over: bool) -> Wish:
+    def _wish(self, look: MoveFacts, take_over: bool) -> Wish:
         """Describe the move of the session."""
         session, goal = self._session, self._goal
         files = self._root is not None

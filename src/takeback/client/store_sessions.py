@@ -171,7 +171,7 @@ class StoreSessions(StoreAgents):
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
         return self._create(made, idempotency_key)
 
-    def _create(self, made: sessions.Fields, key: str | None, by: Session | None = None) -> Session:
+    def _create(self, made: sessions.SessionFields, key: str | None, by: Session | None = None) -> Session:
         """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
         held = None if by is None else by._held
         given = [*made[:-2], *(["archived"] if made.archived else [])]  # as it was before there was that field
@@ -186,10 +186,12 @@ class StoreSessions(StoreAgents):
 
     def _fixed(self, agent: str, rest: str, kind: str) -> Session:
         key = f"agent:{sessions.escape(agent)}:{rest}"
-        made = sessions.Fields(agent, kind, key=key, detail=codec.encode({"run_id": new_id(self._clock.now_ms())}))
+        made = sessions.SessionFields(
+            agent, kind, key=key, detail=codec.encode({"run_id": new_id(self._clock.now_ms())})
+        )
         return self._ensure(made)
 
-    def _ensure(self, made: sessions.Fields) -> Session:
+    def _ensure(self, made: sessions.SessionFields) -> Session:
         """Find a session, or make it in the transaction that finds none; one that is there costs no write."""
         found = self._read(new_sessions.find, self.scope, made)
         if found is None:
@@ -243,7 +245,7 @@ def _named(session: str | Session) -> str:
 
 def _fields(
     name: str | None, agent: str, workspace: str | PathLike[str] | None, given: NewSession, now_ms: int
-) -> sessions.Fields:
+) -> sessions.SessionFields:
     """Check what a new session is given."""
     unknown = given.keys() - NewSession.__annotations__.keys()
     if unknown:
@@ -262,7 +264,7 @@ def _fields(
         detail[field] = None if value is None else arguments.text(value, what=field)
     detail["metadata"] = arguments.mapping(given.get("metadata") or {}, what="metadata")
     title = arguments.optional_name(given.get("title"), what="title")
-    return sessions.Fields(
+    return sessions.SessionFields(
         agent=arguments.name(agent, what="agent"),
         kind=kind,
         name=arguments.optional_name(name, what="session name"),

@@ -250,7 +250,7 @@ class Working(Speaking):
         self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
     ) -> tuple[ToolCall, tuple[str, int]]:
         """Store that a tool starts; give the call, and the place of that record if it was made now."""
-        started = tool_runs.Start(call_id, name, arguments, seq, fresh, tries)
+        started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries)
         self._seen, call, place = self._do(
             tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
         )
@@ -278,7 +278,7 @@ class Working(Speaking):
         key = checks.optional_name(key, what="idempotency_key")
         self._spill(drafts)
 
-        result = tool_runs.Result(call_id, drafts, key, began, None if output is None else output._row)
+        result = tool_runs.ToolOutcome(call_id, drafts, key, began, None if output is None else output._row)
         done = self._shown(*self._do(tool_runs.finish, self._store.scope, self.id, result, now_ms=now_ms), now_ms)[0]
         if output is not None:
             output._dropped()

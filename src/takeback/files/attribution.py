@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..model import tree
 from ..ops import calls, leases, rewinds, subagents, work
-from ..ops.rewinds import Look
+from ..ops.rewinds import MoveFacts
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import Runner
@@ -53,7 +53,7 @@ class _Below(NamedTuple):
         return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
-def blame(runner: Runner, trees: Trees, look: Look, now: bytes) -> Blame:
+def blame(runner: Runner, trees: Trees, look: MoveFacts, now: bytes) -> Blame:
     """Attribute every change since the point where two paths part."""
     by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
     below = _changed_below(runner, trees, look)
@@ -70,7 +70,7 @@ def blame(runner: Runner, trees: Trees, look: Look, now: bytes) -> Blame:
     return Blame(by, yours)
 
 
-def _changes(trees: Trees, look: Look, now: bytes) -> Iterator[_Change]:
+def _changes(trees: Trees, look: MoveFacts, now: bytes) -> Iterator[_Change]:
     """Give what happened to the workspace, the newest first."""
     last = look.disk or look.here
     if last is not None:
@@ -83,19 +83,19 @@ def _changes(trees: Trees, look: Look, now: bytes) -> Iterator[_Change]:
         yield _Change(start, end, outside, who, after.at_ms)
 
 
-def pairs(newest_first: Sequence[work.Found]) -> Iterator[tuple[work.Found | None, work.Found]]:
+def pairs(newest_first: Sequence[work.WorkEntry]) -> Iterator[tuple[work.WorkEntry | None, work.WorkEntry]]:
     """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
     yield from zip(newest_first[1:], newest_first, strict=False)
     if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
         yield None, newest_first[-1]
 
 
-def start_of(before: work.Found | None, after: work.Found) -> str:
+def start_of(before: work.WorkEntry | None, after: work.WorkEntry) -> str:
     """Give the root from which a snapshot tells what changed; what the head's own moves left behind is no change."""
     return str(after.body.get("from") or (before.body["root"] if before is not None else after.body["root"]))
 
 
-def between(trees: Trees, before: work.Found | None, after: work.Found) -> Iterator[tree.Difference]:
+def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) -> Iterator[tree.Difference]:
     """Give what changed while one snapshot became the next."""
     start = start_of(before, after)
     return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
@@ -104,7 +104,7 @@ def between(trees: Trees, before: work.Found | None, after: work.Found) -> Itera
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(runner: Runner, trees: Trees, look: Look) -> dict[bytes, str]:
+def changed_by_others(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, str]:
     """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
     found = dict[bytes, str]()
     for row, history in runner.read(_others, look, runner.clock.now_ms()):
@@ -113,7 +113,7 @@ def changed_by_others(runner: Runner, trees: Trees, look: Look) -> dict[bytes, s
     return found
 
 
-def _others(tx: Tx, look: Look, now_ms: int) -> list[tuple[SessionRow, list[work.Found]]]:
+def _others(tx: Tx, look: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
     live = [row for row, lease in rewinds.others_in(tx, look.session) if not leases.is_gone(lease, now_ms)]
     return [(row, _recent(tx, row, look.at_ms)) for row in live]
 
@@ -127,7 +127,7 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(runner: Runner, trees: Trees, look: Look) -> dict[bytes, _Below]:
+def _changed_below(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, _Below]:
     """Return the paths that sub-agents changed since a point: those are the session's own, whoever saw them.
 
     A path that changed while one of them only looked on is left out. One that has an open call may still be at it.
@@ -141,12 +141,12 @@ def _changed_below(runner: Runner, trees: Trees, look: Look) -> dict[bytes, _Bel
     }
 
 
-def _below(tx: Tx, look: Look) -> tuple[list[list[work.Found]], bool]:
+def _below(tx: Tx, look: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
     below = [row for row in subagents.below(tx, look.session) if row.workspace == look.session.workspace]
     return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
 
 
-def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[dict[bytes, _Below], set[bytes]]:
+def _own_changes(trees: Trees, histories: list[list[work.WorkEntry]]) -> tuple[dict[bytes, _Below], set[bytes]]:
     """Give what sessions made of paths, and the paths that changed while they looked on."""
     own, outside = dict[bytes, _Below](), set[bytes]()
     for history in histories:
@@ -161,7 +161,7 @@ def _own_changes(trees: Trees, histories: list[list[work.Found]]) -> tuple[dict[
     return own, outside
 
 
-def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[work.Found]:
+def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[work.WorkEntry]:
     """Give a session's snapshots since a time, newest first, and the one before them."""
     found = []
     for each in work.history(tx, row, snapshots.KIND):

@@ -23,7 +23,7 @@ from ..storage.base import Tx
 from ..storage.runner import Runner
 from . import journal
 from .disk import identity as directories
-from .disk.apply import Change, Step
+from .disk.apply import Changeset, Step
 from .journal import JournalRow
 from .workspaces import Trees, Workspace
 
@@ -49,7 +49,7 @@ def change_files(
     return done
 
 
-def _carry_out(runner: Runner, place: Workspace, change: Change, row: JournalRow) -> None:
+def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: JournalRow) -> None:
     try:
         with _in_words():
             change.stage(place.trees.content)
@@ -61,7 +61,9 @@ def _carry_out(runner: Runner, place: Workspace, change: Change, row: JournalRow
         raise
 
 
-def _make_count(runner: Runner, place: Workspace, change: Change, row: JournalRow, finish: Callable[[Tx, str], T]) -> T:
+def _make_count(
+    runner: Runner, place: Workspace, change: Changeset, row: JournalRow, finish: Callable[[Tx, str], T]
+) -> T:
     """Commit; if that fails take the files back, unless the store says that it was committed all the same."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
@@ -89,7 +91,9 @@ def _counts(runner: Runner, row: JournalRow) -> bool:
     return found is None or found.id != row.id or not found.steps
 
 
-def _begin(runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step]) -> tuple[JournalRow, Change]:
+def _begin(
+    runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step]
+) -> tuple[JournalRow, Changeset]:
     now_ms = runner.clock.now_ms()
     where = f"{place.path}\0{directories.identity(place.path) or ''}"
     row = JournalRow(
@@ -102,17 +106,17 @@ def _begin(runner: Runner, place: Workspace, session: SessionRow, steps: Sequenc
         os.fsencode(where),
         journal.encode_steps(steps),
     )
-    change = Change(place.path, steps, row.id)
+    change = Changeset(place.path, steps, row.id)
     runner.write(journal.begin, row)
     return row, change
 
 
-def _end(runner: Runner, change: Change, row: JournalRow) -> None:
+def _end(runner: Runner, change: Changeset, row: JournalRow) -> None:
     _clean(change)
     runner.write(journal.end, row)
 
 
-def _clean(change: Change) -> None:
+def _clean(change: Changeset) -> None:
     """Remove what was staged; where that fails it stays, and the next look at the workspace removes it."""
     try:
         change.clean()
@@ -175,7 +179,7 @@ def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
     if left is None:
         return None
     if not left.steps:  # it counts, and only could not be tidied up
-        _clean(Change(_root_of(left)[0], (), left.id))
+        _clean(Changeset(_root_of(left)[0], (), left.id))
         return None
     row = pending(runner, place, session_id)
     return None if row is None else _taken_back(runner, place, row)
@@ -187,7 +191,7 @@ def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
         raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
     about = said(row, left=True)
     if is_there(row):
-        change = Change(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
+        change = Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
             kept = change.take_back(place.trees.content)
             change.clean()
@@ -237,7 +241,7 @@ def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
             raise Conflict(f"{into!r} is not empty; name a new or an empty directory", found=into)
-        change = Change(into, steps, new_id(0))
+        change = Changeset(into, steps, new_id(0))
         try:
             change.stage(trees.content)
             change.carry_out()

@@ -17,7 +17,7 @@ from ..tables.entries import EntryRow
 from . import snapshots
 
 _MESSAGES = 1000
-_NONE = work.Found(0, 0, {})
+_NONE = work.WorkEntry(0, 0, {})
 
 
 class Parted(NamedTuple):
@@ -28,7 +28,7 @@ class Parted(NamedTuple):
     point: entries.Point
 
 
-def snapshot_at(tx: Tx, session: SessionRow, target: Target) -> work.Found | None:
+def snapshot_at(tx: Tx, session: SessionRow, target: Target) -> work.WorkEntry | None:
     """Return the snapshot in force at a point; None if the files were never captured."""
     there = seen_from(tx, session, target)
     return work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, session, min(there.seq, session.seq))
@@ -63,7 +63,7 @@ def _rows_after(tx: Tx, there: SessionRow, after: int) -> tuple[dict[int, str], 
     return {each.bid: each.uid for each in segments}, entries.read_all(tx, there.scope, segments)
 
 
-def touched(tx: Tx, session: SessionRow) -> tuple[list[work.Found], list[FileTouched]]:
+def touched(tx: Tx, session: SessionRow) -> tuple[list[work.WorkEntry], list[FileTouched]]:
     """Return the snapshots of the path, newest first, and the files that were named."""
     return snapshots.since(tx, session, 0), work.file_list(tx, session)
 
@@ -80,22 +80,22 @@ def announced(tx: Tx, session: SessionRow) -> dict[str, Any]:
 def announce(path: str, node: list[Any]) -> work.Decide:
     """Keep a file as it is before it is changed, unless it was announced already."""
 
-    def decide(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+    def decide(tx: Tx, session: SessionRow) -> work.WorkChange | work.WorkEntry:
         before = _announced(tx, session)
         if before is not None and path in work.mapping(tx, session, before):
             return before
         body = work.next_map(tx, session, before, {path: node})
-        return work.Change(body, blobs=snapshots.NEEDS[snapshots.ANNOUNCED](body))
+        return work.WorkChange(body, blobs=snapshots.NEEDS[snapshots.ANNOUNCED](body))
 
     return decide
 
 
-def forget(tx: Tx, session: SessionRow) -> work.Change | work.Found:
+def forget(tx: Tx, session: SessionRow) -> work.WorkChange | work.WorkEntry:
     """Forget all announced files."""
-    return work.Change(work.whole_map({})) if _announced(tx, session) is not None else _NONE
+    return work.WorkChange(work.whole_map({})) if _announced(tx, session) is not None else _NONE
 
 
-def _announced(tx: Tx, session: SessionRow) -> work.Found | None:
+def _announced(tx: Tx, session: SessionRow) -> work.WorkEntry | None:
     """Return what is announced: since the last checkpoint of this path, if there is one."""
     found = work.latest(tx, session, snapshots.ANNOUNCED)
     if found is None:

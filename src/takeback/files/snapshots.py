@@ -22,7 +22,7 @@ from ..model import tree
 from ..model.entry import Draft, More, Numbers
 from ..ops import blobs, calls, entries, leases, sessions, work
 from ..ops.sessions import SessionRow
-from ..ops.work import Found
+from ..ops.work import WorkEntry
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
 
@@ -54,7 +54,7 @@ class Swept(Error):
     code = "swept"
 
 
-class Taken(NamedTuple):
+class StoredScan(NamedTuple):
     """A look at a workspace whose contents are stored: its root, the number of sweeps then, and who made the changes.
 
     ``who`` counts where no call is open and the session never told of one: else it is those calls, or somebody outside.
@@ -117,7 +117,7 @@ class Recorder(NamedTuple):
         self._require_held(tx, session)  # its holder is sure of the session from here on
         return session
 
-    def commit(self, tx: Tx, taken: Taken) -> SessionRow:
+    def commit(self, tx: Tx, taken: StoredScan) -> SessionRow:
         """Record a scan."""
         if self.fence is not None:
             self._require_held(tx, sessions.get(tx, self.scope, self.session_id))
@@ -128,7 +128,7 @@ class Recorder(NamedTuple):
             leases.require(tx, session, self.fence)
 
 
-def record(tx: Tx, scope: str, session_id: str, taken: Taken, *, now_ms: int) -> SessionRow:
+def record(tx: Tx, scope: str, session_id: str, taken: StoredScan, *, now_ms: int) -> SessionRow:
     """Add a snapshot unless the files are as recorded; the revision stays, since nothing was said.
 
     ``Swept`` if contents were removed since the look: those that it counted on may be among them.
@@ -152,7 +152,7 @@ def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
     return _is_recorded(work.known(tx, session, KIND), disk_of(tx, session), root)
 
 
-def _is_recorded(before: Found | None, disk: str | None, root: str) -> bool:
+def _is_recorded(before: WorkEntry | None, disk: str | None, root: str) -> bool:
     return before is not None and before.body["root"] == root and disk in (None, root)
 
 
@@ -198,7 +198,7 @@ def _announced(body: dict[str, Any]) -> tuple[str, ...]:
 NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # which contents an entry of a kind names
 
 
-def _who(tx: Tx, session: SessionRow, taken: Taken) -> tuple[str, tuple[str, ...]]:
+def _who(tx: Tx, session: SessionRow, taken: StoredScan) -> tuple[str, tuple[str, ...]]:
     if taken.who in (OUTSIDE, CALLS):
         return taken.who, taken.calls
     if taken.who == TURN_ANYWAY:
@@ -233,7 +233,7 @@ def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> N
 # ---------------------------------------------------------------------- finding
 
 
-def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
+def at(tx: Tx, session: SessionRow, seq: int | None = None) -> WorkEntry | None:
     """Return the snapshot in force at a point; before the first one of the path it is that one.
 
     Nothing was seen to change before the first look, so that is what was there.
@@ -245,7 +245,7 @@ def at(tx: Tx, session: SessionRow, seq: int | None = None) -> Found | None:
     return None if later is None else work.entry_at(tx, session, later.body["first"])
 
 
-def since(tx: Tx, session: SessionRow, seq: int) -> list[Found]:
+def since(tx: Tx, session: SessionRow, seq: int) -> list[WorkEntry]:
     """Return the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
     found = []
     for each in work.history(tx, session, KIND):

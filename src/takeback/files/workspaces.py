@@ -26,7 +26,7 @@ from . import contents as contents
 from . import snapshots
 from .disk.scan import Limits, Scanner, Seen
 from .disk.watch import Watcher
-from .snapshots import Recorder, Root, Swept, Taken
+from .snapshots import Recorder, Root, StoredScan, Swept
 
 T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
@@ -232,7 +232,7 @@ class Workspace:
 
     def _commit(self, kept: _Kept, recorder: Recorder, who: str | None, calls: tuple[str, ...]) -> SessionRow:
         """Store the rest and what is recorded, in one transaction."""
-        taken = Taken(kept.root, self._sweeps, who, calls, self.memory, self._notes())
+        taken = StoredScan(kept.root, self._sweeps, who, calls, self.memory, self._notes())
         done = self._runner.write(_record, recorder, taken, kept.last)
         self.last = kept.root
         return done
@@ -255,7 +255,7 @@ class Workspace:
         """Scan paths that were changed, and run ``commit`` alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
-            taken = Taken(kept.root, self._sweeps, place=self.memory, seen=self._notes())
+            taken = StoredScan(kept.root, self._sweeps, place=self.memory, seen=self._notes())
             try:
                 done = self._runner.write_as(ALONE, _finish, self._runner, taken, kept.last, commit)
             except BaseException:
@@ -306,12 +306,12 @@ class Workspace:
         return Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
 
 
-def _record(tx: Tx, recorder: Recorder, taken: Taken, last: list[blobs.Packed]) -> SessionRow:
+def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed]) -> SessionRow:
     blobs.put_many(tx, recorder.scope, last, now_ms=recorder.now_ms)
     return recorder.commit(tx, taken)
 
 
-def _finish(tx: Tx, runner: Runner, taken: Taken, last: list[blobs.Packed], commit: Callable[[Tx, str], T]) -> T:
+def _finish(tx: Tx, runner: Runner, taken: StoredScan, last: list[blobs.Packed], commit: Callable[[Tx, str], T]) -> T:
     if snapshots.sweeps(tx, runner.scope) != taken.sweeps:
         raise Conflict("contents were swept out of the store meanwhile; call again")
     blobs.put_many(tx, runner.scope, last, now_ms=runner.clock.now_ms())

@@ -10,11 +10,11 @@ from ..model.operation import Operation
 from ..storage.base import Tx
 from . import agent_checkpoints, agents, idempotency, operations, sessions
 from .agents import AgentRow
-from .idempotency import Call
+from .idempotency import ApiCall
 from .work import require_version
 
 
-def create_once(tx: Tx, scope: str, agent_id: str, call: Call, doc: bytes) -> AgentRow:
+def create_once(tx: Tx, scope: str, agent_id: str, call: ApiCall, doc: bytes) -> AgentRow:
     """Make an agent, once per idempotency key."""
 
     def do() -> tuple[AgentRow, str]:
@@ -27,7 +27,7 @@ def create_once(tx: Tx, scope: str, agent_id: str, call: Call, doc: bytes) -> Ag
 
 
 def update_once(
-    tx: Tx, scope: str, agent_id: str, call: Call, changed: Mapping[str, Any], expected_version: int | None
+    tx: Tx, scope: str, agent_id: str, call: ApiCall, changed: Mapping[str, Any], expected_version: int | None
 ) -> tuple[AgentRow, Operation | None]:
     """Change fields of an agent as one operation, once per idempotency key; a retry returns no operation."""
 

@@ -34,7 +34,7 @@ from ..tables.sessions import SESSION
 from . import agent_totals, agents, feed, idempotency, sessions
 from .agent_totals import Changed, Totals
 from .agents import AgentRow
-from .idempotency import Call
+from .idempotency import ApiCall
 from .sessions import SessionRow
 
 # One probe of the index for each agent: LIMIT keeps the look into sessions apart, and the order is that of the index.
@@ -190,7 +190,7 @@ def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpoint
     return row
 
 
-def create_once(tx: Tx, scope: str, agent_id: str, call: Call, new: New) -> Checkpoint:
+def create_once(tx: Tx, scope: str, agent_id: str, call: ApiCall, new: New) -> Checkpoint:
     """Take a checkpoint of an agent, once per idempotency key."""
     row = agents.get(tx, scope, agent_id)
 

@@ -15,7 +15,7 @@ from ..storage.base import Tx
 from ..tables.agents import AGENT, VERSION, VersionRow
 from ..tables.agents import AgentRow as AgentRow
 from . import feed, idempotency
-from .idempotency import Call
+from .idempotency import ApiCall
 from .work import require_version
 
 HAS = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
@@ -135,7 +135,14 @@ def state_of(tx: Tx, scope: str, agent_id: str, version: int | None) -> tuple[in
 
 
 def change_state_once(
-    tx: Tx, scope: str, agent_id: str, call: Call, *, put: Mapping[str, Any], drop: Iterable[str], expected: int | None
+    tx: Tx,
+    scope: str,
+    agent_id: str,
+    call: ApiCall,
+    *,
+    put: Mapping[str, Any],
+    drop: Iterable[str],
+    expected: int | None,
 ) -> int:
     """Change an agent's state, once per idempotency key, and return the new version."""
 

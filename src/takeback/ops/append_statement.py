@@ -26,7 +26,7 @@ from .leases import Fence
 from .sessions import SessionRow
 
 
-class Asked(NamedTuple):
+class AppendRequest(NamedTuple):
     """Where entries are to be appended, and on what condition."""
 
     scope: str
@@ -46,7 +46,7 @@ class Append:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: AppendRequest,
         drafts: list[Draft],
         seen: SessionRow,
         *,
@@ -85,7 +85,7 @@ class Append:
 
 def append(
     tx: Tx,
-    asked: Asked,
+    asked: AppendRequest,
     drafts: Sequence[Draft],
     *,
     known: SessionRow | None,
@@ -121,7 +121,7 @@ def append(
 
 
 def append_result(
-    tx: Tx, asked: Asked, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
+    tx: Tx, asked: AppendRequest, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
 ) -> Appended | None:
     """Add what a tool returned if the session still is as the caller saw it and the engine can do that at once."""
     if tx.quick is None or known is None or not _fits(known, asked, draft, fence):
@@ -129,7 +129,7 @@ def append_result(
     return _append_known(tx, known, draft, asked)
 
 
-def _fits(known: SessionRow, asked: Asked, draft: Draft, fence: Fence | None) -> bool:
+def _fits(known: SessionRow, asked: AppendRequest, draft: Draft, fence: Fence | None) -> bool:
     """Whether an entry can be computed from a row that was seen."""
     if fence is not None and fence.updated != known.updated:
         return False
@@ -150,7 +150,7 @@ def _fits(known: SessionRow, asked: Asked, draft: Draft, fence: Fence | None) ->
     )
 
 
-def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: Asked) -> Appended | None:
+def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: AppendRequest) -> Appended | None:
     """Compute an entry behind the head that was seen and store it if nothing changed since."""
     engine = tx.quick
     assert engine is not None
@@ -162,7 +162,7 @@ def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: Asked) -> Appe
     return Appended(session, session.uid, session.seq, session.seq)
 
 
-def computed(known: SessionRow, draft: Draft, asked: Asked) -> tuple[KnownAppend, SessionRow]:
+def computed(known: SessionRow, draft: Draft, asked: AppendRequest) -> tuple[KnownAppend, SessionRow]:
     """Compute an entry behind the head that was seen, and the session behind it but for its position in the feed."""
     row, after = entries.chained(known, draft, asked.now_ms)
     after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)

@@ -15,7 +15,7 @@ from ..model.entry import APPROVAL, Draft, More
 from ..model.status import require_open
 from ..storage.base import Tx
 from . import calls, entries, open_calls
-from .calls import Found
+from .calls import FoundCall
 from .sessions import SessionRow
 
 
@@ -25,7 +25,7 @@ def ask(
     """Ask about an open call, unless somebody did already."""
     session = entries.writable(tx, scope, session_id)
     require_open(session.status)
-    found = Found(calls.require_waiting(tx, session, call_id))
+    found = FoundCall(calls.require_waiting(tx, session, call_id))
     if not found.marks.ask:
         session = _put(tx, session, "ask", {"call_id": call_id, "question": question}, now_ms)
         found = found.noted("ask", session.seq)
@@ -55,7 +55,7 @@ def find(tx: Tx, session: SessionRow, call_id: str) -> Approval | None:
 
 def of_path(tx: Tx, session: SessionRow) -> list[Approval]:
     """Return the approvals that open calls of the path wait for or have."""
-    return [_value(tx, session, Found(marks)) for marks in open_calls.at(tx, session) if marks.ask]
+    return [_value(tx, session, FoundCall(marks)) for marks in open_calls.at(tx, session) if marks.ask]
 
 
 def _put(tx: Tx, session: SessionRow, what: str, body: dict[str, Any], now_ms: int) -> SessionRow:
@@ -64,7 +64,7 @@ def _put(tx: Tx, session: SessionRow, what: str, body: dict[str, Any], now_ms: i
     return entries.put(tx, session, [draft], now_ms=now_ms).session
 
 
-def _value(tx: Tx, session: SessionRow, found: Found) -> Approval:
+def _value(tx: Tx, session: SessionRow, found: FoundCall) -> Approval:
     call = calls.described(tx, session, found)
     asked, asked_ms = _body(tx, session, found.marks.ask)
     if not found.marks.answer:

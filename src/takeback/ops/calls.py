@@ -29,13 +29,13 @@ Lost = Callable[[LeaseRow | None], bool]  # whether whoever held a lease is gone
 SMALL = 64 << 10  # a larger tool message is stored as it came
 
 
-class Found(NamedTuple):
+class FoundCall(NamedTuple):
     """A call of the path: where its marks are, and the seq of its first result, 0 while it is open."""
 
     marks: OpenCall
     result: int = 0
 
-    def noted(self, what: str, seq: int) -> Found:
+    def noted(self, what: str, seq: int) -> FoundCall:
         """Return the call after its next mark."""
         if what == "result":
             return self._replace(result=self.result or seq)
@@ -52,17 +52,17 @@ def find_open(tx: Tx, session: SessionRow, call_id: str) -> OpenCall | None:
     return found or next((call for call in open_calls.at(tx, session) if call.id == call_id), None)
 
 
-def newest(tx: Tx, session: SessionRow, call_id: str) -> Found | None:
+def newest(tx: Tx, session: SessionRow, call_id: str) -> FoundCall | None:
     """Return the newest call of this id on the path, open or answered, or None."""
     waiting = find_open(tx, session, call_id)
     if waiting is not None:
-        return Found(waiting)
+        return FoundCall(waiting)
     behind = list[tuple[str, int]]()
     for seq, what, marked in open_calls.walk_back(tx, session):
         if marked != call_id:
             continue
         if what == "call":
-            found = Found(OpenCall(call_id, seq))
+            found = FoundCall(OpenCall(call_id, seq))
             for mark in reversed(behind):
                 found = found.noted(*mark)
             return found
@@ -83,7 +83,7 @@ def require_waiting(tx: Tx, session: SessionRow, call_id: str) -> OpenCall:
 
 def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
     """Return the call of an id that waits for a result, as ``require_waiting`` does, with what it is."""
-    return described(tx, session, Found(require_waiting(tx, session, call_id)))
+    return described(tx, session, FoundCall(require_waiting(tx, session, call_id)))
 
 
 def name_of(tx: Tx, session: SessionRow, call_id: str) -> str | None:
@@ -113,7 +113,7 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
     """Return the open calls of a path in the order of announcing."""
-    return [described(tx, session, Found(call)) for call in open_calls.at(tx, session)]
+    return [described(tx, session, FoundCall(call)) for call in open_calls.at(tx, session)]
 
 
 def pending_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
@@ -134,12 +134,12 @@ def _judged(tx: Tx, session: SessionRow, found: list[ToolCall], lost: Lost) -> l
 
 def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
     """Yield every call of a path in the order of announcing, with what became of it."""
-    found, latest = list[Found](), dict[str, int]()
+    found, latest = list[FoundCall](), dict[str, int]()
     for seq, marks in open_calls.walk(tx, session, 0, session.call_seq):
         for what, call_id in marks:
             if what == "call":
                 latest[call_id] = len(found)
-                found.append(Found(OpenCall(call_id, seq)))
+                found.append(FoundCall(OpenCall(call_id, seq)))
             elif call_id in latest:
                 found[latest[call_id]] = found[latest[call_id]].noted(what, seq)
     return (described(tx, session, each) for each in found)
@@ -158,7 +158,7 @@ def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
     return next((call for call in _message(uid, row).tool_calls if call.id == call_id), nameless)
 
 
-def described(tx: Tx, session: SessionRow, found: Found) -> ToolCall:
+def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
     """Read what a call is and what became of it."""
     marks = found.marks
     call = announced(tx, session, marks.call, marks.id)
@@ -203,7 +203,7 @@ def start(
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
     if waiting is not None:
-        call = described(tx, session, Found(waiting))
+        call = described(tx, session, FoundCall(waiting))
         if waiting.is_running:
             return call, None
         if waiting.start and not again:

@@ -23,7 +23,7 @@ from .checkpoint_rows import newest_on_path as newest_on_path
 from .checkpoint_rows import of_session as of_session
 from .checkpoint_rows import point as point
 from .checkpoint_rows import seen_from as seen_from
-from .idempotency import Call
+from .idempotency import ApiCall
 from .sessions import SessionRow
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
@@ -76,7 +76,7 @@ def all_values(tx: Tx, session: SessionRow) -> list[Checkpoint]:
 
 
 def create_once(
-    tx: Tx, scope: str, session_id: str, call: Call, *, name: str | None, description: str | None, type: str
+    tx: Tx, scope: str, session_id: str, call: ApiCall, *, name: str | None, description: str | None, type: str
 ) -> tuple[SessionRow, Checkpoint]:
     """Name the head of a session, once per idempotency key; where its sub-agents are is noted first."""
 

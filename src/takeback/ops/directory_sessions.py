@@ -50,7 +50,7 @@ def create(
         return sessions.with_rest(tx, _move(tx, row, key_of(agent, path), path, now_ms))
     agents.ensure(tx, scope, agent, now_ms=now_ms)
     doc = codec.encode({"run_id": new_id(now_ms), **({"directory": identity} if identity else {})})
-    fields = sessions.Fields(agent, workspace=path, key=key_of(agent, path), detail=doc)
+    fields = sessions.SessionFields(agent, workspace=path, key=key_of(agent, path), detail=doc)
     return sessions.create(tx, scope, fields, now_ms=now_ms), doc, None
 
 

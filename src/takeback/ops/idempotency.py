@@ -24,7 +24,7 @@ ENTRIES = "entries"
 T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """One call of the API: its idempotency key, what it asks for, and when it was made.
 
     ``request`` is compared when the key comes again: any plain value that tells two requests apart.
@@ -36,7 +36,14 @@ class Call(NamedTuple):
 
 
 def once(
-    tx: Tx, scope: str, sid: int, call: Call, *, kind: str, do: Callable[[], tuple[T, str]], again: Callable[[str], T]
+    tx: Tx,
+    scope: str,
+    sid: int,
+    call: ApiCall,
+    *,
+    kind: str,
+    do: Callable[[], tuple[T, str]],
+    again: Callable[[str], T],
 ) -> T:
     """Run ``do``, which returns a value and its id, unless this key did it before: then return ``again(id)``.
 

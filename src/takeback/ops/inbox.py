@@ -18,7 +18,7 @@ from ..storage.base import Tx
 from ..tables.live import INBOX
 from ..tables.live import SentRow as SentRow
 from . import entries, feed, idempotency, sessions, titles
-from .idempotency import Call
+from .idempotency import ApiCall
 from .sessions import SessionRow
 
 LAST = "SELECT coalesce(max(n), 0) FROM inbox WHERE scope = ? AND session = ?"
@@ -39,7 +39,7 @@ def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[Se
     return sessions.write(tx, session, updated=position, updated_ms=now_ms, rank=rank), sent
 
 
-def send_once(tx: Tx, session_id: str, call: Call, sent: SentRow) -> SentRow:
+def send_once(tx: Tx, session_id: str, call: ApiCall, sent: SentRow) -> SentRow:
     """Put a message into the inbox of a session, once per idempotency key."""
     session = entries.writable(tx, sent.scope, session_id)
 

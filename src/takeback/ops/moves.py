@@ -19,7 +19,7 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from . import agents, branches, calls, entries, idempotency, operations, refs, sessions
-from .idempotency import Call
+from .idempotency import ApiCall
 from .operations import View, on_session
 from .points import Target as Target
 from .points import located
@@ -145,7 +145,7 @@ def fork_session(
     """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
     session = sessions.get(tx, scope, session_id)
     point, origin = point_of(tx, session, target)
-    fields = sessions.Fields(
+    fields = sessions.SessionFields(
         agent=session.agent,
         name=name,
         workspace=session.workspace if workspace is None else workspace,
@@ -186,7 +186,7 @@ def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow
 
 
 def pop_once(
-    tx: Tx, scope: str, session_id: str, call: Call
+    tx: Tx, scope: str, session_id: str, call: ApiCall
 ) -> tuple[SessionRow, Operation | None, list[EntryRow], dict[int, str]]:
     """Take the last message off the path, once per idempotency key, and read it."""
 

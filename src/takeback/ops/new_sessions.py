@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ..storage.base import Tx
 from . import agents, idempotency, leases, sessions
-from .idempotency import Call
+from .idempotency import ApiCall
 from .leases import Fence
-from .sessions import Fields, SessionRow, Whole
+from .sessions import SessionFields, SessionRow, Whole
 
 
-def create_once(tx: Tx, scope: str, call: Call, made: Fields, fence: Fence | None) -> Whole:
+def create_once(tx: Tx, scope: str, call: ApiCall, made: SessionFields, fence: Fence | None) -> Whole:
     """Make a session, once per key; ``fence`` is that of the lease on its parent, if whoever spawns it holds one."""
 
     def do() -> tuple[SessionRow, str]:
@@ -28,7 +28,7 @@ def create_once(tx: Tx, scope: str, call: Call, made: Fields, fence: Fence | Non
     return sessions.with_rest(tx, idempotency.once(tx, scope, 0, call, kind="session", do=do, again=again))
 
 
-def find(tx: Tx, scope: str, made: Fields) -> Whole | None:
+def find(tx: Tx, scope: str, made: SessionFields) -> Whole | None:
     """Find the one session that has the key of these fields, or their agent, workspace and name."""
     if made.key is not None:
         row = sessions.find_by_key(tx, scope, made.key)
@@ -38,12 +38,12 @@ def find(tx: Tx, scope: str, made: Fields) -> Whole | None:
     return None if row is None else sessions.with_rest(tx, row)
 
 
-def ensure(tx: Tx, scope: str, made: Fields, *, now_ms: int) -> Whole:
+def ensure(tx: Tx, scope: str, made: SessionFields, *, now_ms: int) -> Whole:
     """Find that session, or make it."""
     tx.lock(f"session {scope} {made.key or made[:5]}")
     return find(tx, scope, made) or (_make(tx, scope, made, now_ms), made.detail, None)
 
 
-def _make(tx: Tx, scope: str, made: Fields, now_ms: int) -> SessionRow:
+def _make(tx: Tx, scope: str, made: SessionFields, now_ms: int) -> SessionRow:
     agents.ensure(tx, scope, made.agent, now_ms=now_ms)
     return sessions.create(tx, scope, made, now_ms=now_ms)

@@ -24,7 +24,7 @@ from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
 from . import agents, branches, entries, feed, idempotency, sessions, work
 from .agents import AgentRow
-from .idempotency import Call, made_before
+from .idempotency import ApiCall, made_before
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
@@ -67,7 +67,7 @@ def once(
     tx: Tx,
     scope: str,
     session_id: str,
-    call: Call,
+    call: ApiCall,
     op: Callable[..., tuple[SessionRow, Operation]],
     *args: Any,
     **kwargs: Any,
@@ -85,7 +85,7 @@ def once(
     return idempotency.once(tx, scope, sid, call, kind="operation", do=do, again=again)
 
 
-def done_before(tx: Tx, session: SessionRow, call: Call) -> Operation | None:
+def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
     """Return the operation of an earlier call with this key, or None."""
     made = None if call.key is None else made_before(tx, session.scope, session.sid, call.key, call.request)
     return None if made is None else named(tx, find(tx, session.scope, made))

@@ -17,18 +17,18 @@ from ..storage.base import Tx
 from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
 from . import branches, calls, entries, leases, moves, operations, sessions, subagents, work
 from . import subagent_points as below
-from .idempotency import Call
+from .idempotency import ApiCall
 from .moves import Target
 from .operations import OperationRow, View
 from .points import located
-from .work import Found
+from .work import WorkEntry
 
 LIVE = f"""SELECT {SESSION.selected("s")}, {LEASE.selected("l")}
 FROM lease l CROSS JOIN session s
 WHERE l.scope = ? AND l.holder IS NOT NULL AND s.scope = l.scope AND s.sid = l.session AND s.hidden = 0"""
 
 
-class Look(NamedTuple):
+class MoveFacts(NamedTuple):
     """A session as it is, and as it was at a point of its path or of another branch."""
 
     session: SessionRow
@@ -39,8 +39,8 @@ class Look(NamedTuple):
     here: str | None  # the root of the snapshot at the head, or what is known to be on disk where there is none
     there: str | None  # that of the one at the point
     disk: str | None
-    changes: tuple[Found, ...]  # snapshots behind the parting, newest first, and the one in force there last
-    history: tuple[tuple[Found, int], ...]  # the same of the way to what is on disk, each with its turn
+    changes: tuple[WorkEntry, ...]  # snapshots behind the parting, newest first, and the one in force there last
+    history: tuple[tuple[WorkEntry, int], ...]  # the same of the way to what is on disk, each with its turn
     open: tuple[str, ...]  # calls that may be at work
     below: dict[str, list[Any]]
     elsewhere: tuple[str, ...]  # workspaces of sub-agents that are not that of the session
@@ -87,7 +87,7 @@ def asked_again(kind: str, wanted: str | None) -> list[Any]:
     return ["undo", wanted] if kind == "undo" else [kind]
 
 
-def look_at(tx: Tx, session: SessionRow, goal: Goal) -> Look:
+def look_at(tx: Tx, session: SessionRow, goal: Goal) -> MoveFacts:
     """Read what a move means now."""
     found = look(tx, session, goal.target)
     if goal.files is not None:
@@ -95,7 +95,7 @@ def look_at(tx: Tx, session: SessionRow, goal: Goal) -> Look:
     return found if goal.since is None else seen_since(tx, found, *goal.since)
 
 
-def look(tx: Tx, session: SessionRow, target: Target) -> Look:
+def look(tx: Tx, session: SessionRow, target: Target) -> MoveFacts:
     """Read what a move to a point means."""
     place = located(tx, session, target)
     point, origin = moves.point_of(tx, session, place)
@@ -109,7 +109,7 @@ def look(tx: Tx, session: SessionRow, target: Target) -> Look:
         then = work.entry_at(tx, session, changes[0].body["first"])
     children = subagents.below(tx, session)
     moved = below.wanted(tx, children, there, at_ms)
-    return Look(
+    return MoveFacts(
         session,
         moves.head_at(tx, session, place),
         point,
@@ -128,7 +128,7 @@ def look(tx: Tx, session: SessionRow, target: Target) -> Look:
     )
 
 
-def _history(tx: Tx, session: SessionRow, place: Target, changes: list[Found]) -> Iterator[tuple[Found, int]]:
+def _history(tx: Tx, session: SessionRow, place: Target, changes: list[WorkEntry]) -> Iterator[tuple[WorkEntry, int]]:
     """Yield the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
 
     Where the head moved and the files stayed, these are on the path on which the files were seen.
@@ -166,12 +166,12 @@ def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
     return sessions.standing_at(session, origin, point.seq, point.numbers)
 
 
-def of_files(tx: Tx, look: Look, root: str, seq: int) -> Look:
+def of_files(tx: Tx, look: MoveFacts, root: str, seq: int) -> MoveFacts:
     """Return the look at a move of files alone: to a root, from what was recorded since an entry."""
     return _changed_since(tx, look._replace(there=root), min(seq, look.session.seq))
 
 
-def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
+def seen_since(tx: Tx, look: MoveFacts, uid: str, seq: int) -> MoveFacts:
     """Return the look at the undo of a move: only what changed since that move can be somebody else's."""
     if seq:
         branch = branches.find(tx, look.session.scope, look.session.sid, uid)
@@ -180,7 +180,7 @@ def seen_since(tx: Tx, look: Look, uid: str, seq: int) -> Look:
     return _changed_since(tx, look, seq)
 
 
-def _changed_since(tx: Tx, look: Look, seq: int) -> Look:
+def _changed_since(tx: Tx, look: MoveFacts, seq: int) -> MoveFacts:
     """Count from a move on: what it kept or brought back itself, in the snapshot behind it, is no change since."""
     changes = snapshots.since(tx, look.session, seq)
     own = len(changes) > 1 and changes[-2].body.get("kept") and changes[-2].seq == seq + 1
@@ -188,7 +188,7 @@ def _changed_since(tx: Tx, look: Look, seq: int) -> Look:
     return look._replace(changes=tuple(changes), history=tuple(history))
 
 
-def _with_turns(tx: Tx, session: SessionRow, changes: list[Found]) -> Iterator[tuple[Found, int]]:
+def _with_turns(tx: Tx, session: SessionRow, changes: list[WorkEntry]) -> Iterator[tuple[WorkEntry, int]]:
     return ((each, entries.numbers_at(tx, session, each.seq).turns) for each in changes)
 
 
@@ -227,7 +227,7 @@ def _overlap(one: SessionRow, other: SessionRow) -> bool:
 class Wish(NamedTuple):
     """A move that was previewed: where to, with what, and what was seen then."""
 
-    look: Look
+    look: MoveFacts
     kind: str
     operation: str | None = None  # what an undo or a redo takes up
     conversation: bool = True
@@ -248,7 +248,7 @@ def move_as_seen(
 
 
 def finish(
-    tx: Tx, root: str, *, where: tuple[str, str], call: Call, wish: Wish, revision: int, fence: leases.Fence | None
+    tx: Tx, root: str, *, where: tuple[str, str], call: ApiCall, wish: Wish, revision: int, fence: leases.Fence | None
 ) -> tuple[SessionRow, Operation]:
     """Move a session whose files are in place, once per idempotency key; ``root`` is what is in the workspace now."""
     session = sessions.get(tx, *where)

@@ -18,7 +18,7 @@ from . import entries, leases, sessions, statuses, streams
 from .sessions import Whole
 
 
-class Taken(NamedTuple):
+class TakenLease(NamedTuple):
     """A session with its new lease, and what it was before."""
 
     session: SessionRow
@@ -62,7 +62,7 @@ def end(
     return sessions.with_rest(tx, session)
 
 
-def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> Taken | None:
+def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> TakenLease | None:
     """Take the lease of a session; return None if somebody else came first."""
     session = entries.writable(tx, scope, session_id)
     lease = sessions.find_lease(tx, session)
@@ -78,7 +78,7 @@ def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) ->
     if session.status != ACTIVE:
         session = statuses.change(tx, session, ACTIVE, now_ms=now_ms)
     made = leases.put(tx, LeaseRow(scope, session.sid, token + 1, wanted.holder, now_ms, 0, now_ms))
-    return Taken(leases.changed(tx, session, now_ms), sessions.detail(tx, session), made, resumed)
+    return TakenLease(leases.changed(tx, session, now_ms), sessions.detail(tx, session), made, resumed)
 
 
 def _cut_streams(tx: Tx, session: SessionRow, token: int, left: Collection[str], now_ms: int) -> SessionRow:

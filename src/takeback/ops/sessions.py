@@ -48,7 +48,7 @@ T = TypeVar("T")
 Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
 
 
-class Fields(NamedTuple):
+class SessionFields(NamedTuple):
     """What a new session is given; the store adds ids, times and its place."""
 
     agent: str
@@ -154,7 +154,7 @@ def children(tx: Tx, scope: str, parent: int) -> list[SessionRow]:
 # ---------------------------------------------------------------------- making and changing
 
 
-def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
+def create(tx: Tx, scope: str, fields: SessionFields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
     """Start a session with one branch, ``main``, empty or at a point of another session's path.
 
     A taken name, label or key raises ``Conflict``, and so does a sub-agent of a finished session; a parent that does
@@ -184,7 +184,7 @@ def create(tx: Tx, scope: str, fields: Fields, *, now_ms: int, origin: Origin | 
     return write(tx, session, updated=position, rank=rank, **head, **start.numbers._asdict())
 
 
-def _new(sid: int, scope: str, fields: Fields, parent: int, now_ms: int) -> SessionRow:
+def _new(sid: int, scope: str, fields: SessionFields, parent: int, now_ms: int) -> SessionRow:
     session_id = new_id(now_ms)
     return SessionRow(
         scope=scope,
@@ -242,7 +242,7 @@ def _require_shallow(tx: Tx, above: SessionRow) -> None:
             raise Invalid(f"sub-agents are at most {DEEPEST} levels deep; let this one do the work itself")
 
 
-def _require_free(tx: Tx, scope: str, fields: Fields) -> None:
+def _require_free(tx: Tx, scope: str, fields: SessionFields) -> None:
     name = fields.name
     if name is not None and find_by_name(tx, scope, agent=fields.agent, workspace=fields.workspace, name=name):
         raise Conflict(f"there is a session named {name!r} already; get it, or choose another name", found=name)
@@ -255,7 +255,7 @@ def _require_free_label(tx: Tx, scope: str, label: str | None, parent: int) -> N
         raise Conflict(f"there is a sub-agent with the label {label!r} already; choose another label", found=label)
 
 
-def key_of(fields: Fields, session_id: str) -> str:
+def key_of(fields: SessionFields, session_id: str) -> str:
     """Make the key of a session that has no fixed one: unique because the id in it is."""
     kind = "subagent" if fields.kind == "subagent" else "session"
     return f"agent:{escape(fields.agent)}:{kind}:{session_id}"

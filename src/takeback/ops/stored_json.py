@@ -21,7 +21,7 @@ _UNSET = msgspec.UNSET
 _Maybe = msgspec.UnsetType
 
 
-class Files(msgspec.Struct):
+class FilesView(msgspec.Struct):
     """What a move did in a workspace."""
 
     paths: list[str]
@@ -36,7 +36,7 @@ class Things(msgspec.Struct, forbid_unknown_fields=True):
     branch: tuple[str, Flag] | _Maybe = _UNSET
     session: tuple[str, Flag] | _Maybe = _UNSET
     below: dict[str, tuple[str, Seq, Flag, Flag]] | _Maybe = _UNSET
-    files: Files | _Maybe = _UNSET
+    files: FilesView | _Maybe = _UNSET
     title: str | _Maybe | None = _UNSET
     name: str | _Maybe | None = _UNSET
     tags: str | _Maybe = _UNSET
@@ -64,7 +64,7 @@ class Detail(msgspec.Struct):
     run_id: str | None = None
 
 
-class Fields(msgspec.Struct):
+class AgentFields(msgspec.Struct):
     """What an agent says of itself; other members are kept as they are."""
 
     name: str | None = None

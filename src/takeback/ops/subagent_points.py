@@ -11,7 +11,7 @@ from typing import Any
 from ..storage.base import Tx
 from . import branches, entries, sessions, subagents, work
 from .sessions import SessionRow
-from .work import Change, Found
+from .work import WorkChange, WorkEntry
 
 KIND = "agents"
 
@@ -32,8 +32,8 @@ def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
     if not moved and not gone:
         return session
 
-    def decide(tx: Tx, session: SessionRow) -> Change | Found:
-        return Change(work.next_map(tx, session, before, moved, gone))
+    def decide(tx: Tx, session: SessionRow) -> WorkChange | WorkEntry:
+        return WorkChange(work.next_map(tx, session, before, moved, gone))
 
     revision = session.revision
     session, _ = work.change(tx, session.scope, session.id, KIND, decide, ask=None, now_ms=now_ms)

@@ -12,7 +12,7 @@ from ..model.subagents import Tree
 from ..storage.base import Tx
 from ..tables.sessions import LeaseRow, SessionRow
 from . import entries, idempotency, sessions, stats, statuses
-from .idempotency import Call
+from .idempotency import ApiCall
 from .listing import shown_status
 from .sessions import Whole
 
@@ -67,7 +67,9 @@ def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
     return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.scope, session.sid)) else []
 
 
-def end_once(tx: Tx, scope: str, session_id: str, call: Call, status: str, reason: str | None, *, below: bool) -> Whole:
+def end_once(
+    tx: Tx, scope: str, session_id: str, call: ApiCall, status: str, reason: str | None, *, below: bool
+) -> Whole:
     """End a session, and with ``below`` all sub-agents that go on, once per idempotency key."""
     session = entries.writable(tx, scope, session_id)
 

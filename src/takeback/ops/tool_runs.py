@@ -23,7 +23,7 @@ Stored = tuple[entries.Appended, list[Draft]]
 NOWHERE = ("", 0)  # where a call began that was not started here
 
 
-class Start(NamedTuple):
+class ToolStart(NamedTuple):
     """A call that is about to run. ``seq`` is where it was announced, if it was read from this session.
 
     A ``fresh`` id was made just now. With ``tries`` the call may run again, so many times.
@@ -37,7 +37,7 @@ class Start(NamedTuple):
     tries: int = 0
 
 
-class Result(NamedTuple):
+class ToolOutcome(NamedTuple):
     """What a tool returned, as a draft; ``began`` is where its start was stored, ``output`` what it wrote meanwhile."""
 
     call_id: str
@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 
 def start(
-    tx: Tx, scope: str, session_id: str, run: Start, *, now_ms: int
+    tx: Tx, scope: str, session_id: str, run: ToolStart, *, now_ms: int
 ) -> tuple[SessionRow, ToolCall, tuple[str, int]]:
     """Store that a tool starts; return the call, and where that record is if it was made now."""
     session = entries.writable(tx, scope, session_id)
@@ -73,7 +73,7 @@ def _require_patience(call: OpenCall, tries: int) -> None:
         )
 
 
-def finish(tx: Tx, scope: str, session_id: str, result: Result, *, now_ms: int) -> Stored:
+def finish(tx: Tx, scope: str, session_id: str, result: ToolOutcome, *, now_ms: int) -> Stored:
     """Store what a tool returned, in the place of what it had written."""
     session = entries.writable(tx, scope, session_id)
     if result.output is not None:
@@ -87,7 +87,7 @@ def finish(tx: Tx, scope: str, session_id: str, result: Result, *, now_ms: int) 
     return entries.put(tx, session, named, now_ms=now_ms, idempotency_key=result.key), named
 
 
-def _finish_late(tx: Tx, session: SessionRow, result: Result, now_ms: int) -> Stored:
+def _finish_late(tx: Tx, session: SessionRow, result: ToolOutcome, now_ms: int) -> Stored:
     """Store a result where its tool was started, without moving the head: a rewind came in between."""
     branch = branches.find(tx, session.scope, session.sid, result.began[0])
     end = entries.point_on(tx, session.scope, branch, branch.tip_seq)

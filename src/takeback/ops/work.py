@@ -43,7 +43,7 @@ class Lost(Corrupt):
         self.seq = seq
 
 
-class Found(NamedTuple):
+class WorkEntry(NamedTuple):
     """A stored piece of state: where it is and what it says."""
 
     seq: int
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     body: dict[str, Any]
 
 
-class Change(NamedTuple):
+class WorkChange(NamedTuple):
     """What a state entry is to say, what it makes of the counts that the session's row shows, and contents it names."""
 
     body: dict[str, Any]
@@ -59,12 +59,12 @@ class Change(NamedTuple):
     blobs: tuple[str, ...] = ()
 
 
-Decide = Callable[[Tx, SessionRow], "Change | Found"]
+Decide = Callable[[Tx, SessionRow], "WorkChange | WorkEntry"]
 
 
 def change(
     tx: Tx, scope: str, session_id: str, kind: str, decide: Decide, *, ask: Any, now_ms: int, key: str | None = None
-) -> tuple[SessionRow, Found]:
+) -> tuple[SessionRow, WorkEntry]:
     """Add one state entry: ``decide`` reads what it needs and says what is new, in the same transaction.
 
     ``ask`` is the request in plain values: a retry with the same key and request gives the first entry again.
@@ -75,22 +75,22 @@ def change(
         probe = Draft(kind, codec.encode(asked))
         if earlier := entries.repeat(tx, session, (probe,), key):
             row = earlier.repeated[0]
-            return session, Found(earlier.first, row.at_ms, codec.decode(row.body or b"{}"))
+            return session, WorkEntry(earlier.first, row.at_ms, codec.decode(row.body or b"{}"))
     decided = decide(tx, session)
-    if isinstance(decided, Found):
+    if isinstance(decided, WorkEntry):
         return session, decided  # it is so already
     body = {"last": lasts(tx, session), **decided.body, **asked}
     draft = Draft(kind, codec.encode(body), adds=_ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
     if decided.counts:
         session = sessions.write(tx, session, **decided.counts)
     done = entries.put(tx, session, (draft,), now_ms=now_ms, idempotency_key=key)
-    return done.session, Found(done.first, now_ms, body)
+    return done.session, WorkEntry(done.first, now_ms, body)
 
 
 # ---------------------------------------------------------------------- finding the state at a point
 
 
-def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
+def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, WorkEntry]:
     segments = entries.path_segments(tx, session, seq - 1, seq)
     (row,) = entries.read(tx, session.scope, segments)
     what = entry_id(segments[0].uid, seq)
@@ -101,10 +101,10 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, Found]:
     body = codec.decode(row.body)
     if not isinstance(body, dict) or not isinstance(body.get("last"), dict):
         raise Corrupt(f"the state of work in entry {what} cannot be read", what=f"entry {what}")
-    return row.kind, Found(seq, row.at_ms, body)
+    return row.kind, WorkEntry(seq, row.at_ms, body)
 
 
-def entry_at(tx: Tx, session: SessionRow, seq: int) -> Found:
+def entry_at(tx: Tx, session: SessionRow, seq: int) -> WorkEntry:
     """Return the state entry at a point of the path that is known to be one."""
     return _read(tx, session, seq)[1]
 
@@ -126,7 +126,7 @@ def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
     return lost
 
 
-def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
+def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> WorkEntry | None:
     """Return the last entry of a kind at a point of the path, or None; one that is lost raises ``Lost``."""
     work_seq = entries.numbers_at(tx, session, at).work_seq
     if work_seq == 0:
@@ -142,12 +142,12 @@ def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Fou
     return None if seq is None else _read(tx, session, seq)[1]
 
 
-def known(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Found | None:
+def known(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> WorkEntry | None:
     """Return the last entry of a kind that is not lost, or None."""
     return next(history(tx, session, kind, at), None)
 
 
-def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[Found]:
+def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[WorkEntry]:
     """Yield all entries of a kind, newest first, each by one read; those that are lost are left out."""
     seq = lasts(tx, session, at).get(kind)
     while seq is not None:
@@ -169,7 +169,7 @@ def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
 # ---------------------------------------------------------------------- maps
 
 
-def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
+def mapping(tx: Tx, session: SessionRow, found: WorkEntry | None) -> dict[str, Any]:
     """Return the whole map that an entry stands for."""
     if found is None:
         return {}
@@ -182,7 +182,7 @@ def mapping(tx: Tx, session: SessionRow, found: Found | None) -> dict[str, Any]:
 
 
 def next_map(
-    tx: Tx, session: SessionRow, before: Found | None, put: Mapping[str, Any], drop: Iterable[str] = ()
+    tx: Tx, session: SessionRow, before: WorkEntry | None, put: Mapping[str, Any], drop: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return how a map changes: as a difference to its base while that is short, else whole."""
     if before is None:
@@ -236,9 +236,9 @@ def set_tasks(tasks: list[Task]) -> Decide:
     """Replace the list of tasks; those without an id get one."""
     named = _with_ids(tasks)
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
         body = whole_map({str(index): _plain(task) for index, task in enumerate(named)})
-        return Change(body, {"tasks": len(named), "completed": _completed(named)})
+        return WorkChange(body, {"tasks": len(named), "completed": _completed(named)})
 
     return decide
 
@@ -254,11 +254,11 @@ def _with_ids(tasks: list[Task]) -> list[Task]:
 def add_task(task: Task) -> Decide:
     """Add a task at the end of the list."""
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
         before = latest(tx, session, "tasks")
         tasks = _with_ids([*task_list(tx, session), task])
         body = next_map(tx, session, before, {str(len(tasks) - 1): _plain(tasks[-1])})
-        return Change(body, {"tasks": len(tasks), "completed": _completed(tasks)})
+        return WorkChange(body, {"tasks": len(tasks), "completed": _completed(tasks)})
 
     return decide
 
@@ -266,7 +266,7 @@ def add_task(task: Task) -> Decide:
 def update_task(index: int, status: str | None, description: str | None) -> Decide:
     """Change one task by its index, from 0; a wrong index raises ``Invalid``."""
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
         before = latest(tx, session, "tasks")
         tasks = task_list(tx, session)
         old = tasks[require_index(tasks, index)]
@@ -274,7 +274,7 @@ def update_task(index: int, status: str | None, description: str | None) -> Deci
         new = Task(text, require_status(status or old.status), old.id)
         body = next_map(tx, session, before, {str(index): _plain(new)})
         completed = _completed(tasks) - (old.status == "completed") + (new.status == "completed")
-        return Change(body, {"completed": completed})
+        return WorkChange(body, {"completed": completed})
 
     return decide
 
@@ -292,7 +292,7 @@ def require_index(tasks: list[Task], index: object) -> int:
 
 def set_text(text: str | None) -> Decide:
     """Set the plan or the walkthrough; None clears it."""
-    return lambda tx, session: Change({"text": text})
+    return lambda tx, session: WorkChange({"text": text})
 
 
 def text_at(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> str | None:
@@ -304,8 +304,8 @@ def text_at(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> st
 def add_note(text: str, task: int | str | None) -> Decide:
     """Note something, on a task if one is named by index or id; a task that is not there raises ``Invalid``."""
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
-        return Change({"text": text, "task": _task_id(tx, session, task)})
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
+        return WorkChange({"text": text, "task": _task_id(tx, session, task)})
 
     return decide
 
@@ -330,9 +330,9 @@ def note_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Note]:
 def record_file(path: str, action: str, call_id: str | None) -> Decide:
     """Note that a path was touched; its earlier action gives way."""
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
         touched = {path: {"action": action, "call": call_id, "seq": session.seq + 1}}
-        return Change(next_or_new(tx, session, "file", touched))
+        return WorkChange(next_or_new(tx, session, "file", touched))
 
     return decide
 
@@ -349,39 +349,39 @@ def builds(tx: Tx, session: SessionRow, at: int | None = None) -> int:
     return 0 if found is None else int(found.body["count"])
 
 
-def add_build(tx: Tx, session: SessionRow) -> Change:
+def add_build(tx: Tx, session: SessionRow) -> WorkChange:
     """Count one more build attempt."""
     count = builds(tx, session) + 1
-    return Change({"count": count}, {"builds": count})
+    return WorkChange({"count": count}, {"builds": count})
 
 
 def compact(target: Target, summary: str) -> Decide:
     """Let a summary stand for the path up to a point, which must be on it."""
 
-    def decide(tx: Tx, session: SessionRow) -> Change:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange:
         point, origin = points.point_of(tx, session, target)
         here, upto = branches.get(tx, session.scope, session.branch), point.seq
         if upto and branches.owner(tx, origin, upto).bid != branches.owner(tx, here, upto).bid:
             raise NotFound(f"that point is not on the path of this session; entry {upto} is another one")
         if not 1 <= upto <= session.seq:
             raise NotFound(f"the session has entries 1 to {session.seq}; it cannot be compacted up to {upto}")
-        return Change({"upto": upto, "summary": summary})
+        return WorkChange({"upto": upto, "summary": summary})
 
     return decide
 
 
-def uncompact(tx: Tx, session: SessionRow) -> Change:
+def uncompact(tx: Tx, session: SessionRow) -> WorkChange:
     """Take the compaction in force back: what was in force before it is so again."""
     now = latest(tx, session, "compaction")
     if now is None or now.body["upto"] == 0:
         raise NotFound("no compaction is in force in this session; there is nothing to take back")
     before = latest(tx, session, "compaction", _made_at(now) - 1)
     if before is None or before.body["upto"] == 0:
-        return Change({"upto": 0, "summary": ""})
-    return Change({"upto": before.body["upto"], "summary": before.body["summary"], "of": _made_at(before)})
+        return WorkChange({"upto": 0, "summary": ""})
+    return WorkChange({"upto": before.body["upto"], "summary": before.body["summary"], "of": _made_at(before)})
 
 
-def _made_at(found: Found) -> int:
+def _made_at(found: WorkEntry) -> int:
     """Return the entry that made a compaction; another one may have brought it back."""
     return int(found.body.get("of", found.seq))
 
@@ -397,7 +397,7 @@ def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction
 # ---------------------------------------------------------------------- session state
 
 
-def state_version(found: Found | None) -> int:
+def state_version(found: WorkEntry | None) -> int:
     """Return the version of a session's state: 1 while nothing was ever set."""
     return 1 if found is None else int(found.body["version"])
 
@@ -426,17 +426,17 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
     Versions grow over all branches, so one number never names two contents.
     """
 
-    def decide(tx: Tx, session: SessionRow) -> Change | Found:
+    def decide(tx: Tx, session: SessionRow) -> WorkChange | WorkEntry:
         new = session.states + 1
         try:
             before = latest(tx, session, "state")
             now = mapping(tx, session, before)
         except Lost:  # it begins anew with what is set here
-            return Change({**whole_map(dict(put)), "version": new + 1}, {"states": new})
+            return WorkChange({**whole_map(dict(put)), "version": new + 1}, {"states": new})
         require_version(state_version(before), expected_version)
         if not _changes(now, put, drop):
-            return before or Found(0, 0, {"version": 1})
-        return Change({**next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
+            return before or WorkEntry(0, 0, {"version": 1})
+        return WorkChange({**next_map(tx, session, before, put, drop), "version": new + 1}, {"states": new})
 
     return decide
 

@@ -127,7 +127,7 @@ def _left_behind(row: SessionRow, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_key(row: SessionRow) -> str:
-    return sessions.key_of(sessions.Fields(row.agent, row.kind), row.id)
+    return sessions.key_of(sessions.SessionFields(row.agent, row.kind), row.id)
 
 
 def _kept(session: Session, here: Here) -> Session:

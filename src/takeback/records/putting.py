@@ -18,7 +18,7 @@ from ..model.status import STATUSES
 from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, idempotency, operations, sessions
 from ..ops.log import key_of
 from ..ops.verify import places, tables, whole
-from ..ops.verify.files import Trees
+from ..ops.verify.files import TreeChecks
 from ..storage.base import Tx
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, PinRow
 from ..tables.branches import BRANCH, BranchRow
@@ -93,7 +93,7 @@ class Putting:
         self._fresh = fresh
         self._now_ms = now_ms
         self._states = states
-        self._trees = Trees()
+        self._trees = TreeChecks()
 
     def put(self, tx: Tx, at: At, record: Record, tally: Tally) -> At:
         """Write a record; return the place behind it."""

@@ -25,7 +25,7 @@ from ..ops import (
 )
 from ..ops.verify import content
 from ..ops.verify.base import Read
-from ..ops.verify.files import Trees
+from ..ops.verify.files import TreeChecks
 from ..storage.base import Backend, Op, Tx
 from ..tables.content import BlobRow
 from ..tables.sessions import PURGED, SessionRow
@@ -88,7 +88,7 @@ class Sink:
         self._size, self._scope, self._at = 0, "", At()
         self._chunks = 0  # of the content that is being put
         self._incoming = set[tuple[str, str]]()  # contents in the batch
-        self._trees = Trees()  # what was there when it was asked for; ``Putting`` judges again where it is linked
+        self._trees = TreeChecks()  # what was there when it was asked for; ``Putting`` judges again where it is linked
         self._session = ("", "")  # scope and id of the one that is being put
         self._written = ("", "")  # the one that the last batch ended in
         self._skipped = ("", "")  # one that was found to be in conflict while it was put

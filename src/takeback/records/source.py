@@ -20,7 +20,7 @@ from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import derived, log, places, tables, whole
 from ..ops.verify.base import Read, is_object
-from ..ops.verify.files import Trees
+from ..ops.verify.files import TreeChecks
 from ..storage.base import Row, Tx, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
 from ..tables.branches import BRANCH, BranchRow
@@ -138,7 +138,7 @@ class Source:
         self._choice = choice
         self._live = live
         self._sound = sound
-        self._trees = Trees()
+        self._trees = TreeChecks()
         self._walked = set[tuple[str, bytes]]()  # directories of snapshots
         self._sessions: dict[tuple[str, int], _Subject] = {}
         self._agents: dict[tuple[str, int], _Subject] = {}

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ._steps import Numbered, Plan, Step, is_directory, possible_modes
+from ._steps import Numbered, Schedule, Step, is_directory, possible_modes
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
     Inside,
-    Place,
+    Slot,
     Stamp,
     conflict,
     glance,
@@ -34,7 +34,7 @@ _NOT_EMPTY = "the directory holds files that are not part of the change, so noth
 class Forward:
     """One run through the steps of a plan."""
 
-    def __init__(self, inside: Inside, staging: int, plan: Plan, stamps: Mapping[bytes, Stamp]) -> None:
+    def __init__(self, inside: Inside, staging: int, plan: Schedule, stamps: Mapping[bytes, Stamp]) -> None:
         self._inside, self._staging, self._plan, self._stamps = inside, staging, plan, stamps
 
     def run(self) -> None:
@@ -61,7 +61,7 @@ class Forward:
             else:
                 self._move_one(place, each)
 
-    def _remove_directory(self, place: Place, step: Step) -> None:
+    def _remove_directory(self, place: Slot, step: Step) -> None:
         try:
             removed = remove_if_empty(place)
         except (FileNotFoundError, NotADirectoryError):
@@ -70,12 +70,12 @@ class Forward:
         if not removed and step.new is not None:
             raise conflict([step.path], _NOT_EMPTY)
 
-    def _move_one(self, place: Place, each: Numbered) -> None:
+    def _move_one(self, place: Slot, each: Numbered) -> None:
         known = self._stamps[each.step.path]
         status = glance(place)
         if status is None or stamp(status) != known:
             raise conflict([each.step.path], _CHANGED)
-        kept = Place(self._staging, each.old_name)
+        kept = Slot(self._staging, each.old_name)
         move(place, kept)
         status = glance(kept)  # again: it may have been written to until the very rename
         if status is None or stamp(status).lasting != known.lasting:
@@ -84,7 +84,7 @@ class Forward:
     def _bring(self) -> None:
         for each in self._plan.coming():
             try:
-                put(Place(self._staging, each.new_name), self._inside.need(each.step.path))
+                put(Slot(self._staging, each.new_name), self._inside.need(each.step.path))
             except FileExistsError:
                 raise conflict([each.step.path], _APPEARED) from None
 
@@ -98,7 +98,7 @@ class Forward:
             settle(self._inside, step, node.mode)
 
 
-def sync_all(inside: Inside, staging: int, plan: Plan) -> None:
+def sync_all(inside: Inside, staging: int, plan: Schedule) -> None:
     """Make what came and went in every directory last."""
     for path in plan.parents():
         found = inside.find(path)

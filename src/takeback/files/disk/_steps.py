@@ -57,7 +57,7 @@ def possible_modes(step: Step) -> set[int]:
     return modes | {mode | OWNER for mode in modes}
 
 
-class Plan:
+class Schedule:
     """The steps of a change in the orders in which they are done."""
 
     def __init__(self, steps: Sequence[Step], locked: Mapping[bytes, Node]) -> None:

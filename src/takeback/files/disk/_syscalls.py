@@ -60,14 +60,14 @@ def stamp(status: os.stat_result) -> Stamp:
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, ctime_ns)
 
 
-class Place(NamedTuple):
+class Slot(NamedTuple):
     """A name in an open directory; there may be nothing."""
 
     directory: int
     name: bytes
 
 
-def judge(*touched: Place | bytes) -> None:
+def judge(*touched: Slot | bytes) -> None:
     """Refuse a name that leads elsewhere or into a repository: the last moment before the system is told it."""
     for each in touched:
         name = each if isinstance(each, bytes) else each.name
@@ -117,13 +117,13 @@ class Inside:
             self._keep(at, here)
         return here
 
-    def place(self, path: bytes) -> Place | None:
+    def place(self, path: bytes) -> Slot | None:
         """Give the place of a path, or None where its parent is no directory."""
         parent, _, name = path.rpartition(b"/")
         directory = self.find(parent)
-        return None if directory is None else Place(directory, name)
+        return None if directory is None else Slot(directory, name)
 
-    def need(self, path: bytes) -> Place:
+    def need(self, path: bytes) -> Slot:
         """Give the place of a path; raise Conflict where its parent is no directory."""
         place = self.place(path)
         if place is None:
@@ -153,7 +153,7 @@ def shown(paths: Sequence[bytes]) -> str:
 
 
 @contextlib.contextmanager
-def directory(place: Place) -> Iterator[int]:
+def directory(place: Slot) -> Iterator[int]:
     """Hold a directory open."""
     judge(place)
     descriptor = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
@@ -163,7 +163,7 @@ def directory(place: Place) -> Iterator[int]:
         os.close(descriptor)
 
 
-def glance(place: Place) -> os.stat_result | None:
+def glance(place: Slot) -> os.stat_result | None:
     """Tell what is at a place, or None for nothing."""
     try:
         return os.lstat(place.name, dir_fd=place.directory)
@@ -171,13 +171,13 @@ def glance(place: Place) -> os.stat_result | None:
         return None
 
 
-def same(one: Place, other: Place) -> bool:
+def same(one: Slot, other: Slot) -> bool:
     """Tell whether two places are names of one thing."""
     here, there = glance(one), glance(other)
     return here is not None and there is not None and os.path.samestat(here, there)
 
 
-def seen(place: Place, node: Node) -> Stamp | None:
+def seen(place: Slot, node: Node) -> Stamp | None:
     """Give the stamp of what is at a place if it is exactly that, else None; a directory is its mode only."""
     status = glance(place)
     if status is None or not _resembles(status, node):
@@ -199,7 +199,7 @@ def _resembles(status: os.stat_result, node: Node) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size == node.size
 
 
-def _seen_file(place: Place, node: Node) -> Stamp | None:
+def _seen_file(place: Slot, node: Node) -> Stamp | None:
     with content(place) as descriptor:
         if descriptor is None:
             return None
@@ -212,7 +212,7 @@ def _seen_file(place: Place, node: Node) -> Stamp | None:
 
 
 @contextlib.contextmanager
-def content(place: Place) -> Iterator[int | None]:
+def content(place: Slot) -> Iterator[int | None]:
     """Hold a regular file open for reading; None if it is anything else by now."""
     try:
         descriptor = os.open(place.name, _CONTENT, dir_fd=place.directory)
@@ -227,7 +227,7 @@ def content(place: Place) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def create(place: Place, node: Node, pieces: Iterable[bytes]) -> None:
+def create(place: Slot, node: Node, pieces: Iterable[bytes]) -> None:
     """Make a file, link or directory where nothing is; a file is checked and synced, a directory stays writable."""
     judge(place)
     if node.kind == LINK:
@@ -238,13 +238,13 @@ def create(place: Place, node: Node, pieces: Iterable[bytes]) -> None:
         write(place, _checked(node, pieces), mode=node.mode)
 
 
-def make_directory(place: Place) -> None:
+def make_directory(place: Slot) -> None:
     """Make a directory where nothing is, for the owner only."""
     judge(place)
     system.mkdir(place.name, OWNER, dir_fd=place.directory)
 
 
-def ensure_directory(place: Place, mode: int) -> None:
+def ensure_directory(place: Slot, mode: int) -> None:
     """Make a directory with exactly this mode, whatever the umask; one that is there gets the mode."""
     with contextlib.suppress(FileExistsError):
         make_directory(place)
@@ -252,7 +252,7 @@ def ensure_directory(place: Place, mode: int) -> None:
         set_mode(descriptor, mode)
 
 
-def write(place: Place, pieces: Iterable[bytes], *, mode: int) -> None:
+def write(place: Slot, pieces: Iterable[bytes], *, mode: int) -> None:
     """Make a file and sync it."""
     judge(place)
     descriptor = system.open(place.name, _CREATE, 0o600, dir_fd=place.directory)
@@ -296,19 +296,19 @@ def sync(descriptor: int) -> None:
             raise
 
 
-def move(source: Place, target: Place) -> None:
+def move(source: Slot, target: Slot) -> None:
     """Rename; what is at the target is replaced."""
     judge(source, target)
     system.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
 
 
-def unlink(place: Place) -> None:
+def unlink(place: Slot) -> None:
     """Remove a file or a link."""
     judge(place)
     system.unlink(place.name, dir_fd=place.directory)
 
 
-def put(source: Place, target: Place) -> None:
+def put(source: Slot, target: Slot) -> None:
     """Move to where nothing is, else raise FileExistsError; one that was killed halfway may be repeated."""
     judge(source, target)
     # A rename would replace what somebody put there a moment ago, without a word; a hard link never does.
@@ -333,7 +333,7 @@ def put(source: Place, target: Place) -> None:
     return unlink(source)
 
 
-def _put_by_rename(source: Place, target: Place) -> None:
+def _put_by_rename(source: Slot, target: Slot) -> None:
     if glance(target) is None:
         try:
             return move(source, target)
@@ -343,7 +343,7 @@ def _put_by_rename(source: Place, target: Place) -> None:
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
 
 
-def remove_if_empty(place: Place) -> bool:
+def remove_if_empty(place: Slot) -> bool:
     """Remove a directory; False if something is in it."""
     judge(place)
     try:
@@ -355,7 +355,7 @@ def remove_if_empty(place: Place) -> bool:
     return True
 
 
-def remove_all(place: Place) -> None:
+def remove_all(place: Slot) -> None:
     """Remove a directory of ours with what is in it; absent is fine, and a repository that somebody put there stays."""
     status = glance(place)
     if status is None or names.is_control(place.name):
@@ -363,7 +363,7 @@ def remove_all(place: Place) -> None:
     if stat.S_ISDIR(status.st_mode):
         with directory(place) as descriptor:
             for name in sorted(os.listdir(descriptor)):
-                remove_all(Place(descriptor, os.fsencode(name)))
+                remove_all(Slot(descriptor, os.fsencode(name)))
         system.rmdir(place.name, dir_fd=place.directory)
     else:
         unlink(place)

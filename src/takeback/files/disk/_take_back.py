@@ -12,12 +12,12 @@ import os
 
 from ...model.tree import Node
 from ._carry_out import settle, sync_all
-from ._steps import Numbered, Plan, is_directory, only_mode, possible_modes
+from ._steps import Numbered, Schedule, is_directory, only_mode, possible_modes
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
     Inside,
-    Place,
+    Slot,
     create,
     glance,
     move,
@@ -37,7 +37,7 @@ _LONGEST = 150  # bytes of a name that are kept when something is added to it
 class Back:
     """One run through the steps of a plan, backwards."""
 
-    def __init__(self, inside: Inside, staging: int, plan: Plan, *, id: str) -> None:
+    def __init__(self, inside: Inside, staging: int, plan: Schedule, *, id: str) -> None:
         self._inside, self._staging, self._plan = inside, staging, plan
         self._suffix = b".takeback-" + id.encode()
         self._kept: set[bytes] = set()
@@ -66,11 +66,11 @@ class Back:
             if is_directory(each.step.new):
                 remove_if_empty(place)
             else:
-                self._unbring(place, Place(self._staging, each.new_name))
+                self._unbring(place, Slot(self._staging, each.new_name))
 
-    def _is_ours(self, place: Place, each: Numbered) -> bool:
+    def _is_ours(self, place: Slot, each: Numbered) -> bool:
         """Tell whether we put there what is at a place, and nobody changed it since."""
-        staged = Place(self._staging, each.new_name)
+        staged = Slot(self._staging, each.new_name)
         if glance(staged) is not None and not same(place, staged):
             return False
         new = each.step.new
@@ -78,7 +78,7 @@ class Back:
             return new is not None and seen(place, new) is not None
         return any(seen(place, new._replace(mode=mode)) for mode in possible_modes(each.step))
 
-    def _unbring(self, place: Place, staged: Place) -> None:
+    def _unbring(self, place: Slot, staged: Slot) -> None:
         if glance(staged) is not None:
             unlink(staged)  # a second name of the same file, and a rename between the two would do nothing
         before = glance(place)
@@ -95,26 +95,26 @@ class Back:
             if not self._restore_one(each, self._inside.place(each.step.path)):
                 self._kept.add(each.step.path)
 
-    def _restore_one(self, each: Numbered, place: Place | None) -> bool:
+    def _restore_one(self, each: Numbered, place: Slot | None) -> bool:
         if each.step.old is None:
             return place is None or glance(place) is None
         if is_directory(each.step.old):
             return place is not None and self._restore_directory(each, place, each.step.old)
-        moved = Place(self._staging, each.old_name)
+        moved = Slot(self._staging, each.old_name)
         if glance(moved) is None:
             return place is not None and seen(place, each.step.old) is not None
         return self._restore_moved(each, place, moved)
 
-    def _restore_directory(self, each: Numbered, place: Place, old: Node) -> bool:
+    def _restore_directory(self, each: Numbered, place: Slot, old: Node) -> bool:
         if glance(place) is None:
             # Made where nobody looks and then renamed, so that it never is there with another mode.
-            made = Place(self._staging, each.old_name)
+            made = Slot(self._staging, each.old_name)
             with contextlib.suppress(FileExistsError):
                 create(made, old, ())
                 put(made, place)
         return any(seen(place, old._replace(mode=mode)) for mode in possible_modes(each.step))
 
-    def _restore_moved(self, each: Numbered, place: Place | None, moved: Place) -> bool:
+    def _restore_moved(self, each: Numbered, place: Slot | None, moved: Slot) -> bool:
         old = each.step.old
         assert old is not None
         if place is not None:
@@ -137,14 +137,14 @@ class Back:
                 self._kept.add(step.path)
 
 
-def put_beside(inside: Inside, each: Numbered, moved: Place, suffix: bytes) -> None:
+def put_beside(inside: Inside, each: Numbered, moved: Slot, suffix: bytes) -> None:
     """Save a version that cannot go where it was, in the nearest directory that is left of its path."""
     path = each.step.path
     while (place := inside.place(path)) is None:
         path = path.rpartition(b"/")[0]
     name = each.step.path.rpartition(b"/")[2][:_LONGEST] + suffix
     try:
-        put(moved, Place(place.directory, name))
+        put(moved, Slot(place.directory, name))
     except FileExistsError:
-        put(moved, Place(place.directory, name + b"-" + each.old_name))
+        put(moved, Slot(place.directory, name + b"-" + each.old_name))
     sync(place.directory)

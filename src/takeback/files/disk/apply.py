@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...errors import Conflict, Unsupported
 from ...model.tree import DIR, FILE, Node, decode, encode
 from ._carry_out import Forward
-from ._steps import Plan, Step, check_id, check_steps, is_directory
+from ._steps import Schedule, Step, check_id, check_steps, is_directory
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
     Inside,
-    Place,
+    Slot,
     Stamp,
     conflict,
     content,
@@ -45,7 +45,7 @@ from ._syscalls import (
 )
 from ._take_back import Back, put_beside
 
-__all__ = ["Change", "Fetch", "Step"]
+__all__ = ["Changeset", "Fetch", "Step"]
 
 Fetch = Callable[[bytes], Iterable[bytes]]  # the content of a file by its digest, in pieces
 
@@ -54,7 +54,7 @@ _NOTHING = Stamp(0, 0, 0, 0)
 _HALF_DONE = "The change is left half done; the next use of the workspace will finish taking it back."
 
 
-class Change:
+class Changeset:
     """One set of steps in a directory: ``stage``, ``check``, ``carry_out``, and then ``clean``, or ``take_back`` first.
 
     ``half_done`` says that a carry_out failed and could not be taken back; ``clean`` does nothing then.
@@ -77,7 +77,7 @@ class Change:
         with Inside(self._root) as inside:
             self._on_one_device(inside)
             locked = self._locked(inside)
-            place = Place(inside.root, self._staging)
+            place = Slot(inside.root, self._staging)
             make_directory(place)
             try:
                 with directory(place) as staging:
@@ -90,16 +90,16 @@ class Change:
 
     def _fill(self, staging: int, fetch: Fetch, locked: dict[bytes, Node]) -> None:
         set_mode(staging, OWNER)
-        for step, _, name in Plan(self._steps, {}).coming():
+        for step, _, name in Schedule(self._steps, {}).coming():
             assert step.new is not None
-            create(Place(staging, name), step.new, _pieces(fetch, step.new))
+            create(Slot(staging, name), step.new, _pieces(fetch, step.new))
         _write_ready(staging, locked)
 
     def _locked(self, inside: Inside) -> dict[bytes, Node]:
         """Find directories that are not part of the change, but too read-only for what is to change in them."""
         found: dict[bytes, Node] = {}
         paths = {step.path for step in self._steps} | {b""}
-        for path in Plan(self._steps, {}).parents():
+        for path in Schedule(self._steps, {}).parents():
             parent = None if path in paths else inside.find(path)
             if parent is not None and (mode := os.fstat(parent).st_mode & PERMISSIONS) & OWNER != OWNER:
                 found[path] = Node(DIR, mode, 0, b"")
@@ -107,7 +107,7 @@ class Change:
 
     def _on_one_device(self, inside: Inside) -> None:
         """Refuse what a rename cannot reach, before anything is touched."""
-        plan = Plan(self._steps, {})
+        plan = Schedule(self._steps, {})
         for path in [*plan.parents(), *(step.path for step in plan.directories())]:
             while (found := inside.find(path)) is None:
                 path = path.rpartition(b"/")[0]
@@ -148,13 +148,13 @@ class Change:
                 raise
 
     @contextlib.contextmanager
-    def _staged(self, inside: Inside) -> Iterator[tuple[int, Plan]]:
+    def _staged(self, inside: Inside) -> Iterator[tuple[int, Schedule]]:
         if inside.find(self._staging) is None:
             raise Conflict("The change is not staged; stage it and then carry it out")
-        with directory(Place(inside.root, self._staging)) as staging:
+        with directory(Slot(inside.root, self._staging)) as staging:
             names = {os.fsencode(name) for name in os.listdir(staging)}
             plan = _plan(self._steps, staging)
-            wanted = {_READY, *(each.new_name for each in Plan(self._steps, {}).coming())}
+            wanted = {_READY, *(each.new_name for each in Schedule(self._steps, {}).coming())}
             if plan is None or names != wanted:
                 raise Conflict("The change was begun before or is not staged whole; take it back, clean and stage it")
             yield staging, plan
@@ -181,7 +181,7 @@ class Change:
         return kept
 
     def _undo(self, inside: Inside, name: bytes) -> list[bytes]:
-        with directory(Place(inside.root, name)) as staging:
+        with directory(Slot(inside.root, name)) as staging:
             plan = _plan(self._steps, staging)
             return [] if plan is None else Back(inside, staging, plan, id=self._id).run()
 
@@ -190,7 +190,7 @@ class Change:
 
         None if every path is what it was. It gets its true name when it is whole: a kill on the way changes nothing.
         """
-        scratch = Place(inside.root, self._scratch)
+        scratch = Slot(inside.root, self._scratch)
         remove_all(scratch)
         if all(_found(inside, step.path, step.old) for step in self._steps):
             return None
@@ -201,16 +201,16 @@ class Change:
             _write_ready(staging, self._locked(inside))
         if fetch is None:
             return self._scratch
-        move(scratch, Place(inside.root, self._staging))
+        move(scratch, Slot(inside.root, self._staging))
         sync(inside.root)
         return self._staging
 
     def _fetch_old(self, inside: Inside, staging: int, fetch: Fetch) -> None:
-        for step, name, _ in Plan(self._steps, {}).leaving():
+        for step, name, _ in Schedule(self._steps, {}).leaving():
             assert step.old is not None
             gone = _found(inside, step.path, None) or _found(inside, step.path, step.new)
             if gone and not is_directory(step.old):
-                create(Place(staging, name), step.old, _pieces(fetch, step.old))
+                create(Slot(staging, name), step.old, _pieces(fetch, step.old))
 
     def clean(self) -> None:
         """Remove the staging directory with what is in it; absent is fine.
@@ -221,7 +221,7 @@ class Change:
             return
         with Inside(self._root) as inside:
             self._save_late_writes(inside)
-            staging, scratch = Place(inside.root, self._staging), Place(inside.root, self._scratch)
+            staging, scratch = Slot(inside.root, self._staging), Slot(inside.root, self._scratch)
             remove_all(scratch)
             if glance(staging) is not None:
                 move(staging, scratch)  # at once, so that a kill leaves no half of it to be mistaken for the whole
@@ -232,9 +232,9 @@ class Change:
         """Put beside what somebody, who had the file open, wrote into a version that was moved away."""
         if self._stamps is None or inside.find(self._staging) is None:
             return
-        with directory(Place(inside.root, self._staging)) as staging:
-            for each in Plan(self._steps, {}).leaving():
-                moved = Place(staging, each.old_name)
+        with directory(Slot(inside.root, self._staging)) as staging:
+            for each in Schedule(self._steps, {}).leaving():
+                moved = Slot(staging, each.old_name)
                 status = None if is_directory(each.step.old) else glance(moved)
                 if status is None or status.st_nlink > 1:  # with another name it is not lost
                     continue
@@ -262,16 +262,16 @@ def _has_parent(inside: Inside, path: bytes, appearing: set[bytes]) -> bool:
 
 def _write_ready(staging: int, locked: dict[bytes, Node]) -> None:
     """Say that the staging directory is whole, and make all that is in it last."""
-    part = Place(staging, _READY + b".part")
+    part = Slot(staging, _READY + b".part")
     write(part, [encode(locked)], mode=0o600)
-    move(part, Place(staging, _READY))
+    move(part, Slot(staging, _READY))
     sync(staging)
 
 
-def _plan(steps: Sequence[Step], staging: int) -> Plan | None:
+def _plan(steps: Sequence[Step], staging: int) -> Schedule | None:
     """Read which directories were found locked, or give None if staging did not come to its end."""
-    with content(Place(staging, _READY)) as file:
+    with content(Slot(staging, _READY)) as file:
         if file is None:
             return None
         with open(file, "rb", closefd=False) as reader:
-            return Plan(steps, decode(reader.read()))
+            return Schedule(steps, decode(reader.read()))

@@ -49,18 +49,18 @@ class _Part(NamedTuple):
     spec: GitIgnoreSpec
 
 
-class Rules:
+class IgnoreRules:
     """The rules in force in a directory; ``digest`` changes whenever one of them does."""
 
     def __init__(self, parts: tuple[_Part, ...] = (), digest: bytes = b"") -> None:
         self._parts = parts
         self.digest = digest
 
-    def with_lines(self, below: str, lines: Iterable[str]) -> Rules:
+    def with_lines(self, below: str, lines: Iterable[str]) -> IgnoreRules:
         """Add the lines of a file that lies in a directory; those that mean nothing are passed over, as git does."""
         lines = [*lines]
         digest = sha256(self.digest + "\0".join([below, *lines]).encode("utf-8", "surrogateescape")).digest()
-        return Rules((*self._parts, _Part(below, _spec(lines))), digest)
+        return IgnoreRules((*self._parts, _Part(below, _spec(lines))), digest)
 
     def ignores(self, path: str, name: str, *, is_dir: bool) -> bool:
         """Say whether a path with this last name is left out."""
@@ -110,6 +110,6 @@ def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
     return True
 
 
-def given(lines: Iterable[str] = ()) -> Rules:
+def given(lines: Iterable[str] = ()) -> IgnoreRules:
     """Give the rules that hold without any file: the defaults, and those that a caller adds."""
-    return Rules().with_lines("", lines) if lines else Rules()
+    return IgnoreRules().with_lines("", lines) if lines else IgnoreRules()

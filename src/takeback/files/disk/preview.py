@@ -17,7 +17,7 @@ from .apply import Step
 Yours = Mapping[bytes, bytes | None]  # paths that somebody else edited, and the tree with that if it is not on disk
 
 
-class Plan(NamedTuple):
+class FilePlan(NamedTuple):
     """What would be done, and what is left as it is and why."""
 
     steps: tuple[Step, ...]
@@ -35,7 +35,7 @@ def plan(
     yours: Yours,
     others: Collection[bytes] = (),
     overwrite: Callable[[bytes], bool] = lambda path: False,
-) -> Plan:
+) -> FilePlan:
     """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
     steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
     refused = dict[bytes, None]()
@@ -61,7 +61,7 @@ def plan(
     edited = {path: root for path, root in yours.items() if root and not overwrite(path)}
     back = _bring_back(load, now, edited, steps, fixed)
     possible = _possible([*steps.values()], fixed, back, load, now)
-    return Plan(possible, tuple(kept), tuple(left), tuple(missed), tuple(refused))
+    return FilePlan(possible, tuple(kept), tuple(left), tuple(missed), tuple(refused))
 
 
 def is_refused(path: bytes, old: Node | None, new: Node | None) -> bool:

@@ -28,7 +28,7 @@ from ...model.tree import DIR, FILE, GAP, LINK, Node
 from . import cache, gaps, ignore, read, unchanged
 from . import paths as paths_
 from .cache import A_DIRECTORY, Folder, Known, Stat
-from .ignore import Rules
+from .ignore import IgnoreRules
 from .read import Keep
 from .unchanged import Name
 
@@ -144,7 +144,7 @@ class Scanner:
         except OSError as error:
             raise _unlooked(self.path, error) from error
 
-    def _root_rules(self, descriptor: int) -> Rules:
+    def _root_rules(self, descriptor: int) -> IgnoreRules:
         inside = paths_.open_below(descriptor, ".git/info/")
         if inside is None:
             return self._base
@@ -154,13 +154,13 @@ class Scanner:
             os.close(inside)
         return self._base.with_lines("", lines) if lines else self._base
 
-    def _rules(self, descriptor: int, path: str, above: Rules, names: Iterable[str]) -> Rules:
+    def _rules(self, descriptor: int, path: str, above: IgnoreRules, names: Iterable[str]) -> IgnoreRules:
         for name in ignore.FILES:
             if name in names and (lines := read.lines(descriptor, name)):
                 above = above.with_lines(path, lines)
         return above
 
-    def _scan(self, descriptor: int, path: str, above: Rules, keep: Keep, depth: int) -> bytes:
+    def _scan(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
         """Look at a directory and everything below it; give its digest."""
         folder = self.folders.get(path)
         if folder is None:
@@ -180,7 +180,9 @@ class Scanner:
         folder.listed = self._trusted(own) if self._times_tell else None
         return folder.digest
 
-    def _rules_in(self, descriptor: int, path: str, above: Rules, folder: Folder, rest: list[Name]) -> Rules:
+    def _rules_in(
+        self, descriptor: int, path: str, above: IgnoreRules, folder: Folder, rest: list[Name]
+    ) -> IgnoreRules:
         names = [name for name in ignore.FILES if name in folder.leaves or any(each == name for each, _ in rest)]
         return self._rules(descriptor, path, above, names) if names else above
 
@@ -190,7 +192,7 @@ class Scanner:
         path: str,
         rest: list[Name],
         folder: Folder,
-        rules: Rules,
+        rules: IgnoreRules,
         keep: Keep,
         depth: int,
     ) -> dict[str, Known]:
@@ -240,7 +242,7 @@ class Scanner:
                 self._helper = helper
 
     def _changed(
-        self, descriptor: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep
+        self, descriptor: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
         try:
             key = unchanged.key_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
@@ -273,7 +275,7 @@ class Scanner:
             self.changed.add(each)
 
     def _directory(
-        self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep, depth: int
+        self, above: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep, depth: int
     ) -> Known | None:
         if ignore.is_ours(name):
             return None
@@ -301,7 +303,7 @@ class Scanner:
         return A_DIRECTORY, Node(DIR, stat.S_IMODE(own.st_mode) & 0o777, 0, digest)
 
     def _leaf(
-        self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: Rules, keep: Keep
+        self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
         """Look at a name that is no directory and not as it was."""
         if ignore.is_ours(name):
@@ -393,7 +395,9 @@ class Scanner:
         finally:
             os.close(descriptor)
 
-    def _one(self, above: int, path: str, name: str, known: Known | None, rules: Rules, keep: Keep) -> Known | None:
+    def _one(
+        self, above: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep
+    ) -> Known | None:
         try:
             found = os.stat(name, dir_fd=above, follow_symlinks=False)
         except OSError:
@@ -405,7 +409,7 @@ class Scanner:
             return known
         return self._leaf(above, path, name, key, known, rules, keep)
 
-    def _rules_at(self, root: int, path: str) -> Rules:
+    def _rules_at(self, root: int, path: str) -> IgnoreRules:
         rules, folder = self._root_rules(root), ""
         for name in ["", *path.split("/")[:-1]]:
             folder = f"{folder}{name}/" if name else ""

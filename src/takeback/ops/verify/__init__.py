@@ -28,7 +28,7 @@ def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable
 
 def _checks() -> tuple[Check, ...]:
     """Return the checks of one run; the entries come first of all that name entries."""
-    trees = files.Trees()
+    trees = files.TreeChecks()
     others = (*index.RULES, *tables.RULES, *live.RULES, *whole.RULES, *changes.RULES, *files.named_beside(trees))
     return (*places.RULES, EntriesCheck(trees), *others, content.chunks_page)
 

@@ -45,7 +45,7 @@ class _Open:
         _require_bounded(Extent(self.paths, self.depth))
 
 
-class Trees:
+class TreeChecks:
     """The trees of snapshots, with those that were found sound in this run over a store."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ def _announced_fault(body: dict[str, Any]) -> Fault | None:
 # ---------------------------------------------------------------------- roots that are named beside entries
 
 
-def named_beside(trees: Trees) -> tuple[Check, ...]:
+def named_beside(trees: TreeChecks) -> tuple[Check, ...]:
     """Return the checks of roots that sessions' details and operations name; entries need not name these."""
 
     def details(tx: Tx, found: Found, after: Key | None) -> Key | None:
@@ -185,7 +185,7 @@ def named_beside(trees: Trees) -> tuple[Check, ...]:
     return details, operations
 
 
-def _add(tx: Tx, found: Found, trees: Trees, where: str, scope: str, root: object) -> None:
+def _add(tx: Tx, found: Found, trees: TreeChecks, where: str, scope: str, root: object) -> None:
     """Add what is wrong with a root; one that is not there is missed by whoever asks for it."""
     if not isinstance(root, str) or not blobs.exists(tx, scope, root):
         return

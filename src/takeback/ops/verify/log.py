@@ -27,7 +27,7 @@ from ..open_calls import OpenCall
 from . import derived
 from .base import PAGE, REBUILD, UNREADABLE, Found, Key, has
 from .base import Fault as Fault
-from .files import Trees
+from .files import TreeChecks
 from .places import tip_of
 from .tables import BRANCH, CONTENT, ENTRY
 
@@ -75,7 +75,7 @@ class Line(NamedTuple):
 class EntriesCheck:
     """The check of entries, for one run over a store."""
 
-    def __init__(self, trees: Trees) -> None:
+    def __init__(self, trees: TreeChecks) -> None:
         self._calls: dict[int, tuple[bytes | None, Calls]] = {}  # by key of entry: its hash, what is open behind it
         self._trees = trees
 

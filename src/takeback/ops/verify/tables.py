@@ -47,7 +47,7 @@ def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
     """Compare an agent with its versions."""
     if not is_object(agent.fields):
         yield Fault("agent", "its fields cannot be read")
-    elif wrong := stored_json.fault(agent.fields, stored_json.Fields):
+    elif wrong := stored_json.fault(agent.fields, stored_json.AgentFields):
         yield Fault("agent", f"its fields are not those of an agent: {wrong}")
     if agent.hidden not in (0, 1, PURGED):
         yield Fault("agent", "its mark (hidden) has no meaning")

@@ -13,7 +13,7 @@ from ...ops.log import key_of
 from ...ops.verify import content, derived, tables
 from ...ops.verify.changes import operation_deficits, operation_gaps
 from ...ops.verify.content import CHUNKS_OF
-from ...ops.verify.files import Trees
+from ...ops.verify.files import TreeChecks
 from ...ops.verify.index import HAS_BLOB
 from ...ops.verify.log import Line, content_of, line_of
 from ...ops.verify.tables import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
@@ -92,7 +92,7 @@ def fix_contents(fix: Salvage) -> None:
     for link, sound, _ in fix.rows(LINK):
         if not sound:
             fix.delete(LINK, link)
-    trees = Trees()
+    trees = TreeChecks()
     for branch in fix.sound(BRANCH):
         line = line_of(fix.tx, branch)
         for entry in walk(fix, line, branch.fork_seq):
@@ -100,7 +100,7 @@ def fix_contents(fix: Salvage) -> None:
                 _look_into(fix, line, entry, trees)
 
 
-def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: Trees) -> None:
+def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: TreeChecks) -> None:
     (body, raw), _ = content_of(fix.tx, line.branch.scope, row)
     if body is None:
         return

@@ -189,7 +189,7 @@ def _key(fix: Salvage, row: SessionRow) -> tuple[str, str]:
     is_directory = key == f"{stem}:directory:{sessions.escape(row.workspace)}"
     kept = key == f"{stem}:main" or key.startswith(f"{stem}:cron:") or is_directory
     if not kept or fix.tx.one(TAKEN_KEY, (row.scope, key, row.sid)):
-        return "", sessions.key_of(sessions.Fields(row.agent, row.kind), row.id)
+        return "", sessions.key_of(sessions.SessionFields(row.agent, row.kind), row.id)
     return (row.workspace if is_directory else ""), key
 
 
