@@ -21,7 +21,7 @@ import _locks
 import _postgres
 import takeback
 from takeback import Store
-from takeback.ops import agents, sessions
+from takeback.ops import agents, sessions, subagents
 from takeback.records import agents as copied_agents
 from takeback.records.stream import Agent
 from takeback.storage.base import LOCK, Tx
@@ -31,6 +31,7 @@ from takeback.tables.sessions import SESSION, SessionRow
 
 pytestmark = pytest.mark.feature("D9", "C6")
 
+_ROWS = (SESSION.select, AGENT.select)
 _NAME = "locks"  # of the connections
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 
@@ -48,14 +49,18 @@ def store(whole: Store, tmp_path: Path) -> Store:
     return whole.scoped(str(tmp_path))
 
 
-def meet(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
-    """Run two writes of which the first one has read its row when the second one begins; return what they return."""
+def meet(first: Callable[[], Any], second: Callable[[], Any], behind: tuple[str, ...] = _ROWS) -> list[Any]:
+    """Run two writes of which the first one has read its row when the second one begins; return what they return.
+
+    ``behind`` is how the statement begins behind which the first one stops.
+    """
     has_read, may_go_on, read = threading.Event(), threading.Event(), PostgresTx.all
     held: Future[Any]
 
     def stepped(tx: PostgresTx, sql: str, args: Sequence[Any] = ()) -> list[Any]:
         rows = read(tx, sql, args)
-        if threading.current_thread().name.startswith("first") and sql.startswith((SESSION.select, AGENT.select)):
+        is_write, is_first = tx._begin is not None, threading.current_thread().name.startswith("first")
+        if is_write and is_first and sql.startswith(behind):
             has_read.set()
             assert may_go_on.wait(60)
         return rows
@@ -188,3 +193,15 @@ def test_two_changes_of_an_agent_at_once_run_once_each_with_the_marker(
     meet(partial(one.state.set, "first", 1), partial(two.state.set, "second", 2))
     assert made.state.read() == (3, {"first": 1, "second": 2})
     assert len(runs) == (2 if marked else 3)
+
+
+def test_taking_over_a_sub_agent_keeps_what_its_runner_appends_meanwhile(store: Store) -> None:
+    """The tree is read without locks: what is written of a sub-agent is computed from its row, read again."""
+    with store.session("above") as session:
+        session.user("go")
+        point = session.checkpoint("here")
+        child = store.session(session.spawn("do it").session)
+        child.user("begun")
+        meet(partial(session.rewind, point, take_over=True), partial(child.user, "late"), (subagents.CHILDREN,))
+    assert [message.text for message in store.get_session(child.id).messages()] == ["begun", "late"]
+    assert not (report := store.verify()), str(report)
