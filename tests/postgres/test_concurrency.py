@@ -314,12 +314,13 @@ def test_of_those_who_expect_one_revision_exactly_one_wins(store: Store, url: st
     session = store.create_session()
     session.user("first")
     message = {"role": "user", "content": "x"}
-    calls: dict[str, Callable[[Session, int], Any]] = {
-        "plain": lambda s, seen: s.append(message, expected_revision=seen),
-        "several": lambda s, seen: s.append(message, message, expected_revision=seen),
-        "with an id": lambda s, seen: s.append({**message, "id": f"m{seen}"}, expected_revision=seen),
-        "replace": lambda s, seen: s.replace_tail(s.head.seq, [message], seen),
-        "rewind": lambda s, seen: s.preview_rewind(s.head.seq - 1).apply(),
+    # Each call is prepared before all run at once: a preview that is made after somebody won sees what that one did.
+    calls: dict[str, Callable[[Session, int], Callable[[], Any]]] = {
+        "plain": lambda s, seen: partial(s.append, message, expected_revision=seen),
+        "several": lambda s, seen: partial(s.append, message, message, expected_revision=seen),
+        "with an id": lambda s, seen: partial(s.append, {**message, "id": f"m{seen}"}, expected_revision=seen),
+        "replace": lambda s, seen: partial(s.replace_tail, s.head.seq, [message], seen),
+        "rewind": lambda s, seen: s.preview_rewind(s.head.seq - 1).apply,
         "mixed": lambda s, seen: next(ways)(s, seen),
     }
     ways = itertools.cycle([call for name, call in calls.items() if name not in ("mixed", "rewind")])
@@ -328,7 +329,7 @@ def test_of_those_who_expect_one_revision_exactly_one_wins(store: Store, url: st
             for _ in range(3):
                 seen = session.refresh().revision
                 handles = [other.get_session(session.id) for other in others]
-                found = in_threads([partial(call, handle, seen) for handle in handles])
+                found = in_threads([call(handle, seen) for handle in handles])
                 assert len(won(found)) == 1
                 assert session.refresh().revision > seen
                 session.user("next")

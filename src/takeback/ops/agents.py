@@ -11,13 +11,15 @@ from typing import Any
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
-from ..storage.base import Tx
+from ..storage.base import LOCK, Tx
 from ..tables.agents import AGENT, VERSION, VersionRow
 from ..tables.agents import AgentRow as AgentRow
 from . import feed, idempotency
 from .idempotency import ApiCall
 from .work import require_version
 
+BY_ID = f"WHERE scope = ? AND id = ? AND hidden = 0{LOCK}"
+ANY_BY_ID = f"WHERE scope = ? AND id = ? AND hidden < 2 ORDER BY hidden, aid DESC LIMIT 1{LOCK}"
 HAS = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0"
 HAS_VERSION = "SELECT 1 FROM agent_version WHERE scope = ? AND agent = ? AND version = ?"
 STATE_AT = f"""{VERSION.select} WHERE scope = ? AND agent = ? AND version <= ? AND state IS NOT NULL
@@ -35,13 +37,12 @@ EMPTY: dict[str, Any] = {
 
 def find(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
     """Return a visible agent, or None."""
-    return AGENT.one(tx, "WHERE scope = ? AND id = ? AND hidden = 0", (scope, agent_id))
+    return AGENT.one(tx, BY_ID, (scope, agent_id))
 
 
 def find_any(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
     """Return the visible agent of that id, else the last one that went into the trash, or None."""
-    where = "WHERE scope = ? AND id = ? AND hidden < 2 ORDER BY hidden, aid DESC LIMIT 1"
-    return AGENT.one(tx, where, (scope, agent_id))
+    return AGENT.one(tx, ANY_BY_ID, (scope, agent_id))
 
 
 def get(tx: Tx, scope: str, agent_id: str) -> AgentRow:
@@ -62,7 +63,7 @@ def _there(found: AgentRow | None, agent_id: str) -> AgentRow:
 
 def by_number(tx: Tx, scope: str, aid: int) -> AgentRow:
     """Return an agent that must exist by its local number."""
-    found = AGENT.get(tx, scope, aid)
+    found = AGENT.get_locked(tx, scope, aid)
     if found is None:
         raise Corrupt(f"the record of agent number {aid} is missing", what=f"agent number {aid}")
     return found

@@ -346,4 +346,5 @@ def _fence(tx: Tx, session: SessionRow, own: int, now_ms: int) -> None:
     for each, lease in _runners(tx, [session, *subagents.below(tx, session)]):
         if each.sid != session.sid or lease.token != own:
             leases.put(tx, lease._replace(token=lease.token + 1, holder=None))
-            leases.changed(tx, each, now_ms)
+            # Read again under its lock: whoever runs a sub-agent may have appended to it since it was found.
+            leases.changed(tx, sessions.by_number(tx, each.scope, each.sid), now_ms)

@@ -3,6 +3,9 @@
 The row holds head, hash, running numbers and open tool calls, so an append is one read, one insert and one update.
 What is long and rarely looked at lies beside it, in ``detail``; tags are rows of their own, so that they can be found.
 The invariant: the numbers and the hash of the row are those of the entry at the head.
+
+Whoever changes a session computes its new row from the one that was read. So the statements that read one by itself end
+with ``LOCK``; those that show sessions with what lies beside them do not, and nothing is written from their rows.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from ..errors import Conflict, Corrupt, Invalid, NotFound
 from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
-from ..storage.base import Row, Tx, scalar
+from ..storage.base import LOCK, Row, Tx, scalar
 from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
@@ -26,7 +29,13 @@ SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d")}, {LEAS
 LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid
 LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
-# By another name, so that PostgreSQL does not lock the row: everybody who writes asks for it.
+BY_ID = f"WHERE scope = ? AND id = ?{LOCK}"
+NAMED = f"INDEXED BY session_name WHERE scope = ? AND name = ? AND hidden = 0 ORDER BY sid{LOCK}"
+OF_AGENT = f"INDEXED BY session_agent WHERE scope = ? AND agent = ? AND hidden = 0 ORDER BY sid{LOCK}"
+BY_NAME = f"INDEXED BY session_name WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0{LOCK}"
+BY_KEY = f"INDEXED BY session_key WHERE scope = ? AND key = ? AND hidden = 0{LOCK}"
+BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0{LOCK}"
+# Not locked: everybody who writes asks for it.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
 _OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
@@ -66,7 +75,7 @@ class SessionFields(NamedTuple):
 
 def find_any(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
     """Return a session by its id, even one in the trash or purged, or None."""
-    return SESSION.one(tx, "WHERE scope = ? AND id = ?", (scope, session_id))
+    return SESSION.one(tx, BY_ID, (scope, session_id))
 
 
 def find(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
@@ -103,13 +112,13 @@ def is_gone(tx: Tx, scope: str, session_id: str) -> bool | None:
 
 def several(tx: Tx, scope: str, ids: Sequence[str]) -> dict[str, SessionRow]:
     """Return sessions by their ids in one read, even those in the trash; those that are not there are left out."""
-    where = f"INDEXED BY session_id WHERE scope = ? AND id IN ({slots(len(ids))}) AND hidden < 2"
+    where = f"INDEXED BY session_id WHERE scope = ? AND id IN ({slots(len(ids))}) AND hidden < 2{LOCK}"
     return {row.id: row for row in SESSION.all(tx, where, (scope, *ids))}
 
 
 def by_number(tx: Tx, scope: str, sid: int) -> SessionRow:
     """Return a session that must exist by its local number."""
-    found = SESSION.get(tx, scope, sid)
+    found = SESSION.get_locked(tx, scope, sid)
     if found is None:
         raise Corrupt(f"the record of session number {sid} is missing", what=f"session number {sid}")
     return found
@@ -117,38 +126,27 @@ def by_number(tx: Tx, scope: str, sid: int) -> SessionRow:
 
 def named(tx: Tx, scope: str, name: str) -> list[SessionRow]:
     """Return the visible sessions of that name, whichever agent and workspace they belong to."""
-    where = "INDEXED BY session_name WHERE scope = ? AND name = ? AND hidden = 0 ORDER BY sid"
-    return SESSION.all(tx, where, (scope, name))
+    return SESSION.all(tx, NAMED, (scope, name))
 
 
 def of_agent(tx: Tx, scope: str, agent: str) -> list[SessionRow]:
     """Return the visible sessions of an agent."""
-    where = "INDEXED BY session_agent WHERE scope = ? AND agent = ? AND hidden = 0 ORDER BY sid"
-    return SESSION.all(tx, where, (scope, agent))
+    return SESSION.all(tx, OF_AGENT, (scope, agent))
 
 
 def find_by_name(tx: Tx, scope: str, *, agent: str, workspace: str, name: str) -> SessionRow | None:
     """Return the visible session of that name, or None."""
-    where = "INDEXED BY session_name WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0"
-    return SESSION.one(tx, where, (scope, agent, workspace, name))
+    return SESSION.one(tx, BY_NAME, (scope, agent, workspace, name))
 
 
 def find_by_key(tx: Tx, scope: str, key: str) -> SessionRow | None:
     """Return the visible session with that key, or None."""
-    return SESSION.one(tx, "INDEXED BY session_key WHERE scope = ? AND key = ? AND hidden = 0", (scope, key))
+    return SESSION.one(tx, BY_KEY, (scope, key))
 
 
 def find_by_label(tx: Tx, scope: str, parent: int, label: str) -> SessionRow | None:
     """Return the visible child with that label, or None."""
-    where = "INDEXED BY session_label WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0"
-    return SESSION.one(tx, where, (scope, parent, label))
-
-
-def children(tx: Tx, scope: str, parent: int) -> list[SessionRow]:
-    """Return the sessions right below another one, whatever their state, in the order they were made."""
-    return SESSION.all(
-        tx, "INDEXED BY session_parent WHERE scope = ? AND parent = ? AND parent > 0 ORDER BY sid", (scope, parent)
-    )
+    return SESSION.one(tx, BY_LABEL, (scope, parent, label))
 
 
 # ---------------------------------------------------------------------- making and changing

@@ -11,7 +11,7 @@ from .. import codec
 from ..errors import Conflict, Invalid
 from ..ops import agents, feed
 from ..ops.verify.base import Read
-from ..storage.base import Tx, scalar
+from ..storage.base import LOCK, Tx, scalar
 from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ..tables.sessions import PURGED
 from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
@@ -19,7 +19,7 @@ from .stream import Agent
 
 POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"
 ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
-TWIN = "WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?"
+TWIN = f"WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?{LOCK}"
 
 _STAGED = b'{"copying":true}'
 _EMPTY = codec.encode(agents.EMPTY)

@@ -402,7 +402,10 @@ _PUTS: dict[type, Callable[..., At]] = {
 
 
 def by_id(tx: Tx, table: Table[R], scope: str, name: str) -> R | None:
-    """Return the row of a table with that id, or None."""
+    """Return the row of a table with that id, or None.
+
+    Nothing is locked: of sessions and agents it only counts whether they are there, and those are never deleted.
+    """
     return table.one(tx, "WHERE scope = ? AND id = ?", (scope, name))
 
 

@@ -25,6 +25,10 @@ Value: TypeAlias = "int | float | str | bytes | None"
 Row: TypeAlias = "tuple[Any, ...]"
 T = TypeVar("T")
 
+# Markers are comments to SQLite, which has one writer; an engine that runs several at once puts its own words there.
+LOCK = " /* lock */"  # ends a SELECT: in a write, nobody else changes its rows until the end
+CHANGE_ORDER = " /* change order */"  # behind a position that a row is given: its place in the order of the feed
+
 
 class Dialect(msgspec.Struct, frozen=True):
     """What an engine does otherwise than the others, where the same SQL text cannot hide it."""
@@ -46,7 +50,8 @@ class Quick(Protocol):
 class Tx(Protocol):
     """One transaction. SQL is shared text with ``?`` for every value: nothing is ever pasted in.
 
-    In a write, reading the row of a session or an agent keeps other writers from it until the end.
+    In a write, rows that a statement with ``LOCK`` reads are kept from other writers until the end. Whatever is decided
+    from a row of a session or an agent, or written to it, follows such a read.
     """
 
     @property

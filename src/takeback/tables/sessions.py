@@ -128,6 +128,7 @@ SESSION = Table(
     called=lambda row: f"session {row.id}",
     packed=SessionRow._fields[SessionRow._fields.index("tags") : SessionRow._fields.index("message_ms") + 1],
     moving="rest, updated_ms, updated, seq, messages, chk",  # rest begins with what an append leaves alone
+    position="updated",
     indexes=[
         Index("session_id", "scope, id", unique=True),
         Index("session_key", "scope, key", unique=True, where=_SHOWN),

@@ -8,7 +8,10 @@ A column that a later version adds is named in ``added`` and comes last. It may 
 not cover it: rows that were sealed before it existed still match.
 
 ``moving`` names the columns that most changes of a row write. SQLite has the columns in the order of the fields;
-PostgreSQL has these last (``schema``), so no statement may rely on an order.
+PostgreSQL has these last (``schema``), so no statement may rely on an order. ``position`` names the column that says
+where in the feed a row's last change is.
+
+A read locks nothing unless its statement says so: ``get_locked``, or a condition that ends with ``LOCK``.
 
 The invariant: whoever has a row of a descriptor has one whose check was compared. What may be damaged (``verify``,
 ``repair``) is asked for by name: ``is_sound``, ``unchecked``.
@@ -24,7 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 import msgspec
 
 from ..errors import Corrupt
-from ..storage.base import Row, Tx, Value
+from ..storage.base import CHANGE_ORDER, LOCK, Row, Tx, Value
 
 R = TypeVar("R", bound="tuple[Any, ...]")
 Key = tuple[Any, ...]
@@ -70,6 +73,7 @@ class Table(Generic[R]):
         packed: Sequence[str] = (),
         added: Sequence[str] = (),
         moving: str = "",
+        position: str = "",
         order: Mapping[str, str] | None = None,
         refs: Mapping[str, str] | None = None,
         indexes: Sequence[Index] = (),
@@ -92,6 +96,7 @@ class Table(Generic[R]):
         self._orders = {engine: tuple(columns.split(", ")) for engine, columns in (order or {}).items()}
         self.added = tuple(added)
         self.moving = tuple(moving.split(", ")) if moving else ()  # what most changes of a row write
+        self._position = position
         self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
@@ -99,6 +104,7 @@ class Table(Generic[R]):
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
+        self._by_key_locked = f"{self._by_key}{LOCK}"
         self._upsert = ""
         self._updates = dict[tuple[int, ...], str]()
         self._pages = dict[tuple[str, bool, bool, bool], str]()
@@ -209,6 +215,11 @@ class Table(Generic[R]):
         stored = tx.one(self._by_key, key)
         return None if stored is None else self.checked(stored)
 
+    def get_locked(self, tx: Tx, *key: Value) -> R | None:
+        """Return the row of a key, or None; in a write, nobody else changes it until the end."""
+        stored = tx.one(self._by_key_locked, key)
+        return None if stored is None else self.checked(stored)
+
     def one(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> R | None:
         """Return the first row that a condition finds, or None; ``where`` is SQL from WHERE on."""
         stored = tx.one(f"{self.select} {where}", args)
@@ -219,10 +230,7 @@ class Table(Generic[R]):
         return self.all_checked(tx.all(f"{self.select} {where}", args))
 
     def numbered(self, tx: Tx, scope: str, numbers: Iterable[int]) -> dict[int, R]:
-        """Return rows by their numbers, many in one read; those that are not there are left out.
-
-        Rows of sessions and agents are not locked by this, unlike by a read of one of them in a write.
-        """
+        """Return rows by their numbers, many in one read; those that are not there are left out."""
         wanted, found = sorted(set(numbers)), dict[int, R]()
         for first in range(0, len(wanted), _SEVERAL):
             some = wanted[first : first + _SEVERAL]
@@ -286,7 +294,8 @@ class Table(Generic[R]):
         """Return the statement that writes some columns, by their places."""
         sql = self._updates.get(changed)
         if sql is None:
-            sets = ", ".join(f"{self.stored[n]} = ?" for n in changed)
+            names = [self.stored[n] for n in changed]
+            sets = ", ".join(f"{name} = ?{CHANGE_ORDER if name == self._position else ''}" for name in names)
             sql = self._updates[changed] = f"UPDATE {self.name} SET {sets} WHERE {matches(self.key)}"
         return sql
 

@@ -1,8 +1,12 @@
 """PostgreSQL's words for the shared SQL: placeholders, the schema in front of tables, locks, types.
 
-The text that operations run is one for all engines; here it is rewritten once and remembered. Two rules are added that
-SQLite needs no words for, since it has one writer: in a write, reading the row of a session or an agent locks
-it; and text compares byte by byte, whatever the database's own collation is.
+The text that operations run is one for all engines; here it is rewritten once and remembered. SQLite has one writer and
+needs no words for what keeps several apart: a statement says it by a marker (``LOCK``, ``CHANGE_ORDER``). Without one
+it locks nothing, whatever it reads. The insert of a change is replaced as a whole: the feed has two more columns.
+
+The invariant: what a statement means is never guessed from its text. The patterns below only know words: they put the
+schema in front of tables and leave out hints for SQLite's planner. Text compares byte by byte whatever the database's
+own collation is, because its columns say so (``tables.schema``).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from functools import cached_property
 
 from ...tables import schema
 from ...tables.history import FEED
-from ..base import Dialect
+from ..base import CHANGE_ORDER, LOCK, Dialect
 
 TABLES = tuple(table.name for table in schema.TABLES)
 
@@ -28,15 +32,15 @@ UNDER_WAY = """SELECT l.virtualtransaction FROM pg_locks l WHERE l.locktype = 'r
 AND l.relation = to_regclass('{schema}.feed_number')::oid AND l.pid <> pg_backend_pid()
 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"""
 
-_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
-_LOCKED = re.compile(r"SELECT (?!1 |max|count|EXISTS)[^()]* FROM (session|agent) WHERE ")
 # The order of a change follows from the one before it of the same session or agent, and the session's row remembers it
 # beside the position, so that the change can be found by its key.
-_CHANGE = re.compile(r"(INSERT INTO feed \([^)]*)\)\s+VALUES \(([^)]*)\)")
-_CHANGED = re.compile(r"^UPDATE session SET (?=.*\bupdated = \?)")
+_CHANGE = FEED.insert.removesuffix(")").replace(") VALUES (", ", epoch, xid) SELECT ")
+_CHANGE += ", n.* FROM {schema}.change_order({scope}, {session}, {branch}) n"
+_ORDER = ", (epoch, xid) = (SELECT n.* FROM {schema}.own_order(epoch, xid) n)"
 _LAST_CHANGE = ("f.pos = s.updated", "(f.epoch, f.xid, f.pos) = (s.epoch, s.xid, s.updated)")
+_FOR_UPDATE = " FOR NO KEY UPDATE"
+_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 _INDEXED = re.compile(r" (NOT INDEXED|INDEXED BY \w+)\b")
-_LOCKS = {"session": " FOR NO KEY UPDATE", "agent": " FOR NO KEY UPDATE"}
 
 
 def quoted(name: str) -> str:
@@ -52,6 +56,9 @@ class Words:
         self.epochs_over = 0  # those up to this one are, whatever the table says
         self._reading = dict[str, str]()
         self._writing = dict[str, str]()
+        about = {name: f"${FEED.stored.index(name) + 1}" for name in ("scope", "session", "branch")}
+        self._change = _CHANGE.format(schema=self.schema, **about)
+        self._order = _ORDER.format(schema=self.schema)
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -65,25 +72,21 @@ class Words:
         )
 
     def reading(self, sql: str) -> str:
-        """Give a statement as a read runs it."""
+        """Return a statement as a read runs it: nothing is locked."""
         found = self._reading.get(sql)
         if found is None:
-            found = self._reading[sql] = self._translated(sql)
+            found = self._reading[sql] = self._translated(sql.replace(LOCK, ""))
         return found
 
     def writing(self, sql: str) -> str:
-        """Give a statement as a write runs it: what it reads of sessions and agents stays as it is until the end."""
+        """Return a statement as a write runs it."""
         found = self._writing.get(sql)
         if found is None:
-            match = _LOCKED.match(_INDEXED.sub("", sql))
-            lock = _LOCKS[match[1]] if match else ""
-            found = self._writing[sql] = self._translated(sql) + lock
+            found = self._writing[sql] = self._translated(sql.replace(LOCK, _FOR_UPDATE))
         return found
 
     def _translated(self, sql: str) -> str:
-        sql = _CHANGE.sub(rf"\1, epoch, xid) SELECT \2, n.* FROM {self.schema}.change_order($1, $4, $5) n", sql)
-        order = f"(epoch, xid) = (SELECT n.* FROM {self.schema}.own_order(epoch, xid) n)"
-        sql = _CHANGED.sub(f"UPDATE session SET {order}, ", sql)
+        sql = self._change if sql == FEED.insert else sql.replace(CHANGE_ORDER, self._order)
         sql = _INDEXED.sub("", sql).replace("instr(", "strpos(").replace(" +s.", " s.").replace(*_LAST_CHANGE)
         sql = _TABLE.sub(rf"\1 {self.schema}.\2", sql)
         head, *parts = sql.split("?")
