@@ -1,1 +1,1 @@
-"""Frozen value types: what the store gives back. They hold data and never do I/O."""
+"""Frozen value types, as the store returns them. They hold data and never do I/O."""
