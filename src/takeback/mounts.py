@@ -24,7 +24,7 @@ def kind_in(mountinfo: str, path: str) -> str | None:
             continue
         mount = _unescaped(fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= best:
+        if inside and len(mount) >= best:  # of two mounts at one place the later covers the earlier
             best, kind = len(mount), right.split(" ", 1)[0]
     return kind
 

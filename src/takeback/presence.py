@@ -103,12 +103,12 @@ def _began(pid: int) -> str | None:
     """Return when a process started; '' if the system does not say, None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            fields = file.read().rpartition(b")")[2].split()  # the name before it may contain anything
     except FileNotFoundError:
         return _exists(pid)  # /proc may hide other users' processes: then only a signal tells
     except OSError:
         return ""
-    return None if fields[0] in (b"Z", b"X") else fields[19].decode()  # a zombie has exited
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()  # a zombie has exited; 19 is its start
 
 
 def _exists(pid: int) -> str | None:

@@ -91,7 +91,7 @@ class Verb(click.Command):
         super().__init__(*args, **kwargs)
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         extra = [*(params.for_changes() if self.changes else ()), *params.everywhere()]
-        self.params += [param for param in extra if own.isdisjoint(param.opts)]
+        self.params += [param for param in extra if own.isdisjoint(param.opts)]  # a verb's own flags win
 
     def invoke(self, ctx: click.Context) -> Any:
         chosen = ctx.ensure_object(Settings)

@@ -1,4 +1,8 @@
-"""Adding our hooks to Claude Code's settings and removing them; everything else in the file stays as it is."""
+"""Adding our hooks to Claude Code's settings and removing them; everything else in the file stays as it is.
+
+The file belongs to the user: one that we could not write back unchanged is refused before anything is touched, and
+only commands that match ours as a whole count as ours.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from .frame import Frame
 from .output import block, line
 
 _SHOWN = 20
-_COUNTED = 200  # at most so many paths get line counts: nobody reads more
-_WALKED = 10_000  # at most so many files of an ignored directory are counted
+_COUNTED = 200  # at most this many paths get line counts: nobody reads more
+_WALKED = 10_000  # at most this many files of an ignored directory are counted
 _MARKS = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
 _STYLES = {"A": "green", "D": "red", "M": "yellow"}
 _PATH = re.compile(r"^(?:--- a/|\+\+\+ b/)(.*?)\t?$")

@@ -235,7 +235,7 @@ def _in_a_terminal(program: Program, heard: Heard) -> int:
     termios.tcsetattr(theirs, termios.TCSANOW, before)
     _pass_size(theirs)
     apart = not os.isatty(STDERR)
-    launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, *program.arguments]
+    launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, *program.arguments]  # isolated, quick to start
     errors = subprocess.PIPE if apart else theirs
     with _Signals(own_terminal=True) as signals, _resized(ours):
         process = signals.process = _started(

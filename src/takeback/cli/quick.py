@@ -57,7 +57,7 @@ def _take(
     words: list[str], options: tuple[Option, ...], settings: Settings, given: dict[str, Any], *, refs: list[str] | None
 ) -> None:
     """Parse words into settings, the verb's arguments, and refs if the verb takes them."""
-    known = {name: option for option in reversed(options) for name in option.names}
+    known = {name: option for option in reversed(options) for name in option.names}  # a verb's own flags win
     left = iter(words)
     for word in left:
         if not word.startswith("-"):

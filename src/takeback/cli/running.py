@@ -20,7 +20,7 @@ def run(step: Callable[[], object], chosen: Settings) -> int:
     """Run a step and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end the command
     try:
         code = _guarded(step, chosen)
         sys.stdout.flush()

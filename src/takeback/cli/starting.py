@@ -15,12 +15,12 @@ from typing import Any
 def start(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     _open_what_is_closed()
-    gc.disable()
+    gc.disable()  # imports create no garbage worth looking for
     _load_msgspec()
     from . import quick
 
     line = quick.parse(arguments)
-    gc.freeze()
+    gc.freeze()  # what was imported lives until exit
     gc.enable()
     if line is not None:
         return quick.run_line(line)

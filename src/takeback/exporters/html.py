@@ -93,7 +93,7 @@ footer{color:var(--dim);font-size:.8rem;padding-top:2rem;padding-bottom:3rem}
 .said{padding:.55rem .7rem}}
 @media print{details{break-inside:avoid}.go{display:none}}
 """.strip()
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()  # the policy allows this style alone
 POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -299,13 +299,7 @@ def _call(call: ToolCall, result: ToolResult | None, style: _Style) -> str:
 
 
 def _details(name: str, arguments: str, inner: str, result: ToolResult | None, style: _Style) -> str:
-    state = (
-        ""
-        if result is None
-        else " <span class='good'>ok</span>"
-        if result.success
-        else " <span class='bad'>failed</span>"
-    )
+    state = "" if result is None else _OK if result.success else _FAILED
     shown = html.escape(one_line(arguments, _SUMMARY))
     return f"<details><summary><b>{style.line(name, _WORD)}</b>{state} {shown}</summary>\n{inner}</details>\n"
 

@@ -107,7 +107,7 @@ class Mirror:
         for change in self._store.events():
             cursor = change.cursor
         tell = told or (lambda done: None)
-        tell(self.update())
+        tell(self.update())  # after taking the cursor, so that no change falls in between
         known = set[str]()  # changes already handled together with an earlier one
         for change in self._store.follow(cursor):
             if change.cursor in known:

@@ -180,7 +180,7 @@ class GroupCommit:
         self._take_followers(ticket)
         self._commit([ticket, *ticket.followers])
         self._committed = number = self._committed + 1
-        self._hand_over(ticket)
+        self._hand_over(ticket)  # before the sync, so that the next batch is gathered and run meanwhile
         self._make_durable(number)
         ticket.durable = True
 
@@ -215,7 +215,7 @@ class GroupCommit:
             return
         with self._syncing:
             if self._synced < number:
-                covered = self._committed
+                covered = self._committed  # read before the sync: it does not cover later commits
                 self._sync()
                 self._synced = covered
 

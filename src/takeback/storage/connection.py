@@ -148,12 +148,12 @@ def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> a
     connection = apsw.Connection(path, flags=flags, vfs=vfs)
     connection.set_busy_timeout(BUSY_MS)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)  # a crafted schema must not call functions
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     connection.pragma("cell_size_check", True)
-    connection.pragma("secure_delete", True)
+    connection.pragma("secure_delete", True)  # purged content must not survive in free pages
     connection.pragma("foreign_keys", True)
-    connection.pragma("temp_store", 2)
+    connection.pragma("temp_store", 2)  # in memory: temporary files would hold content outside the store
     return connection
 
 

@@ -22,7 +22,7 @@ from .connection import close_quietly, connect, translated
 
 COLUMNS = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
 _PAGE = 16
-_PROBES = 20_000  # at most so many ranges are tried where the file is damaged
+_PROBES = 20_000  # at most this many ranges are tried where the file is damaged
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 
@@ -51,7 +51,7 @@ def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
     with translated():
         target = connect(path)
         try:
-            target.pragma("foreign_keys", False)
+            target.pragma("foreign_keys", False)  # rows may refer to others that cannot be read
             with target:
                 target.execute(schema.sqlite()).fetchall()
                 target.pragma("application_id", application_id)

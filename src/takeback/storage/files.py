@@ -45,7 +45,7 @@ def create_private(path: str) -> int | None:
         descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return None
-    os.fchmod(descriptor, 0o600)
+    os.fchmod(descriptor, 0o600)  # a umask may have removed even the owner's bits
     return descriptor
 
 
@@ -120,7 +120,7 @@ class FileLock:
         while True:
             if self._try(fcntl.LOCK_EX):
                 self._left = os.pread(self.descriptor, 1 + _LEFT.size, 0)
-                os.pwrite(self.descriptor, b"0", 0)
+                os.pwrite(self.descriptor, b"0", 0)  # nobody is admitted until the store is checked
                 return True
             if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
                 return False

@@ -24,7 +24,7 @@ from .engine import Engine
 from .sqlite_reader import SqliteReader
 
 T = TypeVar("T")
-_WAL_BYTES = 32 + 1024 * (4096 + 24)
+_WAL_BYTES = 32 + 1024 * (4096 + 24)  # a log of 1,024 pages, about where SQLite starts a checkpoint
 _EXTEND_AFTER = 4  # commits: a store that is opened only briefly never pays for it
 _DURABILITIES = ("full", "relaxed")
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -128,7 +128,7 @@ class SqliteBackend(SqliteReader, Engine):
         finally:
             self._turnstile.unlock()
         self._commits += 1
-        if self._commits % 256 == 0:
+        if self._commits % 256 == 0:  # a full disk may have room again by now
             self._ballast.restore()
 
     def _sync_log(self) -> None:

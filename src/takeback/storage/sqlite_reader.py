@@ -154,7 +154,7 @@ class SqliteReader:
                 # Until the mark has been compared, closing must not merge the log into the file.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.pragma("query_only", self._read_only)
-                connection.pragma("schema_version")
+                connection.pragma("schema_version")  # reads the file and its log, so that errors surface here
             except BaseException:
                 close_quietly(connection)
                 raise

@@ -1,4 +1,7 @@
-"""Backends that wrap a backend: tracing, faults, read-only. Each keeps the contract of ``base``."""
+"""Backends that wrap a backend: tracing, faults, read-only.
+
+Each keeps the contract of ``base``, so wrappers can be stacked in any order.
+"""
 
 from __future__ import annotations
 

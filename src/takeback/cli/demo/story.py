@@ -132,7 +132,7 @@ class Story:
         stage, before = self._stage, self._scratch.look()
         stage.act(2, "A shell command breaks five files while you edit a sixth")
         self._type('agent "Clean up" &')
-        self._shell.wait_for("(no output)\n")  # the command is over; the agent goes on talking
+        self._shell.wait_for("(no output)\n")  # the command has finished; the agent is still talking
         self._type(f"echo 'TIMEOUT = 60  # your own' >> {YOURS}")
         self._type("wait")
         broken = self._scratch.look()

@@ -1,4 +1,7 @@
-"""Going back and forth: checkpoint, rewind, undo, redo, fork, switch. Whatever touches files shows its plan first."""
+"""Going back and forth: checkpoint, rewind, undo, redo, fork, switch.
+
+Whatever touches files shows its plan first and asks; everything here can be undone.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def rewind(
     overwrite: tuple[str, ...],
     take_over: bool,
 ) -> None:
-    """Go back to a point of a session, after a preview and a question; undo takes it back.
+    """Go back to a point in a session, after a preview and a confirmation; undo takes it back.
 
     POINT is REF:12 (the end of turn 12), REF:12^ (before it), REF:name (a checkpoint), or :12 and :name in the newest
     session here. Without a point, a terminal lists the prompts to choose from.

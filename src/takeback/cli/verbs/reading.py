@@ -23,9 +23,8 @@ _SHORT = 100
 def _turns(text: str) -> tuple[int, int | None]:
     """Parse a turn or a range of turns: 12, 10-20, 10-, -20."""
     before, dash, behind = text.partition("-")
-    if not all(each == "" or (each.isascii() and each.isdigit() and len(each) < 10) for each in (before, behind)):
-        raise ValueError(f"{text!r} is not a range of turns; write 12, 10-20, 10- or -20")
-    if not before and not behind:
+    sound = all(each == "" or (each.isascii() and each.isdigit() and len(each) < 10) for each in (before, behind))
+    if not sound or not (before or behind):
         raise ValueError(f"{text!r} is not a range of turns; write 12, 10-20, 10- or -20")
     first = int(before or 0)
     last = int(behind) if behind else None if dash else first

@@ -27,7 +27,7 @@ def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) ->
     session = frame.session(ref)
     asked = Asked(session)
     write = Plain(frame, tools, asked)
-    cursor = _now(frame) if follow else None
+    cursor = _now(frame) if follow else None  # before reading, so that no message falls in between
     said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
     seen = max((each.seq for each in said), default=session.refresh().head.seq)
     if frame.settings.json:

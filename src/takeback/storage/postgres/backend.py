@@ -368,7 +368,7 @@ class PostgresBackend:
                 raise in_doubt(doubt) from error
             except psycopg.Error as error:  # while opening a connection
                 raise (translate(error) if doubt is None else in_doubt(doubt)) from error
-            time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))
+            time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))  # so that losers do not collide again
         raise AssertionError("unreachable")
 
     def _attempt(
