@@ -1,8 +1,8 @@
 """A model that follows a script, behind the real SDK clients: the examples need no network, no key and no money.
 
-A script is a list of replies; a reply is a list of texts and of tool calls ``(name, arguments)``. Which one comes
-next is told by the request alone, as with a real model: by how many answers the conversation holds. And as the real
-ones do, it answers 400 to a conversation in which a tool call has no result.
+A script is a list of replies; a reply is a list of texts and tool calls ``(name, arguments)``. As with a real model,
+the request alone decides which reply comes next: by how many answers the conversation contains. And like the real
+providers, it answers 400 to a conversation in which a tool call has no result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import httpx2 as httpx  # what the SDKs speak HTTP with; older ones use httpx
+import httpx2 as httpx  # the HTTP client of the SDKs; older ones use httpx
 
 if TYPE_CHECKING:
     import anthropic
@@ -21,7 +21,7 @@ Reply = list[str | tuple[str, dict[str, Any]]]
 
 
 def anthropic_client(script: list[Reply]) -> anthropic.Anthropic:
-    """Give a client of the anthropic SDK whose model follows the script."""
+    """Return a client of the anthropic SDK whose model follows the script."""
     import anthropic
 
     transport = httpx.MockTransport(_player(script, _as_anthropic, _open_in_anthropic))
@@ -29,7 +29,7 @@ def anthropic_client(script: list[Reply]) -> anthropic.Anthropic:
 
 
 def async_anthropic_client(script: list[Reply]) -> anthropic.AsyncAnthropic:
-    """Give an asynchronous client of the anthropic SDK whose model follows the script."""
+    """Return an async client of the anthropic SDK whose model follows the script."""
     import anthropic
 
     transport = httpx.MockTransport(_player(script, _as_anthropic, _open_in_anthropic))
@@ -37,7 +37,7 @@ def async_anthropic_client(script: list[Reply]) -> anthropic.AsyncAnthropic:
 
 
 def openai_client(script: list[Reply]) -> openai.OpenAI:
-    """Give a client of the openai SDK whose model follows the script."""
+    """Return a client of the openai SDK whose model follows the script."""
     import openai
 
     transport = httpx.MockTransport(_player(script, _as_chat, _open_in_chat))
@@ -58,7 +58,7 @@ def _player(
     return play
 
 
-# ---------------------------------------------------------------------- as Anthropic writes it
+# ---------------------------------------------------------------------- Anthropic's format
 
 
 def _as_anthropic(turn: int, reply: Reply, model: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _as_anthropic(turn: int, reply: Reply, model: str) -> dict[str, Any]:
 
 
 def _open_in_anthropic(messages: list[Any]) -> set[str]:
-    """Give the calls that the very next message does not answer."""
+    """Return the calls that the next message does not answer."""
     unanswered = set[str]()
     for message, following in zip(messages, [*messages[1:], {"content": []}], strict=True):
         blocks = message["content"] if isinstance(message["content"], list) else []
@@ -91,7 +91,7 @@ def _open_in_anthropic(messages: list[Any]) -> set[str]:
     return unanswered
 
 
-# ---------------------------------------------------------------------- as OpenAI writes it
+# ---------------------------------------------------------------------- OpenAI's format
 
 
 def _as_chat(turn: int, reply: Reply, model: str) -> dict[str, Any]:

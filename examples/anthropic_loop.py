@@ -1,7 +1,7 @@
-"""My agent dies between two tool calls; started again, it must finish them and go on, not begin anew.
+"""My agent dies between two tool calls; restarted, it must finish them and continue, not start over.
 
-A loop as one writes it for Anthropic's Messages API: several turns, two calls in one answer, a tool that fails. All
-that it knows is in the store, so it needs no code for resuming.
+A typical loop for Anthropic's Messages API: several turns, two calls in one answer, a tool that fails. Everything it
+knows is in the store, so it needs no code for resuming.
 """
 
 import tempfile
@@ -13,9 +13,9 @@ import takeback
 MODEL = "claude-sonnet-5-5"
 FILES = {"pool.py": "def take(): return free.pop()", "retry.py": "def retry(): ..."}
 SCRIPT = [
-    ["I read both files.", ("read_file", {"path": "pool.py"}), ("read_file", {"path": "retry.py"})],
+    ["I'll read both files.", ("read_file", {"path": "pool.py"}), ("read_file", {"path": "retry.py"})],
     ["take() needs a lock.", ("write_file", {"path": "pool.py", "text": "with lock: ..."}), ("deploy", {})],
-    ["I may not deploy. Only the tests then.", ("run_tests", {})],
+    ["I'm not allowed to deploy. I'll just run the tests.", ("run_tests", {})],
     ["Fixed: take() holds a lock, 20 of 20 runs pass. Please deploy it yourself."],
 ]
 NAMES = ("read_file", "write_file", "deploy", "run_tests")
@@ -24,7 +24,7 @@ TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in NAMES]
 
 def run(name: str, path: str = "", text: str = "") -> str:
     if name == "deploy":
-        raise PermissionError("only people deploy")
+        raise PermissionError("only people may deploy")
     if name == "write_file":
         FILES[path] = text
     return FILES[path] if path else "20 of 20 runs passed"
@@ -35,13 +35,13 @@ def agent(path: str, dies_before: str | None = None) -> None:
         if s.message_count == 0:
             s.user("Fix the flaky test")
         while True:
-            for call in s.pending_calls():  # of the answer just stored, or of one from before the crash
+            for call in s.pending_calls():  # from the answer just stored, or from before the crash
                 if call.name == dies_before:
                     raise SystemExit(f"killed before {call.name}")
                 try:
                     with s.tool(call) as running:
                         running.result(run(call.name, **call.arguments))
-                except Exception as error:  # stored as the result of the call: the model will read it
+                except Exception as error:  # stored as the call's result, so the model will read it
                     print(f"  {call.name} failed: {error}")
             if s.messages(limit=1)[0].role == "assistant":
                 return

@@ -1,7 +1,7 @@
-"""Fifty agents run in one event loop, and some are cancelled in the middle: what is in the store then?
+"""Fifty agents run in one event loop, and some are cancelled midway: what is in the store then?
 
-What was awaited is there. A write that was cancelled while it ran is there whole or not at all, and the other agents
-do not notice.
+Everything that was awaited is there. A write that was cancelled while it ran is stored completely or not at all, and
+the other agents do not notice.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Two ways look good and I want to try both from the same point, then go on with the better one.
+"""Two approaches look good, and I want to try both from the same point, then continue with the better one.
 
-A fork copies nothing. Each way is a branch with its own state; the other one stays for later.
+A fork copies nothing. Each approach is a branch with its own state; the other one stays for later.
 """
 
 import tempfile
@@ -15,7 +15,7 @@ WAYS = {
 
 
 def attempt(s: takeback.Session, way: str) -> int:
-    """Play an agent that tries one way, and give how many runs passed."""
+    """Play an agent that tries one approach, and return how many runs passed."""
     for text, tokens in WAYS[way]:
         s.assistant(text, usage=Usage(input_tokens=tokens, output_tokens=40, cost=tokens * 3e-6))
     passed = int(text.split()[0])
@@ -38,13 +38,13 @@ with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db")
     best = max(passed, key=passed.__getitem__)
     s.switch(best)
     s.user("Good, commit it")
-    print(f"\nGoing on with {best}:")
+    print(f"\nContinuing with {best}:")
     for message in s.messages():
         print(f"  {message.role:9} {message.text}")
     print(s.branches())
-    print("this way:", s.stats())
-    print("spent:   ", s.stats(spent=True))
+    print("path: ", s.stats())
+    print("spent:", s.stats(spent=True))
 
-    other = s.fork(point, name="somebody else's try", as_session=True)  # a way may also be a session of its own
+    other = s.fork(point, name="somebody else's try", as_session=True)  # a fork can also be a separate session
     other.assistant("Retry three times.")
     print([message.text for message in other.messages()][-2:], "in", other.name)

@@ -1,6 +1,6 @@
-"""My chat bot serves many people: each comes back to their own conversation, and nobody sees another's.
+"""My chat bot serves many people: each comes back to their own conversation, and nobody sees anyone else's.
 
-A scope per person keeps everything apart; what the bot knows of a person is the agent's state in that scope.
+A scope per person keeps everything apart; what the bot knows about a person is the agent's state in that scope.
 """
 
 import re
@@ -10,17 +10,17 @@ import takeback
 
 
 def model(messages: list[takeback.Message], known: dict) -> str:
-    """Stand in for a model: it reads what it is given, and no more."""
+    """Stand in for a model that knows only what it is given."""
     asked = messages[-1].text
     if "my name" in asked and "name" in known:
         return f"You are {known['name']}."
     if "first" in asked:
-        return f"You began with: {messages[0].text!r}"
+        return f"You started with: {messages[0].text!r}"
     return f"Nice to meet you, {known['name']}." if "name" in known else "Who are you?"
 
 
 def answer(store: takeback.Store, person: str, text: str) -> str:
-    """Handle one request of a web server: any process may take it."""
+    """Handle one request to a web server, in any process."""
     mine = store.scoped(person)
     chat = mine.session("chat", agent="bot")
     chat.user(text)
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
         ("u-2", "What is my name?"),
         ("u-1", "What is my name?"),
     ]:
-        with takeback.open(f"{folder}/chats.db") as store:  # as if every request met a new process
+        with takeback.open(f"{folder}/chats.db") as store:  # as if every request reached a new process
             print(f"{person}  {text}\n     -> {answer(store, person, text)}")
 
     with takeback.open(f"{folder}/chats.db") as store:

@@ -1,7 +1,7 @@
-"""My job runs every ten minutes and must report each new issue once, also when a run dies or two of them overlap.
+"""My job runs every ten minutes and must report each new issue once, even if a run dies or two runs overlap.
 
-The job has one session for life and keeps there how far it has seen. Entering it takes its lease, so a second run at
-the same time is told who is there. A report has a key, so the run after one that died does not report twice.
+The job has one permanent session, which remembers the last issue it has seen. Entering it takes its lease, so a second
+run at the same time learns who is running. Each report has a key, so the run after a crash does not report twice.
 """
 
 import tempfile
@@ -24,11 +24,11 @@ def job(path: str, at: str, between: Callable[[], None] = lambda: None) -> None:
                 s.state.set("seen", seen + len(new))
                 print(f"{at}  {len(new)} new after issue {seen}{f', after {s.error}' if s.error else ''}")
         except takeback.Busy as error:
-            print(f"{at}  another run is at work: {error.holder}")
+            print(f"{at}  another run is in progress: {error.holder}")
 
 
 def dies() -> None:
-    raise ConnectionError("the machine went away")
+    raise ConnectionError("the machine went down")
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
     job(path, "10:10")
     issues.append("3 typo")
     try:
-        job(path, "10:20", between=dies)  # has reported, has not noted it
+        job(path, "10:20", between=dies)  # has reported, but not saved how far it got
     except ConnectionError as error:
         print(f"10:20  {error}")
     issues.append("4 crash")

@@ -1,6 +1,6 @@
-"""The connection broke after I sent a message: was it stored? If I send it again, will it be there twice?
+"""The connection broke after I sent a message: was it stored? If I send it again, will it be stored twice?
 
-Give the call a key and just make it again. The first result comes back, also from another process, and nothing is
+Give the call a key and simply repeat it. You get the first result again, even from another process, and nothing is
 stored twice; the same key for something else is an error.
 """
 
@@ -16,12 +16,12 @@ network = random.Random(7)
 
 
 def over_the_network(call: Callable[[], T]) -> T:
-    """Lose the request or, worse, the answer."""
+    """Lose the request or, worse, the reply."""
     if network.random() < 0.15:
         raise ConnectionError("request lost")
     answer = call()
     if network.random() < 0.4:
-        raise ConnectionError("answer lost")
+        raise ConnectionError("reply lost")
     return answer
 
 
@@ -30,7 +30,7 @@ def retried(call: Callable[[], T]) -> T:
         try:
             return over_the_network(call)
         except ConnectionError as error:
-            print(f"  {error}, again")
+            print(f"  {error}, trying again")
     raise ConnectionError("gave up")
 
 

@@ -1,7 +1,7 @@
-"""Kill an agent in the middle of its work, open its store again: everything acknowledged is there.
+"""Kill an agent in the middle of its work and reopen its store: everything acknowledged is there.
 
-A child process plays an agent: it appends messages and, after each call has returned, notes the number in a side
-file. After a moment it is killed with -9.
+A child process plays an agent: it appends messages and, after each call has returned, writes the number to a side
+file. After a moment it is killed with kill -9.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ while True:
 
 
 def run_and_kill(store: Path, acknowledged: Path, seconds: float) -> None:
-    """Start the agent, let it write for a while, kill it without warning."""
+    """Start the agent, let it write for a while, then kill it without warning."""
     agent = subprocess.Popen([sys.executable, "-c", AGENT, str(store), str(acknowledged)])
     before = acknowledged.stat().st_size if acknowledged.exists() else 0
     while not acknowledged.exists() or acknowledged.stat().st_size == before:
         if agent.poll() is not None:
-            raise SystemExit("the agent stopped by itself; run make test to see why")
+            raise SystemExit("the agent exited by itself; run make test to see why")
         time.sleep(0.005)
     time.sleep(seconds)
     agent.send_signal(signal.SIGKILL)
@@ -47,7 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path, acknowledged = Path(folder, "work.db"), Path(folder, "acknowledged")
         for round_number in range(1, 4):
-            print(f"$ python agent.py work.db      # killed with -9 in the middle, round {round_number}")
+            print(f"$ python agent.py work.db      # killed with kill -9 midway, round {round_number}")
             run_and_kill(path, acknowledged, random.uniform(0.2, 0.5))
             told = acknowledged.read_text().splitlines()
             with takeback.open(path) as store:
@@ -57,11 +57,11 @@ def main() -> int:
                 report = store.verify()
             lost = len(set(told) - set(found))
             extra = len(found) - len(told)
-            print(f"  acknowledged {len(told)}, found {len(found)}, lost {lost}, written but not yet told {extra}")
+            print(f"  acknowledged {len(told)}, found {len(found)}, lost {lost}, not yet acknowledged {extra}")
             print(f"  verify: {report}")
             in_order = found == [f"message {number}" for number in range(1, len(found) + 1)]
             if lost or report or not in_order:
-                print("  this must not happen: please report it", file=sys.stderr)
+                print("  this is a bug: please report it", file=sys.stderr)
                 return 1
         print("\nTaking something back:")
         with takeback.open(path) as store:

@@ -1,6 +1,6 @@
 """My agent should survive a crash, and I want to take back what it did: the quick start.
 
-The model follows a script (_scripted.py); with a key of your own, say ``client = anthropic.Anthropic()`` instead.
+The model follows a script (_scripted.py); with your own key, write ``client = anthropic.Anthropic()`` instead.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ with tempfile.TemporaryDirectory() as folder, anthropic_client(SCRIPT) as client
     ):
         s.user("Fix the flaky test")
         reply = client.messages.create(**s.context("anthropic", model=MODEL).request(), max_tokens=1024)
-        s.append(reply)  # the provider's object, kept verbatim
+        s.append(reply)  # the provider's object, stored verbatim
         for call in s.pending_calls():
             with s.tool(call) as running:  # its start is durable before the tool runs
                 running.result(run(call.name, call.arguments))

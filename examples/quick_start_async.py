@@ -1,6 +1,6 @@
 """My agent runs under asyncio: the quick start with ``await``, ``async with`` and ``async for``.
 
-The model follows a script (_scripted.py); with a key of your own, say ``client = anthropic.AsyncAnthropic()`` instead.
+The model follows a script (_scripted.py); with your own key, write ``client = anthropic.AsyncAnthropic()`` instead.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""My agent's shell broke five files, and my own edit lies among them: how do I take back what it did, and only that?
+"""My agent's shell broke five files, and one edit among them is mine: how do I take back only what the agent did?
 
-A scripted agent runs a shell that Takeback knows nothing of; meanwhile you edit a sixth file. The rewind is shown,
-applied, taken back, and made again by a new process. No git is needed.
+A scripted agent runs a shell that Takeback knows nothing about; meanwhile you edit a sixth file. The rewind is
+previewed, applied, undone, and redone by a new process. No git is needed.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ mkdir old && mv notes.md old/notes.md
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Give what is in a directory: names, modes and contents."""
+    """Return the names, modes and hashes of the files in a directory."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {
         f"{path.relative_to(folder)} {path.stat().st_mode & 0o777:o}": sha256(path.read_bytes()).hexdigest()
@@ -30,7 +30,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def shell(session: takeback.Session, command: str, folder: Path) -> None:
-    """Run a command as a tool of the agent: any tool will do, nothing has to be announced."""
+    """Run a command as a tool of the agent: any tool will do, and it need not announce which files it changes."""
     with session.tool("bash", {"command": command}) as running:
         done = subprocess.run(command, shell=True, cwd=folder, check=True, capture_output=True, text=True)
         running.result(done.stdout)
@@ -55,13 +55,13 @@ with tempfile.TemporaryDirectory() as scratch:
 
         rewind = s.preview_rewind("before the cleanup")
         print(rewind)
-        print("\nOf its diff, what it does to pool.py:")
+        print("\nFrom its diff, the change to pool.py:")
         print("\n".join(line for line in rewind.diff().splitlines() if "retry" in line))
         print(f"\n{rewind.apply()!r}")
 
         now = hashes(folder)
         other = [name.split()[0] for name in now if now[name] != before.get(name)]
-        print(f"not as it was: {other}; last message: {s.messages(limit=1)[0].text}")
+        print(f"still different: {other}; last message: {s.messages(limit=1)[0].text}")
         assert now.keys() == before.keys()
         assert other == ["yours.py"]
 
@@ -73,5 +73,5 @@ with tempfile.TemporaryDirectory() as scratch:
         s.redo()
         assert hashes(folder) == now
         print("redone after reopening, last message:", s.messages(limit=1)[0].text)
-        print("in the store as well:", s.file_at("pool.py", "before the cleanup"))
+        print("also in the store:", s.file_at("pool.py", "before the cleanup"))
         assert not store.verify()

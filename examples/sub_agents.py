@@ -1,7 +1,7 @@
-"""My agent hands parts of its work to others, in processes of their own: I want every result back, and who spent what.
+"""My agent delegates parts of its work to others, in separate processes: I want every result, and who spent what.
 
-The boss starts a sub-agent for each tool call of its model, and a process for each sub-agent. They talk through the
-store alone: what is sent is received once, what a worker completes with is its result, one that dies is noticed.
+The boss starts a sub-agent for each tool call of its model, and a process for each sub-agent. They communicate only
+through the store: a message is received once, a worker's result comes back, and a worker that dies is noticed.
 """
 
 import subprocess
@@ -23,7 +23,7 @@ ANSWER = {  # what the boss's model says
 def work(path: str, key: str) -> None:
     with takeback.open(path) as store, store.get_session(key) as s:
         s.user(s.task or "")
-        for hint in s.receive(wait=10):  # until the boss has said more
+        for hint in s.receive(wait=10):  # wait for the boss's message
             s.assistant(f"{s.task}, {hint.text}: done", usage={"input_tokens": 500, "output_tokens": 20})
         s.complete({"part": s.label, "messages": s.message_count})
 

@@ -1,7 +1,7 @@
-"""My agent works through a list, goes astray after an hour, and I want the list as it was before that.
+"""My agent works through a list, goes off track after an hour, and I want the list as it was before that.
 
-Tasks, plan, notes and the files it touched are part of the session: a rewind takes them all back, an undo brings
-them all back.
+Tasks, plan, notes and the files it touched are part of the session: a rewind takes them all back, and an undo
+restores them all.
 """
 
 import tempfile

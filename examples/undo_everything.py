@@ -1,6 +1,6 @@
 """I renamed, rewound or deleted the wrong thing: how do I get it back, and what is gone for good?
 
-Everything but a purge can be taken back, now or next week: the operations log knows what was before.
+Everything except a purge can be undone, now or next week: the operations log knows the state before.
 """
 
 import tempfile
@@ -21,11 +21,11 @@ with tempfile.TemporaryDirectory() as folder:
         print("in the trash:", list(store.list_sessions(trash=True)))
 
     with takeback.open(path) as store:  # next week, another process
-        print("\nWhat was done, newest first:")
+        print("\nOperations, newest first:")
         for operation in store.operations():
             print(f"  {operation.kind:8} {operation.summary}")
 
-        print("\nTaken back, the last one first:")
+        print("\nUndone, the last one first:")
         s = store.list_sessions(trash=True)[0]
         for _ in range(3):
             done = s.undo()
@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"  {s.refresh()} {s.tags}")
 
         store.delete_session(s)
-        print(f"\nFor good: {store.purge_session(s)}")
+        print(f"\nPermanently: {store.purge_session(s)}")
         try:
             store.undo(renamed)
         except takeback.NotFound as error:

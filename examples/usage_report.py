@@ -1,6 +1,6 @@
-"""The invoice is high: which agent and which session spent the money, and how much of it was thrown away?
+"""The invoice is high: which agent and which session spent the money, and how much of it was wasted?
 
-Usage comes with the messages. A rewind takes messages off the path but gives no money back: ``spent=True`` counts
+Usage is stored with the messages. A rewind removes messages from the path but returns no money: ``spent=True`` counts
 every branch.
 """
 
@@ -13,7 +13,7 @@ PRICES = {"small-model": (0.25e-6, 2e-6), "large-model": (5e-6, 25e-6)}  # dolla
 
 
 def answer(s: takeback.Session, text: str, model: str, given: int, made: int) -> None:
-    """Store an answer with what it cost; the price list is yours."""
+    """Store an answer with its cost, from your own price list."""
     price_in, price_out = PRICES[model]
     usage = Usage(input_tokens=given, output_tokens=made, cost=given * price_in + made * price_out)
     s.assistant(text, model=model, usage=usage, duration=made / 80)
@@ -38,7 +38,7 @@ def work(store: takeback.Store) -> None:
 
 with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db") as store:
     work(store)
-    print(f"{'':21} {'tokens in':>10} {'out':>8} {'cost':>8}  {'thrown away':>11}  time")
+    print(f"{'':21} {'tokens in':>10} {'out':>8} {'cost':>8}  {'wasted':>11}  time")
     total = Usage()
     for agent in store.list_agents():
         of_agent = Usage()

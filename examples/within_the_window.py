@@ -1,6 +1,6 @@
-"""My agent works for days in one session: every request must fit the model's window, and the cache must be hit.
+"""My agent works for days in one session: every request must fit the model's window and still hit the cache.
 
-The history grows without end; what is sent stays within its budget, begins the same way for many turns, and keeps
+The history grows without limit; each request stays within its budget, starts the same way for many turns, and keeps
 what must not be forgotten. Tomorrow's agent starts from a summary.
 """
 
@@ -12,7 +12,7 @@ WINDOW = 4_000
 
 
 def shared(one: list, other: list) -> int:
-    """Count the messages at the beginning that two requests share: those the provider has in its cache."""
+    """Count the leading messages that two requests share, which the provider has in its cache."""
     return next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as folder, takeback.open(f"{folder}/work.db")
         session.assistant(f"Function {number} is ported. " + "The tests pass. " * 4)
 
     print(f"{session.message_count} messages in the log; the largest request had {largest:,} tokens of {WINDOW:,}")
-    print(f"{cached / sent:.0%} of what was sent was in the cache; the beginning changed {steps} times")
+    print(f"{cached / sent:.0%} of what was sent was in the cache; the prefix changed {steps} times")
     print("pinned:", context.messages[0]["content"][1]["text"])
     print("left out:", *context.omitted)
     print()

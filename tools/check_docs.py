@@ -1,9 +1,9 @@
-"""Check the docs: links lead somewhere, public names are described, generated files are current, examples run.
+"""Check the docs: links work, public names are described, generated files are current, examples run.
 
-All Python and console blocks of a page are one program: they share a namespace, a shell and a fresh directory, in the
-order of the page. A page that defines tests is given to pytest. Where a line says what it prints (``print(x)  # 42``),
-it must print that; what stands below a command (``$ takeback ls``), the command must write. A block that cannot run
-says so behind its language: ``not-run``.
+All Python and console blocks of a page are one program: they share a namespace, a shell and a fresh directory, in
+page order. A page that defines tests is run by pytest. A line that says what it prints (``print(x)  # 42``) must print
+that; a command (``$ takeback ls``) must write the lines below it. A block that cannot run is marked ``not-run`` after
+its language.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HANDLES = ("Store", "Session", "Agent", "AgentState", "SessionState", "ToolRun",
 
 
 def pages() -> list[Path]:
-    """Give every Markdown page of the project."""
+    """List every Markdown page of the project."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -39,7 +39,7 @@ def pages() -> list[Path]:
 
 
 def broken_links() -> list[str]:
-    """Find relative links to pages and headings that are not there."""
+    """Find relative links to pages and headings that do not exist."""
     found = []
     for page in pages():
         for target, anchor in LINK.findall(page.read_text("utf-8")):
@@ -81,7 +81,7 @@ def undocumented() -> list[str]:
 
 
 def members(cls: type) -> list[str]:
-    """Give the public names of a class: methods, properties, fields and declared attributes; not those of builtins."""
+    """List the public names of a class: methods, properties, fields and declared attributes, but none of builtins."""
     bases = [base for base in cls.__mro__ if base.__module__.startswith("takeback")]
     declared = {name for base in bases for name in vars(base).get("__annotations__", {})}
     own = {name for base in bases for name in vars(base)} | declared
@@ -100,7 +100,7 @@ def _words(text: str) -> set[str]:
 
 
 def _section(reference: str, name: str) -> str:
-    """Give what stands below the heading of a handle, up to the next heading."""
+    """Return the text below the heading of a handle, up to the next heading."""
     for heading in HEADING.finditer(reference):
         if name in _words(heading.group(2)):
             rest = reference[heading.end() :]
@@ -110,12 +110,12 @@ def _section(reference: str, name: str) -> str:
 
 
 def _row(reference: str, name: str) -> str:
-    """Give the row of a table that begins with a value's name."""
+    """Return the table row that begins with a value's name."""
     return next((line for line in reference.splitlines() if line.startswith(f"| `{name}` ")), "")
 
 
 def missing_twins() -> list[str]:
-    """Find members of a handle that its awaitable twin has not, or the other way round."""
+    """Find members of a handle that its async twin lacks, or the other way round."""
     found = []
     for name in HANDLES:
         blocking, awaitable = set(members(getattr(takeback, name))), set(members(getattr(takeback, f"Async{name}")))
@@ -128,7 +128,7 @@ def missing_twins() -> list[str]:
 
 
 def stale() -> list[str]:
-    """Find generated files that are not what the code says."""
+    """Find generated files that no longer match the code."""
     made = {"gen_spec.py": "docs/SPEC.md", "gen_aio.py": "src/takeback/aio.py"}
     return [f"{target} is stale: run python tools/{tool}" for tool, target in made.items() if _fails(tool)]
 
@@ -142,7 +142,7 @@ def _fails(tool: str) -> bool:
 
 
 class Block(NamedTuple):
-    """A fenced block: what stands behind its fence, where its text begins, the text."""
+    """A fenced block: the words after its fence, the line of its text, the text."""
 
     info: str
     line: int
@@ -150,12 +150,12 @@ class Block(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether it is a part of the page's program."""
+        """Whether it is part of the page's program."""
         return self.info in ("python", "console")
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Give the fenced blocks of a page."""
+    """Yield the fenced blocks of a page."""
     begun, info = None, ""
     lines = page.read_text("utf-8").splitlines()
     for at, line in enumerate(lines):
@@ -169,12 +169,12 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def pages_with_code() -> list[Path]:
-    """Give the pages that hold blocks which run."""
+    """List the pages that contain blocks that run."""
     return [page for page in pages() if any(block.runs for block in blocks(page))]
 
 
 def not_run() -> list[str]:
-    """Name the blocks that say they cannot run."""
+    """List the blocks that are marked as not run."""
     return [
         f"{page.relative_to(ROOT)}:{block.line}"
         for page in pages()
@@ -184,7 +184,7 @@ def not_run() -> list[str]:
 
 
 def program(page: Path) -> str:
-    """Give all blocks of a page that run as one program whose lines have the numbers they have on the page."""
+    """Return the blocks of a page that run as one program, with the line numbers of the page."""
     lines = [""] * len(page.read_text("utf-8").splitlines())
     for block in blocks(page):
         if block.info == "python":
@@ -200,7 +200,7 @@ def _server() -> postgres.Server:
 
 
 def database(page: str) -> str:
-    """Give the URL of a new database for a page's examples, for a role that is no superuser."""
+    """Create a database for a page's examples, for a role that is not a superuser, and return its URL."""
     import psycopg
 
     name, role = f"docs_{page.lower()}_{os.getpid()}", "takeback_docs"
@@ -212,7 +212,7 @@ def database(page: str) -> str:
 
 
 def broken_example(page: Path, folder: Path) -> str:
-    """Run the blocks of a page in a directory; say what went wrong, or nothing."""
+    """Run the blocks of a page in a directory; return what went wrong, or an empty string."""
     code = program(page)
     has_tests = re.search(r"^(def test_|class Test)", code, re.M) is not None
     script = folder / f"test_{page.stem.lower()}.py"
@@ -229,13 +229,13 @@ def broken_example(page: Path, folder: Path) -> str:
 
 
 def _environment(home: str) -> dict[str, str]:
-    """Give what a page's program sees: our tools, and a user's own store that is nobody's."""
+    """Return the environment of a page's program: our tools on the path, and an empty default store."""
     paths = [str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_DATA_HOME": home}
 
 
 def _not_printed(code: str, output: str) -> str:
-    """Compare what the page says is printed with what was, in order."""
+    """Return the first difference between what the page says is printed and what was, in order."""
     left = iter(output.splitlines())
     for number, line in enumerate(code.splitlines(), 1):
         said = PRINTED.match(line)
@@ -245,7 +245,7 @@ def _not_printed(code: str, output: str) -> str:
 
 
 def broken_examples() -> list[str]:
-    """Run the examples of every page, each in a directory of its own."""
+    """Run the examples of every page, each in its own directory."""
     found = []
     for page in pages_with_code():
         with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +254,7 @@ def broken_examples() -> list[str]:
 
 
 def main() -> int:
-    """Print what is wrong."""
+    """Print all problems."""
     problems = [*broken_links(), *undocumented(), *missing_twins(), *stale(), *broken_examples()]
     print("\n".join(problems) or f"{len(pages())} pages checked, {len(pages_with_code())} with examples, no problems")
     return int(bool(problems))

@@ -1,7 +1,7 @@
-"""List every mission row, every defect of earlier systems and every finding of trials with its tests. Runs nothing.
+"""List every feature, every defect of earlier systems and every finding of trials with its tests, without running them.
 
 A test carries ``@pytest.mark.feature("A3")``, ``defect("S4-19")`` or ``trial("T83")``; so may a class or, as
-``pytestmark``, a module. A marker that names no row of the page fails.
+``pytestmark``, a module. A marker that names no row of its page is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def proofs(kind: str) -> Proofs:
 
 
 def _marked(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
-    """Give each marker of a kind in a file with the name of what carries it."""
+    """Yield each marker of a kind in a file, with the name of the test or class that carries it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for mark in node.decorator_list:
@@ -55,12 +55,12 @@ def unknown_markers() -> list[str]:
     found = []
     for kind in PAGES:
         unknown = {row: tests for row, tests in proofs(kind).items() if row not in rows(kind)}
-        found += [f"{test}: {kind} {row} is no row" for row, tests in unknown.items() for test in tests]
+        found += [f"{test}: {kind} {row} is not a row of the page" for row, tests in unknown.items() for test in tests]
     return found
 
 
 def unproved() -> list[str]:
-    """Find defects and findings of trials that no test carries: such a row would be a claim."""
+    """Find defects and findings of trials without a test: such a row would be a mere claim."""
     return [
         f"docs/{kind}s.md: no test for {row}"
         for kind in ("defect", "trial")
@@ -81,7 +81,7 @@ def _list(kind: str) -> None:
 
 
 def main() -> int:
-    """Print the lists; fail on a marker that names no row, and on a defect or finding that no test shows to be gone."""
+    """Print the lists; fail on a marker that names no row, and on a defect or finding without a test."""
     for kind in PAGES:
         _list(kind)
     wrong = [*unknown_markers(), *unproved()]

@@ -1,8 +1,8 @@
-"""Write src/takeback/aio.py, the awaitable API, from the blocking classes. ``--check`` only compares.
+"""Generate src/takeback/aio.py, the async API, from the blocking classes. ``--check`` only compares.
 
-Every public method and attribute of a handle gets a twin of the same name, chosen by its annotation: handles
-become their Async twin, also inside pages, lists and optionals; iterators become asynchronous ones; what can be
-entered can be awaited or entered. An annotation that is not understood stops the build.
+Every public method and attribute of a handle gets a twin of the same name, shaped by its annotations: handles
+become their Async twin, even inside pages, lists and optionals; iterators become async ones; a context manager
+can be awaited or entered. An annotation that is not understood stops the build.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HANDLES: dict[str, type] = {
     "Rewind": rewind.Rewind,
     "Attachment": attachments.Attachment,
 }
-ENTERED = {"Session", "Stream"}  # what ``async with`` may be used on as it is being got
-NO_IO = {"tool", "retry", "scoped", "to_dict", "runtime", "due"}  # methods that only look at what the handle holds
+ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
+NO_IO = {"tool", "retry", "scoped", "to_dict", "runtime", "due"}  # methods that only use what the handle holds
 WAITING = {"session", "receive", "wait", "ask_approval"}  # methods that may wait for others
-LIVE = {"follow"}  # iterators that wait for what comes: each has a private form that is told when to stop
-# Names that annotations may use, and where the generated module gets them from.
+LIVE = {"follow"}  # iterators that wait for events: each has a private form that can be stopped
+# Names that annotations may use, and the modules that the generated module imports them from.
 NAMES: dict[str, str] = {
     "Any": "typing",
     "BinaryIO": "typing",
@@ -131,14 +131,14 @@ def aopen(
 
 
 class Unknown(Exception):
-    """An annotation that has no awaitable form here."""
+    """An annotation without an async form."""
 
 
 # ---------------------------------------------------------------------- annotations
 
 
 def twin(annotation: str, seen: set[str]) -> str:
-    """Give the awaitable form of an annotation and note the names it uses."""
+    """Return the async form of an annotation, and add the names it uses to ``seen``."""
     tree = ast.parse(annotation, mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -152,18 +152,18 @@ def twin(annotation: str, seen: set[str]) -> str:
 
 
 def inner(annotation: str, outer: str) -> str | None:
-    """Give X of ``outer[X]``, or None if it is something else."""
+    """Return X of ``outer[X]``, or None if the annotation is something else."""
     found = re.fullmatch(rf"{outer}\[(.*)\]", annotation)
     return found.group(1) if found else None
 
 
 def mentions_handle(annotation: str) -> bool:
-    """Say whether a handle may be among the values."""
+    """Whether a value of this annotation may contain a handle."""
     return any(re.search(rf"\b{name}\b", annotation) for name in HANDLES)
 
 
 def wrap(annotation: str, value: str) -> str:
-    """Write how a blocking result becomes an awaitable one."""
+    """Return the code that turns a blocking result into an async one."""
     if annotation in HANDLES:
         return f"Async{annotation}(self._portal, {value})"
     if not mentions_handle(annotation):
@@ -188,7 +188,7 @@ def wrap(annotation: str, value: str) -> str:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Give a signature in which the handle that the reading half of a store gives is the session of the whole."""
+    """Return a signature in which the handle type of the store's read-only base class is ``Session``."""
     found = inspect.signature(function)
 
     def plain(annotation: Any) -> Any:
@@ -199,7 +199,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def signature(function: Callable[..., Any], returns: str, seen: set[str], prefix: str) -> str:
-    """Write the head of a twin."""
+    """Return the ``def`` line of a twin."""
     parts, star = ["self"], False
     for parameter in list(signature_of(function).parameters.values())[1:]:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
@@ -213,7 +213,7 @@ def signature(function: Callable[..., Any], returns: str, seen: set[str], prefix
 
 
 def arguments(function: Callable[..., Any]) -> str:
-    """Write the call of the blocking method with the same arguments, handles unwrapped."""
+    """Return the arguments for the call of the blocking method, with handles unwrapped."""
     parts = []
     for parameter in list(signature_of(function).parameters.values())[1:]:
         name = parameter.name
@@ -232,7 +232,7 @@ def arguments(function: Callable[..., Any]) -> str:
 
 
 def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
-    """Write the twin of a method."""
+    """Return the lines of a method's twin."""
     plan = isinstance(function, writing)
     function = function.plan if isinstance(function, writing) else function
     returns = signature_of(function).return_annotation
@@ -284,13 +284,13 @@ def _doc(function: Callable[..., Any]) -> str:
 
 
 def attribute(name: str, annotation: str, doc: str, seen: set[str]) -> list[str]:
-    """Write the twin of an attribute: what the blocking handle holds."""
+    """Return the lines of an attribute's twin, which reads the blocking handle."""
     head = f"def {name}(self) -> {twin(annotation, seen)}:"
     return ["@property", head, f'"""{doc}"""', f"return {wrap(annotation, f'self._sync.{name}')}"]
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Give the public members of a class with its bases, each once, in the order they were written."""
+    """Yield the public members of a class and its bases, each once, in source order."""
     seen = set[str]()
     for base in reversed(cls.__mro__[:-1]):
         for name in vars(base):
@@ -300,7 +300,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def annotated(cls: type) -> Iterator[tuple[str, str]]:
-    """Give the public attributes that a class declares without a method."""
+    """Yield the public attributes that a class declares by annotation."""
     for base in reversed(cls.__mro__[:-1]):
         for name, annotation in vars(base).get("__annotations__", {}).items():
             if not name.startswith("_"):
@@ -308,7 +308,7 @@ def annotated(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def write_class(name: str, cls: type, seen: set[str]) -> str:
-    """Write the twin of a class."""
+    """Return the source of a class's twin."""
     parts = [[f"def __init__(self, portal: Portal, sync: {name}) -> None:", "self._portal, self._sync = portal, sync"]]
     if name == "Store":
         parts[0].append("sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))")
@@ -346,7 +346,7 @@ def _special(name: str, cls: type) -> list[list[str]]:
     leave += "trace: TracebackType | None) -> None:"
     if name == "Store":
         return [*found, [*enter, "return self"], [leave, "await self.close()"]]
-    left = "CancelledError, CancelledError(), None"  # a task that is cancelled while it enters leaves again
+    left = "CancelledError, CancelledError(), None"  # how a task that is cancelled while entering leaves again
     enter += [f"await self._portal.enter(self._sync.__enter__, lambda made: made.__exit__({left}))", "return self"]
     return [*found, enter, [leave, "await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))"]]
 
@@ -361,7 +361,7 @@ def _indented(lines: list[str]) -> str:
 
 
 def generate() -> str:
-    """Give the whole module."""
+    """Return the source of the whole module."""
     seen = {"TracebackType", "PathLike", "Clock", "Page", "Resolved"}
     classes = [write_class(name, cls, seen) for name, cls in HANDLES.items()]
     text = HEAD + "\nfrom __future__ import annotations\n\n" + imports(seen) + "\n\n" + "\n\n".join([*classes, OPEN])
@@ -369,7 +369,7 @@ def generate() -> str:
 
 
 def imports(seen: set[str]) -> str:
-    """Write the imports for the names that were used."""
+    """Return the imports for the names that were used."""
     lines = [f"from {NAMES[name]} import {name}" for name in sorted(seen)]
     lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
     lines += ["from asyncio import CancelledError"]
@@ -380,7 +380,7 @@ def imports(seen: set[str]) -> str:
 
 
 def formatted(text: str) -> str:
-    """Let ruff sort and format, so that the file reads like the others."""
+    """Sort and format with ruff, so that the file reads like the others."""
     ruff = [str(Path(sys.executable).parent / "ruff")]
     name = ["--stdin-filename", str(TARGET)]
     sort = [*ruff, "check", "--fix-only", "--quiet", "--select", "I,F401,UP,SIM,RUF100", *name, "-"]
@@ -394,7 +394,7 @@ def main() -> int:
     if "--check" in sys.argv:
         stale = not TARGET.exists() or TARGET.read_text("utf-8") != new
         if stale:
-            print("src/takeback/aio.py is not what the code says: run python tools/gen_aio.py", file=sys.stderr)
+            print("src/takeback/aio.py is out of date: run python tools/gen_aio.py", file=sys.stderr)
         return int(stale)
     TARGET.write_text(new, "utf-8")
     return 0

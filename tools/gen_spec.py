@@ -1,7 +1,7 @@
 """Fill the generated parts of docs/SPEC.md: schema, statements, test vectors. ``--check`` only compares.
 
-The specification shows what runs, because it is written from what runs: the schema from the descriptors of the tables,
-the statements by doing each operation once in a store that is traced.
+The specification shows what really runs, because it is generated from it: the schema from the table descriptors, the
+statements by running each operation once in a traced store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CALL = {"id": "call-1", "name": "bash", "arguments": {"command": "ls"}}
 
 
 class Ticking:
-    """A clock of which no two readings are equal, so that the same columns change every time."""
+    """A clock whose readings always differ, so that every run changes the same columns."""
 
     def __init__(self) -> None:
         self._now = 1_700_000_000_000
@@ -38,7 +38,7 @@ class Ticking:
 
 
 class Story:
-    """A store in which everything happens once, and the statements of what happens."""
+    """A store in which each operation runs once, and the statements that it runs."""
 
     def __init__(self, folder: str) -> None:
         self._seen: list[str] = []
@@ -55,14 +55,14 @@ class Story:
         return session
 
     def statements(self, what: Callable[[], object]) -> list[str]:
-        """Return the statements that something runs, each once, in order."""
+        """Return the distinct statements that a call runs, in order."""
         self._seen.clear()
         what()
         return list(dict.fromkeys(self._seen))
 
 
 def told(story: Story) -> dict[str, list[str]]:
-    """Do every operation once; return its statements by its title."""
+    """Run every operation once; return its statements by title."""
     store, traced = story.store, story.statements
     session, other = story.session(name="work", tags=["red"], workspace=story.workspace), story.session()
     agent = store.get_agent("coder")
@@ -132,7 +132,7 @@ def _attach(session: Session) -> None:
 
 
 def schema() -> str:
-    """Return the schema as one block."""
+    """Return the schema as one code block."""
     return f"```sql\n{tables.sqlite().strip()}\n```"
 
 
@@ -165,7 +165,7 @@ def vectors() -> str:
 
 
 def fill(text: str) -> str:
-    """Replace what stands behind each marker."""
+    """Replace the text after each marker."""
     for marker, content in (("vectors", vectors()), ("schema", schema()), ("statements", statements())):
         begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
         block = f"{begin}\n\n{content}\n\n{end}"
@@ -180,7 +180,7 @@ def main() -> int:
     new = fill(old)
     if "--check" in sys.argv:
         if old != new:
-            print("docs/SPEC.md is not what the code says: run python tools/gen_spec.py", file=sys.stderr)
+            print("docs/SPEC.md is out of date: run python tools/gen_spec.py", file=sys.stderr)
         return int(old != new)
     SPEC.write_text(new, "utf-8")
     return 0

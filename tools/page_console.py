@@ -1,8 +1,8 @@
-"""The console blocks of a page, typed into a shell: ``check_docs`` puts a call of ``run`` in the place of each.
+"""Types the console blocks of a page into a shell: ``check_docs`` replaces each block with a call of ``run``.
 
-A block holds commands behind ``$ `` and, below each, lines that it must write, in this order; others may stand between
-them, and ids may differ. All blocks of a page share one shell, which starts in the directory of the page's program and
-finds ``takeback`` there as a person would.
+A block holds commands after ``$ `` and, below each, lines that it must write, in this order; other lines may come in
+between, and ids may differ. All blocks of a page share one shell, which starts in the directory of the page's program
+and finds ``takeback`` on its path, as a person would.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ID = re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b")
 
 
 def run(block: str, line: int) -> None:
-    """Type the commands of a block that begins at a line of its page."""
+    """Type the commands of a block; ``line`` is where it starts on the page."""
     first, *commands = re.split(r"^\$ ", block, flags=re.M)
-    assert not first.strip(), f"line {line}: a console block begins with a command"
+    assert not first.strip(), f"line {line}: a console block must begin with a command"
     for command in commands:
         typed, _, said = command.partition("\n")
         ran = _shell().type(typed)
@@ -31,7 +31,7 @@ def run(block: str, line: int) -> None:
 
 
 def not_said(wanted: str, text: str) -> str | None:
-    """Give the first line that was not written, or not in this order."""
+    """Return the first line that was not written, or not in this order; None if all were."""
     left = iter([*map(_plain, text.splitlines())])
     return next((each for each in wanted.splitlines() if each.strip() and _plain(each) not in left), None)
 

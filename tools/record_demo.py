@@ -1,11 +1,10 @@
-"""Record ``takeback demo`` in a terminal as docs/demo.svg, or compare the recording with what the demo prints today.
+"""Record ``takeback demo`` in a terminal as docs/demo.svg, or compare the recording with what the demo prints now.
 
     python tools/record_demo.py             # writes docs/demo.svg
     python tools/record_demo.py --check     # fails if the text differs; ids, times and directories may
 
-The picture is plain SVG: no script, no font of its own, colours that stand on a dark ground of their own, so it is
-readable on dark and light pages. Where CSS animation runs it plays at the pace of a reader, not of the machine;
-where it does not, the rewind is shown.
+The picture is plain SVG: no script, no embedded font, and its own dark background, so it is readable on dark and
+light pages. With CSS animation it plays at a reader's pace, not the machine's; without, it shows the rewind.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from xml.sax.saxutils import escape
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "demo.svg"
 COLUMNS, ROWS = 100, 34
 LINE, CHARACTER, EDGE = 18, 7.83, 14
-TYPED, READ, ENDING = 0.7, 0.2, 4.0  # seconds: for a command, for each line that comes back, at the end
+TYPED, READ, ENDING = 0.7, 0.2, 4.0  # seconds: for a command, for each line of output, at the end
 
 _COLOR = re.compile(r"\x1b\[([0-9;]*)m")
 _CLASSES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "36": "c"}
-# What is different each time.
+# What differs in every run.
 _VARIES = (
     (re.compile(r"/\S*takeback-demo-\w+"), "DIRECTORY"),
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b"), "ID"),
@@ -40,7 +39,7 @@ _VARIES = (
     (re.compile(r", (?:now|\d+[smh] ago)$"), ", AGO"),
     (re.compile(r"\b[0-9.]+ s\b"), "SECONDS"),
 )
-_SHELLS = re.compile(r"(.*\s)?Killed\b(?! with)")  # some shells say that a job was killed, each in its own way
+_SHELLS = re.compile(r"(.*\s)?Killed\b(?! with)")  # some shells report a killed job, each in its own words
 
 STYLE = """
 text{font:13px ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',Consolas,monospace;fill:#d0d7de;white-space:pre}
@@ -56,7 +55,7 @@ class Step(NamedTuple):
 
 
 def record(temporary: str = "/tmp") -> list[str]:
-    """Run the demo in a terminal and give the lines it shows, with their colours."""
+    """Run the demo in a terminal and return the lines it shows, with colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     hidden = ("NO_COLOR", "COLUMNS", "LINES")
@@ -87,7 +86,7 @@ def _chunks(terminal: int) -> Iterator[bytes]:
 
 
 def drawn(lines: Sequence[str]) -> str:
-    """Draw lines as a terminal that scrolls."""
+    """Draw lines as a scrolling terminal."""
     width, height = round(COLUMNS * CHARACTER + 2 * EDGE), ROWS * LINE + 2 * EDGE
     texts = "\n".join(f'<text y="{LINE * (at + 1) - 5}">{_spans(line)}</text>' for at, line in enumerate(lines))
     still = next(at for at, line in enumerate(lines) if "yours, kept" in line) + 8
@@ -114,12 +113,12 @@ def _spans(line: str) -> str:
 
 
 def _place(lines: int) -> int:
-    """Say how far the text is moved so that its first so many lines end at the lower edge."""
+    """Return how far to move the text so that its first ``lines`` lines end at the bottom edge."""
     return (ROWS - lines) * LINE
 
 
 def steps(lines: Sequence[str]) -> list[Step]:
-    """Cut a recording into what is shown at once: a command, what came back, a proof, an act."""
+    """Split a recording into what is shown at once: a command, its output, a proof, an act."""
     plain = [_COLOR.sub("", line) for line in lines]
     begins = [at for at, line in enumerate(plain) if at == 0 or line.startswith(("$ ", "✓")) or not line]
     ends = sorted({*begins, *(at + 1 for at in begins if plain[at].startswith("$ ")), len(lines)})
@@ -140,13 +139,13 @@ def _scrolling(shown: Sequence[Step]) -> str:
 
 
 def recorded() -> list[str]:
-    """Give the lines of the picture, without colours."""
+    """Return the lines of the picture, without colours."""
     root = ElementTree.fromstring(PICTURE.read_text("utf-8"))
     return ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def comparable(lines: Sequence[str]) -> list[str]:
-    """Give lines without colours and without what is different each time."""
+    """Return lines without colours and without what differs in every run."""
     found = list[str]()
     for text in (_COLOR.sub("", line) for line in lines):
         if _SHELLS.match(text):
@@ -166,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(not same)
     wide = [line for line in lines if len(_COLOR.sub("", line)) > COLUMNS]
     if wide:
-        raise SystemExit(f"these lines do not fit into {COLUMNS} columns: {wide}")
+        raise SystemExit(f"these lines are wider than {COLUMNS} columns: {wide}")
     PICTURE.write_text(drawn(lines), "utf-8")
     print(f"{PICTURE.name}: {len(lines)} lines, {PICTURE.stat().st_size / 1000:.0f} kB")
     return 0

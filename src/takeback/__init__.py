@@ -6,7 +6,7 @@
         session = store.create_session("fix-retry")
         session.user("Fix the flaky test")
 
-The names here are the public API; everything below is private and may change.
+The names in ``__all__`` are the public API; everything else is private and may change.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -170,7 +170,7 @@ __all__ = [
 ]
 
 
-# Where each name lies: it is loaded when it is first asked for, so that a shell which lists sessions starts at once.
+# The module of each name. Names are loaded on first use, so that a command that only lists sessions starts instantly.
 _WHERE = {
     "client.agent": "Agent",
     "client.attachments": "Attachment",
@@ -228,7 +228,7 @@ model.forms = _forms  # values are read by what lies above them, when they are
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for."""
+    """Load a public name on first use."""
     from importlib import import_module
 
     for module, names in _WHERE.items():

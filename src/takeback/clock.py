@@ -1,8 +1,8 @@
-"""The one place that reads the time.
+"""The only place that reads the time.
 
-Time is a label, never an order: order comes from seq and feed positions. A clock may
-therefore stand still, jump back or lie before 1970 without harm. Stores take any object
-with ``now_ms``; tests give them one they move by hand.
+Time is a label, never an order: order comes from seqs and feed positions. A clock may
+therefore stand still, jump back or be before 1970 without harm. Stores accept any object
+with ``now_ms``; tests pass one that they move by hand.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Milliseconds since 1970, UTC; negative before it."""
+    """Milliseconds since 1970 in UTC; negative before."""
 
     def now_ms(self) -> int: ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now_ms(self) -> int:
         """Read the clock once."""
@@ -29,5 +29,5 @@ class SystemClock:
 
 
 def to_datetime(ms: int) -> datetime:
-    """Turn stored milliseconds into an aware UTC datetime, also before 1970."""
+    """Convert stored milliseconds to an aware UTC datetime, even before 1970."""
     return _EPOCH + timedelta(milliseconds=ms)

@@ -1,10 +1,10 @@
-"""The one codec: values to JSON bytes and back, data only.
+"""The only codec: values to JSON bytes and back, data only.
 
-What goes in comes out equal, or is refused with ``Invalid`` before anything is stored.
+What goes in comes out equal, or raises ``Invalid`` before anything is stored.
 JSON cannot hold everything Python can, so four things travel as a one-key object:
 ``{"$float": "nan"}``, ``{"$bytes": base64}``, ``{"$str": base64}`` for text with lone
 surrogates, ``{"$map": [[key, value], ...]}`` for a dict that would look like one of these.
-Nothing is imported, called or built on decoding, whatever the bytes say.
+Decoding imports, calls and constructs nothing, whatever the bytes say.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 def encode(value: object) -> bytes:
-    """Encode a value; the order of keys is kept, and equal calls give equal bytes."""
+    """Encode a value, keeping the order of keys."""
     return _encode(_shallow(value))
 
 
 def canonical(value: object) -> bytes:
-    """Encode a value with its keys sorted: equal values give equal bytes."""
+    """Encode a value with sorted keys, so that equal values give equal bytes."""
     return _encode_sorted(_shallow(value))
 
 
 def decode(data: bytes) -> Any:
-    """Decode what ``encode`` wrote; anything else is ``Corrupt``."""
+    """Decode what ``encode`` wrote; anything else raises ``Corrupt``."""
     try:
         value = _decode(data)
         return _fancy(value) if has_escapes(data) else value
@@ -45,18 +45,18 @@ def decode(data: bytes) -> Any:
 
 
 def has_escapes(data: bytes) -> bool:
-    """Say whether the bytes may hold an escaped value, so that decoders can take the short way."""
-    return 36 in data and b'"$' in data  # looking for one byte ("$") is much faster than for two
+    """Whether the bytes may contain an escaped value; if not, decoders take a shortcut."""
+    return 36 in data and b'"$' in data  # searching for one byte ("$") first is much faster than for two
 
 
 def storable_text(text: object, *, what: str) -> str:
-    """Check a name, key or other short text: a string without NUL that UTF-8 can hold."""
+    """Check a name, key or other short text: it must be a string without NUL that UTF-8 can encode."""
     if not isinstance(text, str):
         raise Invalid(f"{what} must be a string, not {type(text).__name__}")
     if "\0" in text:
         raise Invalid(f"{what} must not contain NUL characters")
     if not _is_utf8(text):
-        raise Invalid(f"{what} holds half of a surrogate pair; remove it")
+        raise Invalid(f"{what} contains a lone surrogate; remove it")
     return str(text)
 
 
@@ -64,7 +64,7 @@ def _shallow(value: object) -> Any:
     try:
         return _plain(value, 0)
     except RecursionError:
-        raise Invalid("the value is nested too deeply to be stored from here") from None
+        raise Invalid("the value is nested too deeply, or the call stack is too deep here") from None
 
 
 def _is_utf8(text: str) -> bool:
@@ -78,7 +78,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Give the JSON form of a value; the value itself where nothing needs escaping."""
+    """Return the JSON form of a value: the value itself unless something needs escaping."""
     kind = type(value)
     if kind is str:
         return value if _is_utf8(value) else {"$str": _b64(value.encode("utf-8", "surrogatepass"))}
@@ -89,7 +89,7 @@ def _plain(value: Any, depth: int) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
     if depth >= MAX_DEPTH:
-        raise Invalid(f"the value is nested deeper than {MAX_DEPTH} levels")
+        raise Invalid(f"the value is nested more than {MAX_DEPTH} levels deep")
     if kind is dict:
         return _plain_dict(value, depth)
     if kind is list or kind is tuple:
@@ -114,7 +114,7 @@ def _plain_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _plain_pairs(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    """Handle keys that are not plain ASCII: escape a dict that would be mistaken or cannot be written as it is."""
+    """Encode a dict with unusual keys, as pairs if it would look like an escape or has keys that JSON cannot hold."""
     for key in value:
         if not isinstance(key, str):
             raise Invalid(f"keys must be strings, not {type(key).__name__} ({key!r:.40})")
@@ -125,7 +125,7 @@ def _plain_pairs(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _plain_other(value: Any, depth: int) -> Any:
-    """Accept subclasses of the plain types and bytes; refuse everything else."""
+    """Encode bytes and subclasses of the plain types; anything else raises ``Invalid``."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"$bytes": _b64(bytes(value))}
     for base in (str, int, float):
@@ -145,7 +145,7 @@ def _b64(data: bytes) -> str:
 
 
 def _fancy(value: Any) -> Any:
-    """Undo the escapes of ``_plain``."""
+    """Reverse the escapes of ``_plain``."""
     if type(value) is list:
         return [_fancy(item) for item in value]
     if type(value) is not dict:

@@ -1,7 +1,7 @@
-"""Every error a caller can meet, in one tree.
+"""Every error that a caller can get, in one tree.
 
-A class docstring is the default message: it says what is wrong and what to do next.
-``code`` is stable and safe to match on; the text may improve. Drivers' own exceptions
+A class's docstring is its default message: it says what is wrong and what to do next.
+``code`` is stable and safe to match on; the text may improve. A driver's own exceptions
 never leave ``storage/``: they are translated there and kept as ``__cause__``.
 """
 
@@ -21,7 +21,7 @@ class Error(Exception):
 
 
 class NotFound(Error):
-    """There is nothing with that id here; check the id and the scope of the store."""
+    """Nothing here has that id; check the id and the scope of the store."""
 
     code = "not_found"
 
@@ -54,7 +54,7 @@ class Invalid(Error, ValueError):
 
 
 class Closed(Error):
-    """This handle is closed, or was made before a fork(); open the store again here."""
+    """This handle is closed, or was opened before a fork(); open the store again in this process."""
 
     code = "closed"
 
@@ -80,7 +80,7 @@ class Unsupported(Error):
 
 
 class Busy(Error):
-    """Somebody else holds this now; wait and call again."""
+    """This is in use by somebody else; wait and call again."""
 
     code = "busy"
 
@@ -91,13 +91,13 @@ class Busy(Error):
 
 
 class StorageFull(Error):
-    """The disk is full; nothing was stored. Free space, or delete and prune: they still work."""
+    """The disk is full; nothing was stored. Free some space, or delete and prune: both still work."""
 
     code = "storage_full"
 
 
 class LeaseLost(Error):
-    """Another process took this session over; open the session again to go on."""
+    """Another process took over this session; open the session again to continue."""
 
     code = "lease_lost"
 
@@ -109,6 +109,6 @@ class SchemaTooNew(Error):
 
 
 class BackendError(Error):
-    """The storage engine failed; nothing was acknowledged. ``__cause__`` holds its own words."""
+    """The storage engine failed; nothing was acknowledged. ``__cause__`` holds its own error."""
 
     code = "backend"

@@ -1,4 +1,4 @@
-"""Which file system a path lies on, as Linux tells it: some keep no locks, some no times of directories."""
+"""The file system that a path is on, according to Linux: some have no working locks, some no directory times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def kind_of(path: str) -> str | None:
-    """Name the kind of file system that holds a path, such as ``ext4``; None where nobody tells."""
+    """Return the type of file system that holds a path, such as ``ext4``; None if the system does not say."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             return kind_in(file.read(), os.path.realpath(path))
@@ -15,7 +15,7 @@ def kind_of(path: str) -> str | None:
 
 
 def kind_in(mountinfo: str, path: str) -> str | None:
-    """Find the mount that holds a path in the text of mountinfo, and give its kind."""
+    """Return the file system type of the mount that holds a path, from the text of mountinfo."""
     best, kind = -1, None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
@@ -24,13 +24,13 @@ def kind_in(mountinfo: str, path: str) -> str | None:
             continue
         mount = _unescaped(fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= best:
+        if inside and len(mount) >= best:  # of two mounts at one place the later covers the earlier
             best, kind = len(mount), right.split(" ", 1)[0]
     return kind
 
 
 def _unescaped(mount: str) -> str:
-    """Read the name of a mount, in which spaces and the like are written as three octal digits."""
+    """Unescape a mount point, in which spaces and the like are written as three octal digits."""
     if "\\" not in mount:
         return mount
     import re

@@ -1,8 +1,8 @@
-"""Where the awaitable API meets the blocking one: threads that run calls, and one hop for many writes.
+"""Where the async API meets the blocking one: threads that run calls, and one hop for many writes.
 
-Writes that tasks ask for while a commit is under way are run together, in one transaction and one hop, so a
-write costs the event loop little. A call that was handed over finishes even when the task that awaits it
-is cancelled: what it stored is stored, once. Any event loop may use a portal, several at once.
+Writes requested while a commit is in progress run together, in one transaction and one hop, so a write costs the
+event loop little. A call that was handed to a thread finishes even if the task that awaits it is cancelled: what it
+stores is stored exactly once. Any number of event loops may use a portal at the same time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Waiting(NamedTuple):
 
 
 class _Failed(Error):
-    """An operation of several raised: nothing of them was stored."""
+    """One operation of a batch raised, so none of the batch was stored."""
 
 
 class Portal:
@@ -58,14 +58,14 @@ class Portal:
         return await asyncio.shield(future)
 
     async def enter(self, call: Callable[[], T], undo: Callable[[T], object]) -> T:
-        """Run a call that begins something; it is ended again if this task is cancelled meanwhile."""
+        """Run a call that enters something; ``undo`` leaves it again if this task is cancelled meanwhile."""
         if self._closed:
             raise Closed()
         future = self._pool.submit(call)
 
         def end(done: Future[T]) -> None:
             if done.exception() is None:
-                with contextlib.suppress(RuntimeError):  # the pool is closed, and the store with it
+                with contextlib.suppress(RuntimeError):  # the pool is closed, and so is the store
                     self._pool.submit(undo, done.result())
 
         awaited = asyncio.wrap_future(future)
@@ -77,7 +77,7 @@ class Portal:
             raise
 
     async def wait(self, call: Callable[[], T]) -> T:
-        """Run a call that waits for others in a thread of its own; a task that is cancelled stops waiting."""
+        """Run a call that waits for others in a thread of its own; cancelling the task stops the wait."""
         if self._closed:
             raise Closed()
         loop, stop = asyncio.get_running_loop(), threading.Event()
@@ -89,7 +89,7 @@ class Portal:
                 outcome: Outcome = (call(), None)
             except BaseException as error:
                 outcome = (None, error)
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody awaits this
                 loop.call_soon_threadsafe(_settle, [(future, outcome)])
 
         threading.Thread(target=run, name="takeback-wait", daemon=True).start()
@@ -123,22 +123,22 @@ class Portal:
         return await self.write(backend, step._replace(before=None))
 
     async def iterate(self, call: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
-        """Go through an iterator page by page, each page in one hop."""
+        """Iterate page by page, each page in one hop."""
         rows = await self.run(lambda: iter(call()))
         while page := await self.run(lambda: list(islice(rows, _PAGE))):
             for row in page:
                 yield row
 
     async def follow(self, call: Callable[[Callable[[], bool]], Iterator[T]]) -> AsyncIterator[T]:
-        """Go through an iterator that waits for what comes, in a thread of its own; it ends when nobody asks any more.
+        """Iterate over something that waits for events, in a thread of its own that ends with the iteration.
 
-        ``call`` gets a function that says whether to stop. At most ``_PAGE`` items are kept ahead.
+        ``call`` gets a function that returns whether to stop. At most ``_PAGE`` items are read ahead.
         """
         loop, ended = asyncio.get_running_loop(), object()
         items, room, stop = asyncio.Queue[Any](), threading.Semaphore(_PAGE), threading.Event()
 
         def tell(item: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody awaits this
                 loop.call_soon_threadsafe(items.put_nowait, item)
 
         def run() -> None:
@@ -167,7 +167,7 @@ class Portal:
             stop.set()
 
     async def close(self, call: Callable[[], None]) -> None:
-        """Finish what was handed over, run a last call, and let the threads go."""
+        """Run a last call, then shut down the threads once they finish what was handed to them."""
         if self._closed:
             return
         await self.run(call)
@@ -175,14 +175,14 @@ class Portal:
         self._pool.shutdown(wait=False)
 
     def abandon(self) -> None:
-        """Let the threads go at once: nothing was opened."""
+        """Shut down the threads of a portal whose store never opened."""
         self._closed = True
         self._pool.shutdown(wait=False)
 
     # ------------------------------------------------------------------ in a thread
 
     def _drain(self, backend: Backend) -> None:
-        """Run what waits, batch after batch, until nothing does."""
+        """Run waiting writes, batch after batch, until none is left."""
         while True:
             with self._mutex:
                 batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
@@ -193,7 +193,7 @@ class Portal:
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody awaits any more, so that the loop does not complain about it."""
+    """Retrieve an error that nobody awaits any more, so that the loop does not log it."""
     if not future.cancelled():
         future.exception()
 
@@ -202,7 +202,7 @@ Outcome = tuple[Any, BaseException | None]
 
 
 def _write_all(backend: Backend, ops: list[Op[Any]]) -> list[Outcome]:
-    """Run operations in one transaction; if one of them raises, run them one by one so that it fails alone."""
+    """Run operations in one transaction; if one raises, run them one by one so that only that one fails."""
     if len(ops) == 1:
         return [_attempt(backend, ops[0])]
 
@@ -216,7 +216,7 @@ def _write_all(backend: Backend, ops: list[Op[Any]]) -> list[Outcome]:
         return [(value, None) for value in backend.write(together)]
     except _Failed:
         return [_attempt(backend, op) for op in ops]
-    except BaseException as error:  # the engine failed, perhaps after the commit: running again could store twice
+    except BaseException as error:  # the engine failed, maybe after the commit: a rerun could store twice
         return [(None, error)] * len(ops)
 
 
@@ -228,7 +228,7 @@ def _attempt(backend: Backend, op: Op[Any]) -> Outcome:
 
 
 def _tell(batch: list[_Waiting], outcomes: list[Outcome]) -> None:
-    """Settle futures, with one wake-up per event loop; a loop that is gone by then has nobody to tell."""
+    """Settle futures, with one wake-up per event loop; a loop that is closed by then is skipped."""
     told: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Outcome]]] = {}
     for waiting, outcome in zip(batch, outcomes, strict=True):
         told.setdefault(waiting.loop, []).append((waiting.future, outcome))
@@ -249,11 +249,11 @@ def _settle(settled: list[tuple[asyncio.Future[Any], Outcome]]) -> None:
             future.set_result(value)
 
 
-# ---------------------------------------------------------------------- awaitable forms of what is no plain call
+# ---------------------------------------------------------------------- awaitable forms of more than plain calls
 
 
 class Opening(Generic[T]):
-    """Something that is being opened: await it, or use it with ``async with``."""
+    """Something to open: await it, or use it with ``async with``."""
 
     def __init__(self, opening: Callable[[], Awaitable[T]]) -> None:
         self._opening = opening
@@ -273,7 +273,7 @@ class Opening(Generic[T]):
 
 
 class AsyncReader:
-    """Content that is read from the front: ``async with``, ``await read(n)``, or ``async for`` in pieces."""
+    """Content read as a stream: with ``async with`` and ``await read(n)``, or piece by piece with ``async for``."""
 
     def __init__(self, portal: Portal, opening: Callable[[], IO[bytes]]) -> None:
         self._portal = portal
@@ -281,14 +281,14 @@ class AsyncReader:
         self._stream: IO[bytes] | None = None
 
     async def read(self, size: int = -1) -> bytes:
-        """Read up to ``size`` bytes, all without one; nothing at the end."""
+        """Read up to ``size`` bytes, by default all; empty at the end."""
         stream = self._stream
         if stream is None:
             stream = self._stream = await self._portal.run(self._opening)
         return await self._portal.run(lambda: stream.read(size))
 
     async def close(self) -> None:
-        """Let go of the content."""
+        """Close the content."""
         if self._stream is not None:
             await self._portal.run(self._stream.close)
 
@@ -307,7 +307,7 @@ class AsyncReader:
 
 
 def unwrap(value: Any) -> Any:
-    """Give the blocking handle behind an awaitable one, also inside lists and dicts; other values as they are."""
+    """Return the blocking handle behind an async one, even inside lists and dicts; other values unchanged."""
     if type(value) in (list, tuple, Page):
         return [unwrap(each) for each in value]
     if type(value) is dict:
@@ -316,6 +316,6 @@ def unwrap(value: Any) -> Any:
 
 
 async def wrapped(source: AsyncIterator[T], wrap: Callable[[T], U]) -> AsyncIterator[U]:
-    """Turn blocking handles of a stream into awaitable ones."""
+    """Wrap each item of an async iterator."""
     async for item in source:
         yield wrap(item)

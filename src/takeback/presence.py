@@ -1,8 +1,8 @@
-"""Who runs a session: which process on which machine, and whether it is still there.
+"""Who runs a session: which process on which machine, and whether it is still alive.
 
-On the same machine the process itself is asked for, so that no clock matters: it is gone if nothing has its number,
-or something that began at another time. Elsewhere only signs of life tell, and how long there was none: by the
-clock that shows who is silent, and for taking a lease away also by watching (``client/running.py``).
+On the same machine we check the process itself, so no clock matters: it is gone if no process has its pid, or if that
+process started at another time. On other machines only heartbeats tell. The clock decides who is shown as silent; to
+take a lease away, the taker must also have watched the silence itself (``client/running.py``).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import msgspec
 from .clock import to_datetime
 from .ids import new_id
 
-BEAT_SECONDS = 5.0  # between two signs of life
-SILENT_SECONDS = 30.0  # without one a holder on another machine is shown as gone
-LONG_SECONDS = 600.0  # without a word one who need not give any is
+BEAT_SECONDS = 5.0  # between two heartbeats
+SILENT_SECONDS = 30.0  # without a heartbeat, a holder on another machine is shown as gone
+LONG_SECONDS = 600.0  # the same, for one that sends no regular heartbeats
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process that holds something: where it runs, and since when it does."""
+    """A process that holds something: where it runs, and when it started."""
 
     id: str
     host: str
     pid: int
-    machine: str = ""  # this start of this machine, and its space of process numbers
-    began: str = ""  # when the process began, as the system counts
+    machine: str = ""  # the boot id of the machine and its pid namespace
+    began: str = ""  # when the process started, in the system's ticks
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
 def here(now_ms: int) -> Holder:
-    """Describe this process as a new holder."""
+    """Return this process as a new holder."""
     import socket
 
     pid = os.getpid()
@@ -43,27 +43,27 @@ def here(now_ms: int) -> Holder:
 
 
 def encode(holder: Holder) -> bytes:
-    """Write a holder for storing."""
+    """Encode a holder for storage."""
     return msgspec.json.encode(holder)
 
 
 def decode(data: bytes) -> Holder:
-    """Read a stored holder; fields that a newer version added are left alone."""
+    """Decode a stored holder; fields added by a newer version are ignored."""
     return msgspec.json.decode(data, type=Holder)
 
 
 def is_near(holder: Holder) -> bool:
-    """Say whether a holder runs on this machine, where it can be looked for."""
+    """Whether a holder runs on this machine, where its process can be checked."""
     return bool(holder.machine) and holder.machine == _machine()
 
 
 def is_here(holder: Holder) -> bool:
-    """Say whether a holder is this very process."""
+    """Whether a holder is this process."""
     return is_near(holder) and holder.pid == os.getpid() and not is_gone(holder)
 
 
 def is_gone(holder: Holder) -> bool:
-    """Say whether a holder on this machine is gone; one elsewhere is not known to be."""
+    """Whether a holder on this machine is gone; for one elsewhere, which cannot be checked, False."""
     if not is_near(holder):
         return False
     began = _began(holder.pid)
@@ -71,24 +71,24 @@ def is_gone(holder: Holder) -> bool:
 
 
 def seems_gone(holder: Holder, beat_ms: int, now_ms: int) -> bool:
-    """Say whether a holder is gone, or elsewhere and silent for long."""
+    """Whether a holder is gone, or elsewhere and silent for too long."""
     return is_gone(holder) if is_near(holder) else now_ms - beat_ms > SILENT_SECONDS * 1000
 
 
 def has_left(holder: Holder, beat_ms: int, now_ms: int) -> bool:
-    """Say whether somebody who gives no regular signs of life is gone: elsewhere only after a very long silence."""
+    """Whether a holder without regular heartbeats is gone: elsewhere only after a very long silence."""
     return is_gone(holder) if is_near(holder) else now_ms - beat_ms > LONG_SECONDS * 1000
 
 
 def since(taken_ms: int) -> str:
-    """Write since when somebody holds something."""
+    """Format since when something has been held."""
     taken: datetime = to_datetime(taken_ms)
     return f"{taken:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @cache
 def _machine() -> str:
-    """Name this start of this machine and its space of process numbers; a container has one of its own."""
+    """Identify this boot of this machine and its pid namespace; each container has its own."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -100,15 +100,15 @@ def _machine() -> str:
 
 
 def _began(pid: int) -> str | None:
-    """Give when a process began; '' where the system does not say, None if there is none."""
+    """Return when a process started; '' if the system does not say, None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            fields = file.read().rpartition(b")")[2].split()  # the name before it may contain anything
     except FileNotFoundError:
-        return _exists(pid)  # where processes of others are hidden, only a signal tells
+        return _exists(pid)  # /proc may hide other users' processes: then only a signal tells
     except OSError:
         return ""
-    return None if fields[0] in (b"Z", b"X") else fields[19].decode()  # a zombie has ended
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()  # a zombie has exited; 19 is its start
 
 
 def _exists(pid: int) -> str | None:

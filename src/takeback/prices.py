@@ -1,7 +1,7 @@
-"""What a call cost, from a published list of prices; never guessed.
+"""What a call cost, from a published price list; never guessed.
 
-The list is that of the ``genai-prices`` package (``takeback[prices]``), as of its version: it is not fetched. A model
-that is not on it has no price here, and its cost stays what the caller says.
+The list is the one in the installed version of the ``genai-prices`` package (``takeback[prices]``); nothing is fetched.
+A model that is not on it has no price here, and its cost stays whatever the caller gave.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .providers import NAMES, find_provider
 
 
 def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime | None = None) -> Usage:
-    """Give a usage with its cost in dollars at the list price of a model, now or at a time; no price is ``NotFound``.
+    """Return a usage with its cost in dollars at a model's list price, now or at a time; no price raises NotFound.
 
-    ``usage`` is whatever ``Usage.of`` takes; ``provider`` a name that ``context`` takes, or one of the list's own.
+    ``usage`` is whatever ``Usage.of`` takes; ``provider`` is a name that ``context`` takes, or one from the list.
     """
     try:
         import genai_prices
     except ImportError as error:
         raise Unsupported("prices need: pip install 'takeback[prices]'", capability="prices") from error
     if not isinstance(model, str) or not model:
-        raise Invalid(f"a price is that of a model's name, not {model!r}")
+        raise Invalid(f"model must be a model's name, not {model!r}")
     used = Usage.of(usage)
     try:
         found = genai_prices.calc_price(
@@ -41,7 +41,7 @@ def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime 
             genai_request_timestamp=at,
         )
     except LookupError as error:
-        raise NotFound(f"no price of {model!r} is known ({error}); give the cost yourself: Usage(cost=...)") from error
+        raise NotFound(f"no price is known for {model!r} ({error}); pass the cost yourself: Usage(cost=...)") from error
     except ValueError as error:
         raise Invalid(f"this usage cannot be priced: {error}") from error
     return replace(used, cost=float(found.total_price))

@@ -1,9 +1,9 @@
-"""The small contract that anybody can implement: five methods over whole sessions.
+"""The small contract that anybody can implement: five methods on whole sessions.
 
 An agent that needs no more than this can be written against ``SessionStore`` and run on any storage;
-``AsyncStore`` satisfies it. Tests for other implementations ship in ``takeback.testing.session_store``.
-What every implementation promises: one session per directory however many ask, an acknowledged save is durable,
-a save that would overwrite somebody else's raises, deleting what is absent is no error, a list is newest first.
+``AsyncStore`` satisfies it. Tests for other implementations are in ``takeback.testing.session_store``.
+Every implementation promises: one session per directory however many callers ask, an acknowledged save is durable,
+a save that would overwrite somebody else's raises, deleting what is absent is not an error, lists are newest first.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ S = TypeVar("S")
 
 @runtime_checkable
 class SessionStore(Protocol[S]):
-    """Get or create, get, save, list and delete of whole sessions; ``S`` is the implementation's session."""
+    """Get or create, find, save, list and delete whole sessions; ``S`` is the implementation's session."""
 
     async def get_or_create_session(self, directory: str | PathLike[str]) -> S:
-        """Give the one session of a directory, making it if it is new."""
+        """Return the session of a directory, creating it if it does not exist."""
 
     async def find_session(self, id_name_or_key: str) -> S | None:
-        """Give a session by its id, or None."""
+        """Return a session by its id, or None."""
 
     async def save_session(self, session: S) -> None:
-        """Make everything of a session durable; a lost race raises."""
+        """Make everything in a session durable; losing a race raises."""
 
     async def list_sessions(self) -> Sequence[S]:
-        """Give the sessions, last changed first; each knows its message count, directory and times."""
+        """List the sessions, last changed first; each has its message count, directory and times."""
 
     async def delete_session(self, session: str | S) -> object:
-        """Delete a session; one that is absent is no error."""
+        """Delete a session; deleting one that is absent is not an error."""

@@ -86,4 +86,4 @@ def test_a_call_is_approved_and_another_denied(asking: World) -> None:
         found = {each.call.id: each.approved for each in store.get_session("oauth").approvals()}
     assert found == {"call_1": True, "call_2": False}
     ran = asking.run("deny", "oauth")
-    assert (ran.code, "asks for nothing" in ran.err) == (5, True)
+    assert (ran.code, "is not waiting for an answer" in ran.err) == (5, True)

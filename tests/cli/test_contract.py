@@ -38,7 +38,7 @@ def test_a_reader_that_leaves_early_is_no_error(work: World) -> None:
 @pytest.mark.parametrize(
     ("redirected", "code", "said"),
     [
-        (">&-", 1, "takeback: cannot write: Bad file descriptor. Check where it is written"),
+        (">&-", 1, "takeback: cannot write: Bad file descriptor. Check the destination"),
         (">/dev/null 2>&-", 0, ""),
         (">&- 2>&- <&-", 1, ""),
     ],
@@ -66,7 +66,7 @@ def test_control_characters_are_shown_never_obeyed(work: World) -> None:
 
 def test_a_verb_that_is_not_there(work: World) -> None:
     ran = work.run("lss")
-    assert (ran.code, ran.err) == (2, "takeback: there is no verb 'lss'; did you mean ls?\nTry: takeback --help\n")
+    assert (ran.code, ran.err) == (2, "takeback: no such verb: 'lss'; did you mean ls?\nTry: takeback --help\n")
 
 
 def test_a_wrong_flag_is_usage(work: World) -> None:
@@ -136,7 +136,7 @@ def test_what_the_system_refuses_is_a_sentence(work: World) -> None:
     for arguments, code, said in (
         (("export", "-o", "."), 5, "'.' is a directory; name a file in it"),
         (("export", "-o", "no/such/x"), 1, "cannot write 'no/such/x': No such file or directory. Check the path"),
-        (("mirror", "plain/x"), 1, "plain/x': Not a directory. A part of the path is no directory"),
+        (("mirror", "plain/x"), 1, "plain/x': Not a directory. Part of the path is not a directory"),
     ):
         ran = work.run(*arguments)
         assert (ran.code, said in ran.err) == (code, True), ran.err
@@ -147,7 +147,7 @@ def test_settings_that_cannot_be_written_are_a_sentence(work: World) -> None:
     (work.project / ".claude").write_text("no directory")
     ran = work.run("hook", "claude-code", "--install")
     assert ran.code == 1
-    assert "settings.json': Not a directory. A part of the path is no directory" in ran.err
+    assert "settings.json': Not a directory. Part of the path is not a directory" in ran.err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is full")
@@ -157,7 +157,7 @@ def test_a_full_disk_behind_stdout_is_a_sentence(work: World, verb: list[str]) -
         command = [sys.executable, "-m", "takeback", *verb]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    said = "takeback: cannot write: No space left on device. Make room, or name another place\n"
+    said = "takeback: cannot write: No space left on device. Free some space, or choose another place\n"
     assert done.stderr.endswith(said)
     assert "Traceback" not in done.stderr
 
@@ -173,7 +173,7 @@ def test_a_directory_or_kind_of_store_that_is_not_there_is_usage(work: World, ve
 def test_where_there_is_no_store_every_verb_says_so(world: World, verb: str) -> None:
     ran = world.run("--store", "../none.db", verb)
     place = world.project.parent / "none.db"
-    assert ran.err == f"takeback: there is no store yet at {place}. Start one: takeback new\n"
+    assert ran.err == f"takeback: there is no store at {place} yet. Create one: takeback new\n"
     assert ran.code == 4
 
 
@@ -182,13 +182,13 @@ def test_flags_that_contradict_each_other_are_usage(work: World, verb: str) -> N
     for other in ("--jsonl", "-q"):
         ran = work.run("--json", verb, other)
         assert (ran.code, ran.out) == (2, "")
-        assert f"--json and {other} contradict each other" in ran.err
+        assert f"--json and {other} exclude each other" in ran.err
 
 
 def test_two_forms_of_an_export_contradict_each_other(work: World) -> None:
     ran = work.run("export", "oauth", "--md", "--html")
     assert (ran.code, ran.out) == (2, "")
-    assert "--md and --html contradict each other" in ran.err
+    assert "--md and --html exclude each other" in ran.err
 
 
 def test_a_flag_is_no_path_to_overwrite(work: World) -> None:
@@ -201,6 +201,6 @@ def test_a_file_that_is_no_store_says_so(work: World) -> None:
     (work.project / "empty.db").touch()
     (work.project / "text").write_text("root:x:0:0\n" * 200)
     empty, text = work.run("--store", "empty.db", "ls"), work.run("--store", "text", "ls")
-    assert "empty.db' is an empty file: there is no store in it yet; takeback new starts one" in empty.err
-    assert "this file is no store, or its beginning is damaged" in text.err
+    assert "empty.db' is an empty file and holds no store yet; takeback new starts one" in empty.err
+    assert "this file is not a store, or its header is damaged" in text.err
     assert (empty.code, text.code) == (1, 7)

@@ -123,4 +123,4 @@ def test_a_directory_with_something_in_it_is_refused(work: World) -> None:
 
 def test_it_takes_no_store_of_yours(work: World) -> None:
     ran = work.run("demo", "--store", str(work.url))
-    assert (ran.code, ran.err) == (2, "takeback: the demo has a store of its own; leave --store out\n")
+    assert (ran.code, ran.err) == (2, "takeback: the demo uses its own store; leave out --store\n")

@@ -70,5 +70,5 @@ def test_bare_names_of_branches_are_points(work: World) -> None:
 
 def test_diff_without_a_point_says_what_it_compares(work: World) -> None:
     ran = work.ok("diff")
-    assert ran.err.startswith("Since the checkpoint fixed, in ")
+    assert ran.err.startswith("Since checkpoint fixed, in ")
     assert "Since" not in work.ok("diff", ":1").err

@@ -95,7 +95,7 @@ def test_lines_that_likely_hold_secrets_say_so_on_stderr(work: World) -> None:
     work.ok("say", "-s", "oauth", f"use {KEY}")
     ran = work.ok("export", "oauth")
     assert KEY in ran.out
-    assert ran.err == "It likely holds secrets (1 Anthropic key): look before you give it to anybody.\n"
+    assert ran.err == "It probably contains secrets (1 Anthropic key): check it before you share it.\n"
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock", "-open", "-ballast", "-journal"])
@@ -155,7 +155,7 @@ def test_damaged_sessions_are_named(work: World, which: str) -> None:
     with work.open() as store:
         store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
     ran = work.run("export", which, "-o", "a.jsonl")
-    said = f"takeback: the record of session {damaged} is damaged and was left out; run: takeback verify\n"
+    said = f"takeback: session {damaged} is damaged and was left out; run: takeback verify\n"
     assert (ran.code, ran.err) == (7, said)
     assert work.ok("import", "a.jsonl", "--json", "--store", _elsewhere(work)).document["imported"]
     with work.open() as store:
@@ -188,7 +188,7 @@ def test_a_terminal_only_shows_what_is_in_it(work: World) -> None:
 def test_a_dry_run_judges_the_file_and_makes_no_store(work: World) -> None:
     work.ok("export", "oauth", "-o", "a.jsonl")
     ran = work.ok("import", "a.jsonl", "-n", "--store", _elsewhere(work))
-    assert ran.err == "Dry run: the file is sound and holds 1 session; nothing was changed.\n"
+    assert ran.err == "Dry run: the file is valid and contains 1 session; nothing was changed.\n"
     assert not Path(_elsewhere(work)).exists()
 
 
@@ -225,7 +225,7 @@ def test_a_name_that_is_taken_gets_a_number_and_that_is_said(work: World) -> Non
     with takeback.open(_elsewhere(work)) as store:
         store.create_session("oauth", agent="coder")
     ran = work.ok("import", "a.jsonl", "-n", "--store", _elsewhere(work))
-    assert f"Session {_id(work, 'oauth')} would be called 'oauth (2)' here: its name is taken.\n" in ran.err
+    assert f"Session {_id(work, 'oauth')} would be named 'oauth (2)' here, because its name is taken.\n" in ran.err
     ran = work.ok("import", "a.jsonl", "--json", "--store", _elsewhere(work))
     assert ran.document["renamed"] == {_id(work, "oauth"): "oauth (2)"}
     assert work.ok("import", "a.jsonl", "--store", _elsewhere(work)).err == ""

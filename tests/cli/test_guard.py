@@ -100,7 +100,7 @@ def test_every_rest_is_a_checkpoint_and_any_of_them_can_be_gone_back_to(
     guard = guards(*how)
     assert guard.began.startswith(f"Guarding {world.project}, ")
     first = guard.next()
-    assert (first["type"], first["description"], first["files"]) == ("automatic", "the beginning", True)
+    assert (first["type"], first["description"], first["files"]) == ("automatic", "first checkpoint", True)
     (world.project / "a.txt").write_text("two, by anybody\n")
     (world.project / "b.txt").write_text("new\n")
     second = guard.next()
@@ -109,7 +109,7 @@ def test_every_rest_is_a_checkpoint_and_any_of_them_can_be_gone_back_to(
     third = guard.next()
     assert third["description"] == "1 change: a.txt"
     code, said = guard.end()
-    assert (code, said) == (0, "3 checkpoints taken. They are listed by: takeback checkpoints guard\n")
+    assert (code, said) == (0, "3 checkpoints taken. List them: takeback checkpoints guard\n")
     world.ok("rewind", f"guard:{first['id']}", "-y")
     assert [(path.name, path.read_text()) for path in world.project.iterdir()] == [("a.txt", "one\n")]
     world.ok("undo", "-y")
@@ -159,7 +159,7 @@ def test_only_so_many_stay_and_those_made_by_hand_all_do(world: World) -> None:
 
 def test_once_says_when_there_is_nothing_to_do(world: World) -> None:
     (world.project / "a.txt").write_text("one\n")
-    assert "the beginning" in world.ok("guard", "--once").out
+    assert "first checkpoint" in world.ok("guard", "--once").out
     ran = world.ok("guard", "--once")
     assert (ran.out, ran.err) == ("", "Nothing changed since the last checkpoint.\n")
     (world.project / "a.txt").write_text("two\n")
@@ -236,7 +236,7 @@ def test_a_directory_that_is_named_and_one_that_goes_away(world: World, guards: 
     (other / "x").unlink()
     other.rmdir()
     assert guard.process.wait(30) == 1
-    assert guard.end()[1] == f"takeback: {other} is gone, so there is nothing to guard any more\n"
+    assert guard.end()[1] == f"takeback: {other} no longer exists, so there is nothing left to guard\n"
 
 
 def test_its_beginning_is_nothing_to_undo(world: World) -> None:
@@ -258,7 +258,7 @@ def test_its_beginning_is_nothing_to_undo(world: World) -> None:
 
 def test_a_dry_run_and_what_cannot_be_guarded(world: World) -> None:
     (world.project / "a.txt").write_text("one\n")
-    begin = f"Dry run: would guard {world.project}, and begin with a checkpoint of "
+    begin = f"Dry run: would guard {world.project}, starting with a checkpoint of "
     assert world.ok("guard", "-n").err == f"{begin}all files.\n"
     assert not world.url.exists()
     world.ok("guard", "--once")
@@ -300,7 +300,7 @@ def test_without_the_package_it_looks_every_few_seconds(
     (tmp_path / "hidden" / "watchfiles.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'hidden'}:{os.environ.get('PYTHONPATH', '')}")
     guard = guards(*FAST)
-    assert guard.began == f"Guarding {world.project}, looking every 1 s. Ctrl-C ends it.\n"
+    assert guard.began == f"Guarding {world.project}, scanning every 1 s. Ctrl-C ends it.\n"
     guard.next()
     (world.project / "a.txt").write_text("one\n")
     assert guard.next()["description"] == "1 change: a.txt"

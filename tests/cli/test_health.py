@@ -26,12 +26,12 @@ def test_a_store_that_others_may_read_is_a_problem_with_its_fix(work: World) -> 
     os.chmod(work.url, 0o644)
     ran = work.run("doctor")
     assert ran.code == 1
-    assert f"others may use {work.url} (mode 644)  -> chmod 600 {work.url}" in ran.out
+    assert f"others can use {work.url} (mode 644)  -> chmod 600 {work.url}" in ran.out
 
 
 def test_no_store_is_no_problem(world: World) -> None:
     ran = world.ok("doctor")
-    assert f"there is none yet at {world.url}  -> takeback new NAME" in ran.out
+    assert f"there is no store at {world.url} yet  -> takeback new NAME" in ran.out
     assert not world.url.exists()
 
 
@@ -51,10 +51,10 @@ def test_interrupted_sessions_and_lost_workspaces_are_noted(work: World) -> None
     ):
         raise KeyboardInterrupt
     lines = work.ok("doctor", "-C", "/").out
-    assert "1 were cut off  -> takeback ls -a --status interrupted" in lines
-    assert "1 are not there any more" in lines, "nobody ever made the directory of the support session"
+    assert "1 interrupted  -> takeback ls -a --status interrupted" in lines
+    assert "1 missing: " in lines, "nobody ever made the directory of the support session"
     shutil.rmtree(work.project)
-    assert "2 are not there any more" in work.ok("doctor", "-C", "/").out
+    assert "2 missing: " in work.ok("doctor", "-C", "/").out
 
 
 def test_old_tables_are_a_problem_with_its_fix(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -375,7 +375,7 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
 
     monkeypatch.setattr(Running, "capture_files", slow)
     monkeypatch.setitem(hook_settings.EVENTS, "UserPromptSubmit", 2.5)
-    assert "files are not captured: a look at them took more than" in give("UserPromptSubmit", prompt="one")
+    assert "files are not captured: scanning them took more than" in give("UserPromptSubmit", prompt="one")
     assert give("UserPromptSubmit", prompt="two") == ""
     assert len(looks) == 1
     monkeypatch.setattr(Running, "capture_files", look)
@@ -415,7 +415,7 @@ def test_an_event_that_never_comes_is_not_waited_for(claude: Claude) -> None:
     with subprocess.Popen(command, text=True, env=claude.env, **pipes) as process:
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == "takeback: hook was not recorded: no event came on stdin within 8 seconds\n"
+        assert process.stderr.read() == "takeback: hook was not recorded: no event arrived on stdin within 8 seconds\n"
 
 
 def test_a_person_is_told_how_it_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +469,7 @@ def test_installing_keeps_everything_else_and_uninstalling_leaves_no_trace(world
     assert (found["hooks"]["PreToolUse"][1]["matcher"], ours["type"], ours["timeout"]) == ("*", "command", 10)
     assert path.stat().st_mode & 0o777 == 0o600
     once = path.read_text()
-    assert world.ok("hook", "claude-code", "--install").out == f"{path} stays as it is\n"
+    assert world.ok("hook", "claude-code", "--install").out == f"{path} is unchanged\n"
     assert path.read_text() == once
     world.ok("hook", "claude-code", "--uninstall")
     assert path.read_text() == before

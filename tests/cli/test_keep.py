@@ -35,7 +35,7 @@ def test_the_archive(work: World) -> None:
 
 
 def test_the_trash(work: World) -> None:
-    assert work.ok("rm", "oauth", "-n").err.startswith("Dry run: would put into the trash ")
+    assert work.ok("rm", "oauth", "-n").err.startswith("Dry run: would move to the trash: ")
     assert len(work.ok("ls", "-q").out.split()) == 2
     work.ok("rm", "oauth", "fix-retry")
     assert work.ok("ls", "-q").out == ""
@@ -55,7 +55,7 @@ def test_all_are_found_before_the_first_is_changed(work: World) -> None:
 
 def test_a_purge_asks_and_cannot_be_undone(work: World) -> None:
     ran = work.run("purge", "oauth")
-    assert (ran.code, ran.lines) == (5, ["Erase ####### Add OAuth, step 1 (6 messages) for good"])
+    assert (ran.code, ran.lines) == (5, ["Erase ####### Add OAuth, step 1 (6 messages) permanently"])
     terminal = Terminal("purge", "oauth")
     terminal.answer("Erase? [y]es [n]o ", "n\n")
     assert terminal.end() == 0
@@ -89,4 +89,4 @@ def test_a_prune_says_how_much_asks_and_erases(work: World) -> None:
 def test_one_help_page_says_which_is_for_what(world: World) -> None:
     for verb in ("rm", "restore", "purge", "archive", "unarchive", "prune"):
         out = world.ok(verb, "--help").out
-        assert "purge    erases it for good; nothing brings it back" in out
+        assert "purge    erases it permanently; nothing brings it back" in out

@@ -50,7 +50,7 @@ def test_show_some_turns(work: World, turns: str, said: list[str]) -> None:
 
 def test_show_turns_that_are_not_there(work: World) -> None:
     ran = work.run("show", "oauth", "--turns", "9")
-    assert (ran.code, ran.err) == (4, "takeback: the session has turns 1 to 3; there is no turn 9\n")
+    assert (ran.code, ran.err) == (4, "takeback: no such turn: 9; the session has turns 1 to 3\n")
     assert work.run("show", "--turns", "b").code == 2
     assert work.run("show", "--turns", "5-2").code == 2
 
@@ -131,7 +131,9 @@ def test_a_beginning_of_several_ids_names_them(work: World) -> None:
 def test_the_newest_of_a_directory_without_sessions(work: World) -> None:
     ran = work.run("-C", "/", "show")
     assert ran.code == 4
-    assert ran.err.startswith("takeback: no session belongs to / or a directory above it; name one: takeback ls -a")
+    assert ran.err.startswith(
+        "takeback: no session belongs to / or a directory above it; name a session (takeback ls -a lists them)"
+    )
 
 
 def test_the_session_of_the_environment_comes_first(work: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,12 +166,12 @@ def test_status_names_open_calls(work: World) -> None:
 
 def test_status_where_nothing_is(work: World) -> None:
     lines = work.ok("-C", "/", "status").lines
-    assert lines[-1] == "session     none: takeback ls -a, or takeback new NAME"
+    assert lines[-1] == "session     none here: takeback ls -a, or takeback new NAME"
     assert work.ok("-C", "/", "status", "--json").document["session"] is None
 
 
 def test_status_without_a_store(world: World) -> None:
-    assert world.ok("status").out == f"store       {world.url} (not made yet: takeback new NAME)\n"
+    assert world.ok("status").out == f"store       {world.url} (does not exist yet: takeback new NAME)\n"
     assert world.ok("status", "--json").document["store"]["exists"] is False
 
 
@@ -236,7 +238,7 @@ def test_tree_shows_sub_agents(work: World) -> None:
 
 
 def test_ops_lists_what_was_done(work: World) -> None:
-    assert work.ok("ops").err == "No operations in this workspace. Of all: takeback ops --all\n"
+    assert work.ok("ops").err == "No operations in this workspace. In all workspaces: takeback ops --all\n"
     with work.open() as store:
         work.clock.ms += HOUR
         store.get_session("fix-retry").rename("Another title")

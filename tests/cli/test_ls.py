@@ -50,7 +50,7 @@ def test_ids_only_and_fields_and_json(work: World) -> None:
 def test_a_field_that_is_not_there_is_a_slip(work: World) -> None:
     ran = work.run("ls", "--fields", "nmae")
     assert ran.code == 2
-    assert "there is no field 'nmae' here, only: id, key, name" in ran.err
+    assert "no such field: 'nmae'; choose from: id, key, name" in ran.err
 
 
 def test_filters(work: World) -> None:
@@ -65,20 +65,20 @@ def test_filters(work: World) -> None:
 def test_an_empty_list_says_which_filter_hid_how_many(work: World) -> None:
     ran = work.ok("ls", "--agent", "triage")
     assert ran.out == ""
-    assert ran.err == f"No sessions match in {work.project}: --agent hides 2. Show them: takeback ls\n"
+    assert ran.err == f"No matching sessions in {work.project}: --agent hides 2. Show them: takeback ls\n"
     ran = work.ok("ls", "--agent", "nobody", "--tag", "none")
-    assert "together the filters hide 2" in ran.err
+    assert "the filters together hide 2" in ran.err
 
 
 def test_elsewhere_it_says_how_many_there_are(work: World) -> None:
     ran = work.ok("-C", "/", "ls")
-    assert (ran.out, ran.err) == ("", "No sessions in /; 3 elsewhere. Show them: takeback ls -a\n")
+    assert (ran.out, ran.err) == ("", "No sessions in / yet; 3 elsewhere. Show them: takeback ls -a\n")
 
 
 def test_without_a_store_none_is_made(world: World) -> None:
     ran = world.ok("ls")
     assert ran.out == ""
-    assert ran.err == f"No sessions: there is no store yet at {world.url}. Start one: takeback new NAME\n"
+    assert ran.err == f"No sessions: there is no store at {world.url} yet. Start one: takeback new NAME\n"
     assert world.ok("ls", "--json").document["sessions"] == []
     assert not world.url.exists()
 

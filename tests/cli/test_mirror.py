@@ -37,7 +37,7 @@ def test_the_store_is_only_read(work: World) -> None:
 
 
 def test_a_dry_run_writes_nothing(work: World) -> None:
-    assert work.ok("mirror", "out", "-n").err == "Dry run: would write 2 sessions into out.\n"
+    assert work.ok("mirror", "out", "-n").err == "Dry run: would write 2 sessions to out.\n"
     assert not Path("out").exists()
 
 
@@ -55,9 +55,7 @@ def test_what_is_in_the_way_is_named(work: World) -> None:
     place = _folders()[0]
     place.joinpath(".takeback-mirror").unlink()
     ran = work.ok("mirror", "out")
-    assert ran.err.endswith(
-        "is no mirror's of this store: it was left as it is; move it away to get that session here\n"
-    )
+    assert ran.err.endswith("is not a mirror of this store and was left alone; move it away to mirror that session\n")
     assert place.name in ran.err
 
 
@@ -77,7 +75,9 @@ def test_a_damaged_session_keeps_its_folder_and_is_named(work: World) -> None:
         store._backend._connection.execute("UPDATE session SET title = 'x' WHERE name = 'oauth'")  # type: ignore[attr-defined]
     ran = work.run("mirror", "out")
     assert (ran.code, ran.out) == (7, "out: 1 written, 0 unchanged, 0 removed\n")
-    assert ran.err == (f"takeback: session {damaged} is damaged; its folder was left as it is. Run: takeback verify\n")
+    assert ran.err == (
+        f"takeback: session {damaged} is damaged, so its folder was left as it is; run: takeback verify\n"
+    )
     assert Path("out", "sessions", damaged, "session.json").exists()
 
 
@@ -114,12 +114,12 @@ def test_a_folder_can_be_imported_again(work: World) -> None:
     work.ok("mirror", "out")
     elsewhere = str(work.url.with_name("other.db"))
     ran = work.ok("import", "out", "-n", "--store", elsewhere)
-    assert [line.partition(": ")[2].split(" as ")[0] for line in ran.out.splitlines()] == ["would be brought back"] * 2
+    assert [line.partition(": ")[2].split(" as ")[0] for line in ran.out.splitlines()] == ["would be imported"] * 2
     assert not os.path.exists(elsewhere)
     assert len(work.ok("import", "out", "--json", "--store", elsewhere).document["imported"]) == 2
     again = work.ok("import", "out", "--store", elsewhere)
-    assert [line.partition(": ")[2] for line in again.out.splitlines()] == ["it is here already"] * 2
-    assert [line.partition(": ")[2] for line in work.ok("import", "out").out.splitlines()] == ["it is here already"] * 2
+    assert [line.partition(": ")[2] for line in again.out.splitlines()] == ["already here"] * 2
+    assert [line.partition(": ")[2] for line in work.ok("import", "out").out.splitlines()] == ["already here"] * 2
     assert "Add OAuth, step 3" in work.ok("show", "oauth", "--store", elsewhere).out
     assert "Find the race" in work.ok("task", "-s", "fix-retry", "--store", elsewhere).out
     assert work.ok("verify", "--store", elsewhere).out.endswith("no problems\n")

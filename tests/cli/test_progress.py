@@ -35,14 +35,14 @@ def test_short_work_and_work_that_nobody_watches_show_nothing(capsys: pytest.Cap
 
 def test_work_that_fails_leaves_no_line_behind(capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
-        with Progress("Checkpoint", "files are looked at", shown=True):
+        with Progress("Checkpoint", "scanning files", shown=True):
             time.sleep(1.3)
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
         work()
     shown = capsys.readouterr().err
-    assert "Checkpoint: files are looked at, 1s" in shown
+    assert "Checkpoint: scanning files, 1s" in shown
     assert shown.endswith("\r\x1b[K")
 
 

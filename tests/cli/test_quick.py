@@ -302,7 +302,7 @@ def test_also_where_records_are_damaged(worn: World, capsys: pytest.CaptureFixtu
 
 
 def test_also_in_an_empty_store_and_without_one(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no store yet" in _alike(world, capsys)[0][2]
+    assert "there is no store at" in _alike(world, capsys)[0][2]
     world.open().close()
     assert "Start one" in _alike(world, capsys)[0][2]
 

@@ -29,14 +29,14 @@ def test_resume_says_where_it_stopped_and_what_is_open(work: World) -> None:
         except KeyboardInterrupt:
             pass
     lines = work.ok("resume").lines
-    assert "  it was cut off in turn 3" in lines
+    assert "  interrupted in turn 3" in lines
     assert "  open call bash (not started)" in lines
     assert "  open task: Find the race" in lines
     assert [each for each in lines if each.startswith("  last ")][-1] == "  last user: Go on"
-    assert lines[-1] == "  go on: takeback resume ####### --exec 'your-agent'"
+    assert lines[-1] == "  continue: takeback resume ####### --exec 'your-agent'"
     document = work.ok("resume", "--json").document
     assert (document["session"]["status"], len(document["open_calls"])) == ("interrupted", 1)
-    assert "  nobody runs it; it was left cleanly 1d ago" in work.ok("resume", "oauth").lines
+    assert "  not running; last closed cleanly 1d ago" in work.ok("resume", "oauth").lines
 
 
 def test_resume_hands_the_session_to_a_program(work: World) -> None:
@@ -136,7 +136,7 @@ def test_damage_is_exit_7_and_repair_makes_a_copy(work: World) -> None:
     work.url.write_bytes(data)
     ran = work.run("verify")
     assert ran.code == 7
-    assert ran.err == "A copy without what is damaged: takeback repair\n"
+    assert ran.err == "Make a copy without the damaged parts: takeback repair\n"
     assert work.run("show", "oauth").code == 7
     assert work.ok("repair", "-n").err.startswith("Dry run: would make a copy without ")
     copy = work.url.with_name("copy.db")

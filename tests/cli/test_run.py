@@ -82,7 +82,7 @@ def test_a_workspace_that_it_deleted_comes_back_as_it_says(world: World) -> None
     (project / "sub").mkdir(parents=True)
     (project / "sub" / "a.txt").write_text("one\n")
     ran = world.process("-C", str(project), "run", "--", "sh", "-c", f"rm -rf '{project}'")
-    told, _, command = ran.stderr.strip().partition(" What was in it comes back beside it with: takeback ")
+    told, _, command = ran.stderr.strip().partition(" Restore its files to a new directory with: takeback ")
     assert (ran.returncode, told) == (0, f"takeback: the workspace {project} is gone.")
     assert not project.exists()
     world.ok(*shlex.split(command))
@@ -100,7 +100,11 @@ def test_your_own_edits_after_it_are_kept(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("command", "code", "how"),
-    [("exit 3", 3, "exit code 3"), ("kill -9 $$", 137, "ended by SIGKILL"), ("kill -TERM $$", 143, "ended by SIGTERM")],
+    [
+        ("exit 3", 3, "exit code 3"),
+        ("kill -9 $$", 137, "killed by SIGKILL"),
+        ("kill -TERM $$", 143, "killed by SIGTERM"),
+    ],
 )
 def test_how_it_ends_is_passed_on_and_kept(world: World, command: str, code: int, how: str) -> None:
     ran = world.process("run", "--", "sh", "-c", f"echo before; {command}")
@@ -137,7 +141,7 @@ def test_a_reader_that_leaves_ends_the_program(world: World) -> None:
     command = f"'{sys.executable}' -m takeback run yes | head -2; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert ran.stdout.split() == ["y", "y", "141"]
-    assert _session(world).error == "ended by SIGPIPE"
+    assert _session(world).error == "killed by SIGPIPE"
 
 
 def test_the_program_finds_its_session(world: World) -> None:
@@ -210,7 +214,7 @@ def test_a_home_is_also_what_the_environment_says(world: World, monkeypatch: pyt
     told = world.process("-C", str(below), "run", "--", "sh", "-c", "echo x > made").stderr
     assert told.startswith("takeback: files A 1 M 0 D 0.")  # the home above has sessions, and is no workspace for it
     refused = world.run("guard", "--once")
-    assert (refused.code, refused.err) == (1, f"takeback: {world.project} is not guarded: it is a home directory\n")
+    assert (refused.code, refused.err) == (1, f"takeback: {world.project} cannot be guarded: it is a home directory\n")
 
 
 def test_a_workspace_that_is_not_the_directory_is_named(world: World) -> None:
@@ -229,7 +233,7 @@ def test_a_store_that_the_program_deletes_promises_nothing(world: World, then: s
     ran = world.process("run", "--", "sh", "-c", f"{command}; exit 3")
     assert ran.returncode == 3
     assert "Take it back" not in ran.stderr
-    assert ran.stderr.endswith("is gone or another one, so nothing of this run is kept\n")
+    assert ran.stderr.endswith("was deleted or replaced meanwhile, so this run is lost\n")
 
 
 def test_what_it_leaves_in_the_background_holds_nothing_up(world: World) -> None:
@@ -358,7 +362,7 @@ def test_ctrl_c_ends_the_program_and_not_the_record(world: World) -> None:
     terminal.press("\x03")
     terminal.wait_for("takeback: files A 1 M 0 D 0.")
     assert terminal.end() == 130
-    assert _session(world).error == "ended by SIGINT"
+    assert _session(world).error == "killed by SIGINT"
 
 
 def test_a_window_that_is_closed_ends_the_program_and_not_the_record(world: World) -> None:
@@ -367,7 +371,7 @@ def test_a_window_that_is_closed_ends_the_program_and_not_the_record(world: Worl
     terminal.close()
     with world.open() as store:
         session = store.list_sessions()[0]
-        assert (session.status, session.error) == ("error", "ended by SIGHUP")
+        assert (session.status, session.error) == ("error", "killed by SIGHUP")
         assert [file.path for file in session.files()] == ["made"]
 
 

@@ -84,7 +84,7 @@ def test_state(work: World) -> None:
     assert work.ok("state", "who", "you", "--expect", str(document["version"])).lines[-1] == 'who = "you"'
     assert work.ok("state", "who", "--delete").lines == ['mode = {"fast": true}']
     ran = work.run("state", "nosuch")
-    assert (ran.code, ran.err) == (4, "takeback: the state has no key 'nosuch'; it has mode\n")
+    assert (ran.code, ran.err) == (4, "takeback: the state has no key 'nosuch'; its keys: mode\n")
     assert work.run("state", "--delete").code == 2
     assert work.ok("state", "a", "1", "--agent", "coder").lines == ["a = 1"]
     assert work.run("state", "--agent", "nobody").code == 4

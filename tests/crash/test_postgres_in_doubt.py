@@ -27,7 +27,7 @@ from ._harness import told
 
 pytestmark = [pytest.mark.slow, pytest.mark.promise("R8"), pytest.mark.feature("C6"), pytest.mark.timeout(3600)]
 
-MAY_BE_STORED = "may have been stored or not"
+MAY_BE_STORED = "may or may not be stored"
 COMMIT = b"COMMIT\0"  # until it is prepared, so soon after a connection was made
 
 

@@ -293,7 +293,7 @@ def test_a_name_that_is_taken_gets_a_number(store: Store, data: bytes) -> None:
         loaded = load(target, data)
         assert loaded.renamed == {wanted: "fix-retry (3)"}
         assert target.get_session(wanted).name == "fix-retry (3)"
-        assert "is called 'fix-retry (3)' here" in str(loaded)
+        assert "is named 'fix-retry (3)' here" in str(loaded)
         again = load(target, data)
         assert (is_nothing(again), again.renamed) == (True, {})
         everything = [target.get_session(each) for each in loaded.sessions]

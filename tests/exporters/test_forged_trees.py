@@ -115,30 +115,30 @@ def test_the_files_of_a_forged_export_are_those_that_were_forged(export: bytes, 
 
 
 TABLE: dict[str, tuple[bytes, str]] = {
-    "a repository": (tree_of([a_directory(b".git", REPOSITORY)]), "it holds '.git', which belongs to a repository"),
-    "one in capitals": (tree_of([a_directory(b".GIT", REPOSITORY)]), "it holds '.GIT', which belongs"),
-    "one by its short name": (tree_of([a_directory(b"git~1", REPOSITORY)]), "it holds 'git~1', which belongs"),
+    "a repository": (tree_of([a_directory(b".git", REPOSITORY)]), "it contains '.git', which belongs to a repository"),
+    "one in capitals": (tree_of([a_directory(b".GIT", REPOSITORY)]), "it contains '.GIT', which belongs"),
+    "one by its short name": (tree_of([a_directory(b"git~1", REPOSITORY)]), "it contains 'git~1', which belongs"),
     "one with an unseen character": (tree_of([a_file(".g\u200cit".encode())]), "'.g\\u200cit', which belongs"),
     "a file that names one": (tree_of([a_file(b".git")]), "which belongs to a repository"),
     "a link that is one": (tree_of([a_link(b".hg", b"/tmp/hg")]), "'.hg', which belongs to a repository"),
-    "a path as a name": (tree_of([a_file(b"../x")]), "it holds the name '../x', which is a path"),
+    "a path as a name": (tree_of([a_file(b"../x")]), "it contains the name '../x', which is a path"),
     "the directory above": (tree_of([a_directory(b"..", REPOSITORY)]), "'..', which leads elsewhere"),
-    "an empty name": (tree_of([a_file(b"")]), "it holds an empty name"),
-    "a NUL": (tree_of([a_file(b"a\0b")]), "'a\\x00b', which holds a NUL"),
-    "a name twice": (tree_of([a_file(b"a"), a_link(b"a")]), "it holds the name 'a' twice"),
+    "an empty name": (tree_of([a_file(b"")]), "it contains an empty name"),
+    "a NUL": (tree_of([a_file(b"a\0b")]), "'a\\x00b', which contains a NUL"),
+    "a name twice": (tree_of([a_file(b"a"), a_link(b"a")]), "it contains the name 'a' twice"),
     "names out of order": (pack([a_file(b"b"), a_file(b"a")]), "its names are not sorted"),
     "setuid": (tree_of([a_file(b"a", mode=0o4755)]), "'a' has the mode 0o4755"),
-    "a kind of its own": (tree_of([(b"a", "b", 0o644, 0, b"")]), "'a' is of the unknown kind 'b'"),
+    "a kind of its own": (tree_of([(b"a", "b", 0o644, 0, b"")]), "'a' has the unknown kind 'b'"),
     "a short digest": (tree_of([(b"a", "f", 0o644, 0, b"\1")]), "'a' names its content by 1 bytes instead of 32"),
     "a size below zero": (tree_of([(b"a", "f", 0o644, -1, digest(CONTENT))]), "'a' has the size -1"),
     "another size": (tree_of([(b"a", "f", 0o644, 7, digest(CONTENT))]), "the content of 'a' has 8 bytes instead of 7"),
     "no content": (tree_of([a_file(b"a", b"nowhere")]), "the content of 'a' is missing"),
     "no directory": (tree_of([a_directory(b"a", b"nowhere")]), "the record of directory 'a' is missing or damaged"),
     "a link with a mode": (tree_of([(b"a", "l", 0o777, 1, b"x")]), "'a' is a link with a mode"),
-    "a directory with a size": (tree_of([(b"a", "d", 0o755, 9, digest(pack([])))]), "'a' has the size 9, and is no"),
-    "no list": (pack({"a": 1}), "it cannot be read"),
-    "another form": (b"\xdc\x00\x01" + tree_of([a_file(b"a")])[1:], "not written in the one form"),
-    "a field too many": (pack([[*a_file(b"a"), 1]]), "not written in the one form"),
+    "a directory with a size": (tree_of([(b"a", "d", 0o755, 9, digest(pack([])))]), "'a' has the size 9, but is not"),
+    "no list": (pack({"a": 1}), "it cannot be decoded"),
+    "another form": (b"\xdc\x00\x01" + tree_of([a_file(b"a")])[1:], "not in canonical form"),
+    "a field too many": (pack([[*a_file(b"a"), 1]]), "not in canonical form"),
 }
 
 
@@ -224,7 +224,7 @@ def test_a_directory_of_too_many_names_is_refused(judge: Judge) -> None:
     assert judge(Forged(pack(lines[:-1]), ())) is None
     fault = judge(Forged(pack(lines), ()))
     assert fault is not None
-    assert "it holds more than 500,000 names" in fault.what
+    assert "it contains more than 500,000 names" in fault.what
 
 
 # ---------------------------------------------------------------------- many

@@ -209,4 +209,4 @@ def test_a_page_up_to_a_point_and_of_another_branch(work: Session) -> None:
 def test_an_empty_session_has_one_too(store: Store) -> None:
     _, page = page_of(store.create_session())
     assert_alone(page)
-    assert "Nothing was said yet." in page.text
+    assert "No messages yet." in page.text

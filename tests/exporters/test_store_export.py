@@ -254,7 +254,7 @@ def test_what_loading_says(store: Store, talk: Session, tmp_path: Path) -> None:
     with takeback.open(":memory:") as target:
         judged = target.load(tmp_path / "x", dry_run=True)
         assert judged == Loaded(judged.sessions, judged.sessions, None, {}, True)
-        assert str(judged) == "2 sessions, 2 new; a dry run: nothing was changed"
+        assert str(judged) == "2 sessions, 2 new; dry run: nothing was changed"
         assert not ids(target)
         loaded = target.load(str(tmp_path / "x"))
         assert {*loaded.sessions} == {*loaded.new} == ids(store)

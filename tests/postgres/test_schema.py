@@ -142,7 +142,7 @@ def test_a_server_that_is_not_there_is_said_soon(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["postgresql://u:p@[::1/db", "postgres://["])
 def test_a_url_that_is_none_is_said_to_be_none(url: str) -> None:
     for call in (takeback.open, takeback.migrate):
-        with pytest.raises(Invalid, match="cannot be read"):
+        with pytest.raises(Invalid, match="cannot be parsed"):
             call(url)
 
 

@@ -1,5 +1,6 @@
 """The pages are true: what they show runs as it is printed, what they name is there, what is there is named."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -100,3 +101,24 @@ def test_the_readme_names_its_two_commands_and_backs_its_claims() -> None:
         version = re.search(rf"{name} ([0-9.]+[0-9])", text)
         assert version is not None
         assert f"\n{package}=={version[1]}." in pinned, f"{name} is compared as of another version than it is measured"
+
+
+# Rooms and modules whose docstrings are still to be rewritten, by the beginning of their path.
+NOT_YET = (
+    *("client/", "ops/", "files/", "records/", "context/", "tables/", "testing/", "providers/", "aio.py"),
+    *("model/forms/", "model/message.py", "model/objects.py", "model/usage.py", "storage/postgres/dialect.py"),
+)
+
+
+@pytest.mark.feature("E6")
+def test_no_docstring_begins_with_give_or_say() -> None:
+    source, found = ROOT / "src" / "takeback", list[str]()
+    for path in sorted(source.rglob("*.py")):
+        name = path.relative_to(source).as_posix()
+        if name.startswith(NOT_YET):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = (ast.get_docstring(node) or "").partition("\n")[0]
+                found += [f"{name}: {first}"] if first.startswith(("Give ", "Say ")) else []
+    assert found == []

@@ -37,7 +37,7 @@ def test_sdk_usage_and_our_names_of_providers_are_understood() -> None:
 
 
 def test_no_price_is_guessed() -> None:
-    with pytest.raises(NotFound, match="no price of 'nobody-knows-1' is known"):
+    with pytest.raises(NotFound, match="no price is known for 'nobody-knows-1'"):
         takeback.priced(Usage(input_tokens=1), "nobody-knows-1")
     with pytest.raises(Invalid):
         takeback.priced(Usage(input_tokens=1), "")

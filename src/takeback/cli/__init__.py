@@ -1,9 +1,9 @@
-"""The command line: a thin shell on the library, and the only place that knows click and the terminal.
+"""The command line: a thin shell over the library, and the only place that knows click and the terminal.
 
-``app`` is the table of verbs, each loaded when it is asked for; ``quick`` reads plain command lines of verbs that look
-without click, which alone takes longer than they do. ``look`` and ``frame`` open the store and find workspace and
-session, ``output`` is the one way to stdout, ``consent`` the one way to ask, ``failing`` turns errors into sentences
-and exit codes. A verb reads through the public API, hands plain values to ``output`` and knows none of the flags.
+``app`` is the table of verbs, each loaded on first use; ``quick`` runs plain read-only command lines without click,
+because loading click takes longer than running them. ``look`` and ``frame`` open the store and find the workspace and
+the session, ``output`` is the only way to stdout, ``consent`` the only way to ask, and ``running`` turns errors into
+messages and exit codes. A verb reads through the public API, passes plain values to ``output`` and sees no flags.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     if arguments is None:
         from .starting import start
 

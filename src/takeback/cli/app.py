@@ -1,7 +1,7 @@
-"""The table of verbs, and one run of the program from its arguments to its exit code.
+"""The table of verbs, and one run of the program from arguments to exit code.
 
-A verb's module is loaded when that verb is asked for, so that none pays for the others. Plain command lines of the
-verbs that look need not come here at all (``quick``); click has the last word on all others, and on what is wrong.
+A verb's module is loaded only when that verb is used, so no verb pays for the others. Plain command lines of
+read-only verbs skip this module (``quick``); click parses all others and reports every usage error.
 """
 
 from __future__ import annotations
@@ -19,71 +19,71 @@ from .quick import COMPLETE
 from .running import fail
 from .settings import Settings
 
-# verb: its module, and what it is for. The order is that of the help page.
+# Maps each verb to its module and its one-line help, in the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {
-    "status": ("status", "Store, workspace, session, changes since the last checkpoint, open calls."),
-    "ls": ("listing", "List the sessions of this workspace, or all."),
-    "show": ("reading", "Read a session."),
-    "tail": ("tailing", "The last messages; -f follows live."),
-    "log": ("history", "Branches and checkpoints as a graph."),
-    "checkpoints": ("history", "Checkpoints as a list."),
-    "tree": ("history", "Sub-agents with status, tokens, runtime."),
-    "stats": ("counting", "Tokens, cost, time, tool failures."),
-    "agents": ("counting", "Agents and their sessions."),
-    "diff": ("files", "Files and messages between two points."),
-    "compare": ("comparing", "Two branches side by side."),
-    "cat": ("files", "A file as it was."),
+    "status": ("status", "Show store, workspace, session, changes since the last checkpoint, open calls."),
+    "ls": ("listing", "List the sessions of this workspace, or all sessions."),
+    "show": ("reading", "Print a session."),
+    "tail": ("tailing", "Print the last messages; -f follows the session live."),
+    "log": ("history", "Show branches and checkpoints as a graph."),
+    "checkpoints": ("history", "List checkpoints."),
+    "tree": ("history", "Show sub-agents with status, tokens, run time."),
+    "stats": ("counting", "Count tokens, cost, time, tool failures."),
+    "agents": ("counting", "List agents and their sessions."),
+    "diff": ("files", "Show how files and messages differ between two points."),
+    "compare": ("comparing", "Compare two branches side by side."),
+    "cat": ("files", "Print a file as it was at a point."),
     "new": ("writing", "Start a session."),
     "say": ("writing", "Add a message."),
-    "task": ("writing", "Tasks: list, add, change."),
-    "plan": ("writing", "The plan: show, set."),
-    "note": ("writing", "Notes: list, add."),
-    "state": ("writing", "State of a session or an agent: show, set."),
-    "resume": ("resuming", "Where it stopped and what is open; --exec runs a program."),
-    "checkpoint": ("moving", "Name this point: conversation, work, state and files."),
-    "rewind": ("moving", "Go back to a point: preview, question, apply."),
-    "fork": ("moving", "Open a branch at a point."),
-    "switch": ("moving", "Move to another branch."),
-    "approve": ("approving", "Say yes to a tool call that waits."),
-    "deny": ("approving", "Say no to it."),
-    "undo": ("moving", "Take back the last operation of this workspace."),
-    "redo": ("moving", "Bring back what was undone."),
-    "ops": ("history", "What was done, newest first."),
+    "task": ("writing", "List, add or change tasks."),
+    "plan": ("writing", "Show or set the plan."),
+    "note": ("writing", "List or add notes."),
+    "state": ("writing", "Show or set the state of a session or an agent."),
+    "resume": ("resuming", "Show where a session stopped and what is open; --exec runs a program."),
+    "checkpoint": ("moving", "Save this point: conversation, work, state and files."),
+    "rewind": ("moving", "Go back to a point: preview, confirm, apply."),
+    "fork": ("moving", "Start a branch at a point."),
+    "switch": ("moving", "Switch to another branch."),
+    "approve": ("approving", "Approve a tool call that is waiting for an answer."),
+    "deny": ("approving", "Deny a tool call that is waiting for an answer."),
+    "undo": ("moving", "Undo the last operation in this workspace."),
+    "redo": ("moving", "Redo what was undone."),
+    "ops": ("history", "List operations, newest first."),
     "run": ("running", "Run any program as a session."),
-    "guard": ("guarding", "Automatic checkpoints whenever files settle."),
-    "hook": ("hooking", "Record what Claude Code does, from its hooks."),
-    "import": ("exchange", "Bring in what export or mirror wrote."),
-    "export": ("exchange", "Write sessions as lines, Markdown or HTML."),
-    "mirror": ("exchange", "A folder that people can read; -f keeps it up to date."),
-    "rename": ("keeping", "Another title."),
+    "guard": ("guarding", "Take a checkpoint whenever files settle."),
+    "hook": ("hooking", "Record what Claude Code does, through its hooks."),
+    "import": ("exchange", "Import what export or mirror wrote."),
+    "export": ("exchange", "Export sessions as JSON lines, Markdown or HTML."),
+    "mirror": ("exchange", "Write sessions as readable folders; -f keeps them up to date."),
+    "rename": ("keeping", "Change a session's title."),
     "tag": ("keeping", "Add tags."),
-    "untag": ("keeping", "Take tags away."),
-    "pin": ("keeping", "Mark for finding again."),
-    "unpin": ("keeping", "Take the mark away."),
-    "archive": ("keeping", "Leave out of lists."),
-    "unarchive": ("keeping", "Put back into lists."),
-    "rm": ("keeping", "Put into the trash."),
-    "restore": ("keeping", "Take out of the trash."),
-    "purge": ("keeping", "Erase for good."),
-    "prune": ("keeping", "Erase contents that nothing needs."),
-    "demo": ("demo", "See it work, in a directory made for it."),
-    "doctor": ("doctoring", "What could bite later, with its fix."),
-    "verify": ("health", "Recompute every check and hash."),
-    "repair": ("health", "A copy without what is damaged."),
-    "backup": ("health", "The whole store in a new file, verified."),
-    "migrate": ("health", "Bring tables up to date; --check only says."),
-    "completion": ("health", "Completion for bash, zsh, fish."),
+    "untag": ("keeping", "Remove tags."),
+    "pin": ("keeping", "Pin sessions."),
+    "unpin": ("keeping", "Unpin sessions."),
+    "archive": ("keeping", "Hide sessions from lists."),
+    "unarchive": ("keeping", "Show sessions in lists again."),
+    "rm": ("keeping", "Move sessions to the trash."),
+    "restore": ("keeping", "Restore sessions from the trash."),
+    "purge": ("keeping", "Erase a session permanently."),
+    "prune": ("keeping", "Erase content that nothing needs any more."),
+    "demo": ("demo", "See it work, in a scratch directory."),
+    "doctor": ("doctoring", "Find what could cause trouble later, and how to fix it."),
+    "verify": ("health", "Recompute every checksum and hash."),
+    "repair": ("health", "Make a copy without the damaged parts."),
+    "backup": ("health", "Copy the whole store to a new file and verify the copy."),
+    "migrate": ("health", "Bring the tables up to date; --check only reports."),
+    "completion": ("health", "Print the completion script for bash, zsh or fish."),
 }
 
 
-_HELP = """Durable sessions of AI agents: look at them, go back, go on.
+_HELP = """Durable sessions for AI agents: inspect them, go back, continue.
 
-A REF is a name, a key, the beginning of an id, @ (the newest here) or @-1, then a point: REF:12 the end of turn 12,
-REF:12^ before it, REF:e340 an entry, REF:name a checkpoint; REF/branch a branch."""
+A REF is a session's name, key or id prefix, or @ (the newest here) or @-1 (the one before). A point in it: REF:12 is
+the end of turn 12, REF:12^ before turn 12, REF:e340 an entry, REF:name a checkpoint. REF/branch is a branch."""
 
 
 class Verb(click.Command):
-    """A verb with the flags that every verb has."""
+    """A verb with the flags that every verb takes."""
 
     changes = False
 
@@ -91,26 +91,26 @@ class Verb(click.Command):
         super().__init__(*args, **kwargs)
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         extra = [*(params.for_changes() if self.changes else ()), *params.everywhere()]
-        self.params += [param for param in extra if own.isdisjoint(param.opts)]
+        self.params += [param for param in extra if own.isdisjoint(param.opts)]  # a verb's own flags win
 
     def invoke(self, ctx: click.Context) -> Any:
         chosen = ctx.ensure_object(Settings)
         if (wrong := chosen.contradiction) is not None:
             raise click.UsageError(wrong, ctx)
-        if not self.changes and (chosen.dry_run or chosen.yes):  # given before the verb: who says -n means it
+        if not self.changes and (chosen.dry_run or chosen.yes):  # given before the verb: never ignore -n
             flag = "-n" if chosen.dry_run else "-y"
-            raise click.UsageError(f"{flag} is for verbs that change something; {self.name} does not know it", ctx)
+            raise click.UsageError(f"{flag} is for verbs that change something; {self.name} does not take it", ctx)
         return super().invoke(ctx)
 
 
 class Change(Verb):
-    """A verb that changes something: it also knows ``-n`` and ``-y``."""
+    """A verb that changes something: it also takes ``-n`` and ``-y``."""
 
     changes = True
 
 
 class App(click.Group):
-    """The program: verbs by name, each loaded when it is asked for."""
+    """The program: verbs by name, each loaded on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*VERBS]
@@ -130,7 +130,7 @@ class App(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(f"there is no verb {args[0]!r}{_nearest(args[0])}", ctx)
+            raise click.UsageError(f"no such verb: {args[0]!r}{_nearest(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -154,7 +154,7 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
 
 
 def make() -> App:
-    """Make the program."""
+    """Build the program."""
     version = click.Option(
         ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
     )
@@ -167,13 +167,13 @@ def make() -> App:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     chosen = Settings()
     return running.run(lambda: _guarded(lambda: _invoke([*arguments], chosen), chosen), chosen)
 
 
 def _invoke(arguments: list[str], chosen: Settings) -> object:
-    """Run a verb; click's own ``main`` would end the process when a reader leaves."""
+    """Run a verb without click's ``main``, which would exit the process on a broken pipe."""
     app = make()
     if instruction := os.environ.get(COMPLETE):
         from .completing import complete
@@ -184,7 +184,7 @@ def _invoke(arguments: list[str], chosen: Settings) -> object:
 
 
 def _guarded(step: Callable[[], object], chosen: Settings) -> object:
-    """Run a step; what click has to say becomes a sentence and an exit code."""
+    """Run a step and turn click's exceptions into a message and an exit code."""
     try:
         return step()
     except click.exceptions.Exit as ending:

@@ -1,9 +1,9 @@
-"""What Claude Code tells its hooks, written into a session: prompts, tool calls with their results, files around them.
+"""Recording what Claude Code passes to its hooks: prompts, tool calls with results, and the files around each call.
 
-Each event is a process of its own, so nobody holds the session's lease: a call that ``PreToolUse`` opened is finished
-by ``PostToolUse``, found by its id. A call whose end is never told - it was denied, or interrupted - is closed when the
-turn is over. Files are looked at before a tool runs and before its result is stored: what changed in between is the
-call's, what changes while none is open is the person's own.
+Each event is a separate process, so nobody holds the session's lease: a call opened by ``PreToolUse`` is finished by
+``PostToolUse``, which finds it by its id. A call whose end is never reported - it was denied, or interrupted - is
+closed when the turn ends. Files are scanned before a tool runs and before its result is stored: what changed in
+between is attributed to the call, what changes while no call is open to the user.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..errors import Conflict, Error, Invalid, NotFound
 from ..model.work import TASK_STATES, Task
 
 AGENT = "claude-code"
-CAPTURE_OFF = "files are not captured"  # a key of the session's state: why
+CAPTURE_OFF = "files are not captured"  # a key in the session's state; its value is the reason
 UNTOLD = "no result was reported"
 
-# Tools that change no files: there is nothing to look for around them.
+# Tools that change no files: scanning around them would only cost time.
 READERS = {
     *("Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite", "BashOutput", "TaskOutput"),
     *("AskUserQuestion", "ToolSearch", "ListMcpResourcesTool", "ReadMcpResourceTool"),
@@ -28,7 +28,7 @@ READERS = {
 
 
 class Event(NamedTuple):
-    """One event as it came, and where: the project's directory, and the session that this one belongs to, if any."""
+    """One event as received, with the project's directory and the parent session, if any."""
 
     data: Mapping[str, Any]
     project: str | None = None
@@ -36,33 +36,33 @@ class Event(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What happened."""
+        """The event's name."""
         return str(self.data.get("hook_event_name") or "")
 
     def text(self, field: str) -> str | None:
-        """Give a field if it is a text that says something."""
+        """Return a field if it is a string that is not blank."""
         found = self.data.get(field)
         return found if isinstance(found, str) and found.strip() else None
 
 
 class Hook:
-    """Records events of one process of Claude Code."""
+    """Records one event of Claude Code."""
 
     def __init__(self, store: Store, event: Event) -> None:
         self._store, self.event = store, event
         self._made: Session | None = None
         self.looking = False
-        self.unseen: str | None = None  # why the files could not be looked at
+        self.unseen: str | None = None  # why the files could not be scanned
 
     def record(self) -> None:
-        """Write the event down; one that is not known is nothing to write."""
+        """Record the event; an unknown one is ignored."""
         if step := _STEPS.get(self.event.name):
             step(self)
 
     # ------------------------------------------------------------------ the sessions
 
     def session(self, *, reopen: bool = True) -> Session:
-        """Give the session of this run of Claude Code; it is made if it is new, and goes on if it had ended."""
+        """Return the session of this run of Claude Code; create it if it is new, reopen it if it had ended."""
         if self._made is None:
             wanted = self.event.text("session_id")
             if wanted is None:
@@ -90,7 +90,7 @@ class Hook:
         )
 
     def speaker(self) -> Session:
-        """Give the session of whoever acts: the sub-agent's own if it is one."""
+        """Return the session of whoever acts: the main agent's, or the sub-agent's own."""
         agent_id = self.event.text("agent_id")
         return self.session() if agent_id is None else self._child(agent_id)
 
@@ -100,7 +100,7 @@ class Hook:
         if found is None:
             try:
                 return main.spawn(self.event.text("agent_type") or "sub-agent", label=label).session
-            except Conflict:  # a hook beside this one was faster
+            except Conflict:  # a concurrent hook created it first
                 found = self._labelled(main, label)
                 if found is None:
                     raise
@@ -114,7 +114,7 @@ class Hook:
     # ------------------------------------------------------------------ files
 
     def look(self, session: Session) -> None:
-        """Look at the workspace, unless that was too slow before; what fails keeps no event from the record."""
+        """Scan the workspace, unless that was too slow before; a failed scan must not stop the event's record."""
         if self.session(reopen=False).state.get(CAPTURE_OFF) is not None:
             return
         self.looking = True
@@ -125,13 +125,13 @@ class Hook:
         self.looking = False
 
     def give_up_files(self, why: str) -> None:
-        """Do not look at files any more until Claude Code starts again: it must not wait for us at every call."""
+        """Stop scanning until Claude Code starts again, so that it does not wait for us at every call."""
         self.session(reopen=False).state.set(CAPTURE_OFF, why)
 
     # ------------------------------------------------------------------ events
 
     def start(self) -> None:
-        """Claude Code began, or went on with a conversation."""
+        """Record that Claude Code started, or resumed a conversation."""
         session = self.session()
         if session.state.get(CAPTURE_OFF) is not None:
             session.state.delete(CAPTURE_OFF)
@@ -139,7 +139,7 @@ class Hook:
         self.look(session)
 
     def prompt(self) -> None:
-        """Somebody asked for something."""
+        """Record a prompt."""
         session, text = self.session(), self.event.text("prompt")
         self._close(session)
         self.look(session)
@@ -147,38 +147,38 @@ class Hook:
             session.user(text)
 
     def before_tool(self) -> None:
-        """A tool is about to run."""
+        """Record that a tool is about to run."""
         session = self.speaker()
         if self._changes_files():
             self.look(session)
         self._begin(session)
 
     def after_tool(self) -> None:
-        """A tool has run."""
+        """Record that a tool succeeded."""
         self._finish(self.event.data.get("tool_response"), success=True)
 
     def after_failure(self) -> None:
-        """A tool has failed."""
+        """Record that a tool failed."""
         self._finish(self.event.text("error") or "failed", success=False)
 
     def subagent_start(self) -> None:
-        """A sub-agent began."""
+        """Record that a sub-agent started."""
         self.speaker()
 
     def subagent_stop(self) -> None:
-        """A sub-agent has ended."""
+        """Record that a sub-agent ended."""
         if self.event.text("agent_id") is not None:
             self._ended(self.speaker())
 
     def stop(self) -> None:
-        """Claude has answered."""
+        """Record Claude's answer, which ends the turn."""
         session, said = self.session(), self.event.text("last_assistant_message")
         self._close(session)
         if said is not None:
             session.assistant(said)
 
     def end(self) -> None:
-        """Claude Code ends."""
+        """Record that Claude Code exited."""
         session = self.session(reopen=False)
         self._close(session)
         if session.status != "completed":
@@ -190,7 +190,7 @@ class Hook:
         return self.event.data.get("tool_name") not in READERS
 
     def _begin(self, session: Session) -> None:
-        """Store that a call began; it stays open when this process ends. One that runs already is no second record."""
+        """Store that a call started, and leave it open when this process exits; a running call is stored once."""
         name = self.event.text("tool_name") or "tool"
         session.tool(name, self.event.data.get("tool_input"), id=self.event.text("tool_use_id")).__enter__()
 
@@ -206,15 +206,15 @@ class Hook:
             self._take_tasks(session)
 
     def _open_call(self, session: Session) -> str:
-        """Give the open call that the event is about; one whose beginning nobody told, or that was closed, begins now.
+        """Return the id of the call that the event is about; one never reported, or closed meanwhile, is opened now.
 
-        Older versions of Claude Code name no id: then it is the last one that was asked for so.
+        Older versions of Claude Code send no id: then it is the latest open call with the same name and arguments.
         """
         call_id = self.event.text("tool_use_id")
         if call_id is not None:
             try:
                 self._begin(session)
-            except Conflict:  # somebody had the session meanwhile, so nobody can say whether it still runs: it did
+            except Conflict:  # its status is unknown, as another process held the session; the result says that it ran
                 pass
             return call_id
         asked = self.event.text("tool_name") or "tool", self.event.data.get("tool_input")
@@ -225,7 +225,7 @@ class Hook:
         return found[-1]
 
     def _take_tasks(self, session: Session) -> None:
-        """Keep the list of tasks that Claude Code made as the session's own."""
+        """Copy Claude Code's to-do list to the session's tasks."""
         given = self.event.data.get("tool_input")
         todos = (
             given.get("todos") if self.event.data.get("tool_name") == "TodoWrite" and isinstance(given, dict) else None
@@ -234,18 +234,18 @@ class Hook:
             session.set_tasks([*_tasks(todos)])
 
     def _close(self, session: Session) -> None:
-        """Close calls whose end nobody will tell any more; what they did to files is theirs."""
+        """Close calls whose end will never be reported; the file changes since then are attributed to them."""
         waiting = session.pending_calls()
         if waiting:
             self.look(session)
         for call in waiting:
             try:
                 session.resolve_call(call, UNTOLD, success=False)
-            except (Conflict, NotFound):  # its end was told just now
+            except (Conflict, NotFound):  # its end was reported just now
                 pass
 
     def _ended(self, session: Session) -> None:
-        """End a sub-agent's session with what it said last."""
+        """Complete a sub-agent's session with its last message."""
         self._close(session)
         said = self.event.text("last_assistant_message")
         if said is not None:
@@ -256,7 +256,7 @@ class Hook:
 def _reopened(session: Session) -> None:
     try:
         session.reopen()
-    except Conflict:  # a hook beside this one was faster
+    except Conflict:  # a concurrent hook reopened it first
         session.refresh()
 
 

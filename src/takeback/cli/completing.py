@@ -1,8 +1,8 @@
-"""What shells complete: click's own way for zsh and fish, and ours for bash.
+"""Shell completion: click's own for zsh and fish, ours for bash.
 
-Bash cuts a line into words at colons too, so that it would ask about ``fixed`` where ``fix-retry:fixed`` is meant. Ours
-hands over the line as it was typed, and takes off each answer what bash keeps of the word. Names with blanks in them
-are quoted.
+Bash also splits words at colons, so it would ask to complete ``fixed`` instead of ``fix-retry:fixed``. Our script
+passes the line as typed and strips from each answer the part of the word that bash keeps. Names with spaces are
+quoted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Bash(BashComplete):
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Give the words before the one that is typed, and that."""
+        """Return the finished words, and the one being typed."""
         typed = os.environ["COMP_LINE"]
         words = split_arg_string(typed)
         incomplete = words.pop() if typed and not typed[-1].isspace() else ""
@@ -59,12 +59,12 @@ add_completion_class(Bash)
 
 
 def complete(app: click.Command, instruction: str, chosen: Settings) -> int:
-    """Write what a shell asks for."""
+    """Answer a shell's completion request."""
     return shell_complete(app, {"obj": chosen}, "takeback", COMPLETE, instruction)
 
 
 def script(app: click.Command, shell: str) -> str:
-    """Give the script that a shell loads."""
+    """Return the completion script that a shell loads."""
     kind = get_completion_class(shell)
     assert kind is not None
     return kind(app, {}, "takeback", COMPLETE).source()

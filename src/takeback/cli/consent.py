@@ -1,4 +1,4 @@
-"""Asking: the one place that does. Off a terminal nothing is asked: the command fails and names the flag."""
+"""The only place that asks questions. Without a terminal nothing is asked: the command fails and names the flag."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .settings import Settings
 
 
 def is_terminal() -> bool:
-    """Say whether somebody is there to answer."""
+    """Whether somebody is there to answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def agreed(settings: Settings, question: str, *, diff: Callable[[], None] | None = None) -> bool:
-    """Say whether to go on: ``--yes`` does, ``--dry-run`` does not, else somebody is asked; no is an answer too."""
+    """Whether to continue: ``--yes`` always, ``--dry-run`` never, otherwise as the user answers."""
     if settings.dry_run:
         tell("Dry run: nothing was changed.")
         return False
@@ -23,7 +23,7 @@ def agreed(settings: Settings, question: str, *, diff: Callable[[], None] | None
         return True
     if not is_terminal():
         raise Stop(
-            "this needs a yes, and there is no terminal to ask on; add --yes to do it, -n to only look", CONFLICT
+            "this needs confirmation, and there is no terminal to ask on; add --yes, or -n to preview it", CONFLICT
         )
     choices = "[y]es [d]iff [n]o" if diff is not None else "[y]es [n]o"
     while True:
@@ -40,7 +40,7 @@ def agreed(settings: Settings, question: str, *, diff: Callable[[], None] | None
 
 
 def _answer(question: str) -> str:
-    """Ask on stderr, so that stdout holds results only; the end of the input is a no."""
+    """Ask on stderr, so that stdout holds only results; end of input means no."""
     sys.stderr.write(question)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -50,11 +50,11 @@ def _answer(question: str) -> str:
 
 
 def choose(count: int) -> int | None:
-    """Ask for a number from 1 to ``count``; nothing, or no number, is None."""
-    answer = _answer(f"Which one? [1-{count}, nothing to leave] ")
+    """Ask for a turn from 1 to ``count``; anything else returns None."""
+    answer = _answer(f"Go back to before which turn? [1-{count}, Enter cancels] ")
     return int(answer) if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= count else None
 
 
 def tell(text: str) -> None:
-    """Say something that is no result."""
+    """Write a message to stderr; results go to stdout."""
     sys.stderr.write(f"{text}\n")

@@ -1,7 +1,7 @@
-"""What a verb stands on that changes something, or needs all of the library; and how functions become verbs of click.
+"""The context of verbs that change something or need the whole library, and the decorator that makes click commands.
 
-The store is opened to read only unless the verb changes something, and is made only by verbs that make one. The rest,
-workspace and refs, is as for verbs that only look (``look``).
+The store is opened read-only unless the verb changes something, and is created only by verbs that may create one.
+Workspaces and refs work as in read-only verbs (``look``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMPLETED = 200
 
 
 class Frame(Look[Session]):
-    """One command at work."""
+    """The context of one running command."""
 
     def __init__(self, settings: Settings, *, changes: bool, makes: bool = False) -> None:
         super().__init__(settings, self._opened_for, lambda: open_store(":memory:"))
@@ -40,36 +40,36 @@ class Frame(Look[Session]):
 
     @property
     def store(self) -> Store:
-        """The store, opened now if it is not yet."""
+        """The store, opened on first use."""
         found = super().store
         assert isinstance(found, Store)
         return found
 
     def progress(self, what: str, unit: str) -> Progress:
-        """Show how far long work is, where somebody looks on."""
+        """Show the progress of long work, if stderr is a terminal."""
         return Progress(what, unit, shown=sys.stderr.isatty() and not self.settings.quiet)
 
     def place_of_new(self) -> str:
-        """Choose the workspace of a new session: the nearest one upwards, or repository, or the directory itself."""
+        """Return the workspace for a new session: the nearest workspace or repository upwards, else the directory."""
         here = self.directory
         for each in above(here):
-            if each != here and why_not_here(each) is not None:  # a home: what lies above is nobody's project
+            if each != here and why_not_here(each) is not None:  # a home: nothing above it is a project
                 break
             if each == self.workspace or os.path.exists(os.path.join(each, ".git")):
                 return each
         return here
 
     def _opened_for(self, url: str) -> Store:
-        """Open the store as this verb needs it."""
+        """Open the store for writing only if this verb writes."""
         writes = self._changes and (self._makes or _is_there(url))
         return open_store(url) if writes else open_store(url, read_only=True)
 
 
 def why_not_here(place: str) -> str | None:
-    """Say why the files of a directory are not captured; None if they can be.
+    """Explain why the files of a directory are not captured; None if they can be.
 
-    The library asks the system which directory is a home. In a container, or with sudo, HOME may say otherwise: both
-    count.
+    The library asks the password file which directory is a home. In a container, or under sudo, HOME may differ: both
+    count as homes.
     """
     if (why := why_not(place)) is not None:
         return why
@@ -77,23 +77,23 @@ def why_not_here(place: str) -> str | None:
 
 
 def _is_there(url: str) -> bool:
-    """Say whether a store that is a file is there; servers are asked when they are opened."""
+    """Whether a store that is a file exists; for a server, opening it tells."""
     path = url.removeprefix("sqlite:///")
     return "://" in path or os.path.exists(path)
 
 
 def ref_argument(name: str = "ref", **more: Any) -> Callable[[Any], Any]:
-    """Make an argument that names a session or a point, which a shell can complete."""
+    """Declare an argument that names a session or a point, with shell completion."""
     return click.argument(name, shell_complete=completed, **more)
 
 
 def ref_option(*names: str, **more: Any) -> Callable[[Any], Any]:
-    """Make an option that names a session, which a shell can complete."""
+    """Declare an option that names a session, with shell completion."""
     return click.option(*names, shell_complete=completed, **more)
 
 
 def completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Give the names, or the branches or checkpoints of a session, that begin so; whatever goes wrong gives none."""
+    """List the sessions, or branches or checkpoints of a session, with this prefix; an error completes nothing."""
     try:
         with Frame(context.ensure_object(Settings), changes=False) as frame:
             return [each for each in _names(frame, incomplete) if each.startswith(incomplete)]
@@ -115,7 +115,7 @@ def _names(frame: Frame, incomplete: str) -> Iterator[str]:
 
 
 def command(name: str, declared: options.Verb) -> click.Command:
-    """Make a command of a verb that only looks, as it is declared."""
+    """Build the click command of a read-only verb from its declaration."""
 
     @click.pass_context
     def run(context: click.Context, /, **given: Any) -> Any:
@@ -135,10 +135,10 @@ def verb(
     looks: Callable[[dict[str, Any]], bool] = lambda given: False,
     **more: Any,
 ) -> Callable[[Any], click.Command]:
-    """Make a function of a frame and its parameters a verb, with its docstring as its help.
+    """Turn a function of a frame and parameters into a verb, with its docstring as the help text.
 
-    One that ``changes`` something gets the store to write, unless it ``looks`` only with the parameters given; one
-    that ``makes`` a store makes it if there is none.
+    A verb that ``changes`` something gets a writable store, unless ``looks`` says these parameters only read; a verb
+    that ``makes`` a store creates it if it does not exist.
     """
 
     def wrap(function: Any) -> click.Command:

@@ -1,4 +1,8 @@
-"""The settings of Claude Code with our hooks in them, and without: everything else in the file stays as it is."""
+"""Adding our hooks to Claude Code's settings and removing them; everything else in the file stays as it is.
+
+The file belongs to the user: one that we could not write back unchanged is refused before anything is touched, and
+only commands that match ours as a whole count as ours.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from typing import Any
 
 from ..shell.failures import Stop
 
-# The events that are recorded, each with how many seconds Claude Code waits for us at most.
+# The events we record, each with the seconds that Claude Code waits for us at most.
 EVENTS = {
     "SessionStart": 30,
     "UserPromptSubmit": 10,
@@ -27,8 +31,8 @@ EVENTS = {
     "Stop": 10,
     "SessionEnd": 10,
 }
-_MATCHED = ("PreToolUse", "PostToolUse", "PostToolUseFailure")  # events that are about a tool: about all of them
-# The commands that we write and wrote, whole: one that somebody built around ours is theirs.
+_MATCHED = ("PreToolUse", "PostToolUse", "PostToolUseFailure")  # tool events: we match every tool
+# Every form of command that we ever wrote, matched as a whole: a command that wraps ours is the user's own.
 _WORD = r"(?:[\w@%+=:,./~-]|'[^']*'|\"'\")+"  # as shlex.quote writes it
 _OURS = re.compile(
     rf"(?:(?:[\w@%+=:,./~-]*/)?takeback|{_WORD} -m takeback)(?: --store {_WORD})? hook claude-code(?: \|\| true)?"
@@ -36,35 +40,35 @@ _OURS = re.compile(
 
 
 def command(store: str | None) -> str:
-    """Write the command that Claude Code runs; whatever happens to it, it never blocks a tool."""
+    """Return the command that Claude Code runs; whatever happens to it, it never blocks a tool."""
     program = "takeback" if shutil.which("takeback") else f"{shlex.quote(sys.executable)} -m takeback"
     where = "" if store is None else f" --store {shlex.quote(store if '://' in store else os.path.realpath(store))}"
-    return f"{program}{where} hook claude-code || true"  # exit code 2, wrong use, would block the tool
+    return f"{program}{where} hook claude-code || true"  # exit code 2 (usage error) would block the tool
 
 
 def read(path: str) -> dict[str, Any]:
-    """Read a file of settings; one that is not there is an empty one."""
+    """Read a settings file; a missing file means no settings."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file, parse_constant=_refuse, parse_float=_number)
-            json.dumps(found, ensure_ascii=False).encode()  # half a character can be read, and not be written
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can be read but not written back
     except FileNotFoundError:
         return {}
     except RecursionError as error:
-        raise Stop(f"{path} is nested too deeply; put it right first, nothing was changed") from error
+        raise Stop(f"{path} is nested too deeply; fix it first (nothing was changed)") from error
     except ValueError as error:
-        raise Stop(f"{path} is no JSON ({error}); put it right first, nothing was changed") from error
+        raise Stop(f"{path} is not JSON ({error}); fix it first (nothing was changed)") from error
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
     settings: dict[str, Any] = found
     if not isinstance(hooks, dict) or not all(isinstance(each, list) for each in hooks.values()):
         raise Stop(
-            f"{path} is not as Claude Code writes it: hooks must hold a list for each event; nothing was changed"
+            f"{path} is not a Claude Code settings file: hooks must hold a list for each event (nothing was changed)"
         )
     return settings
 
 
 def _refuse(text: str) -> Any:
-    raise ValueError(f"{text[:40]} is no number that JSON can hold")
+    raise ValueError(f"{text[:40]} is not a number that JSON can hold")
 
 
 def _number(text: str) -> float:
@@ -73,7 +77,7 @@ def _number(text: str) -> float:
 
 
 def installed(settings: dict[str, Any], command: str) -> dict[str, Any]:
-    """Give the settings with our hooks: those that are there are brought up to date where they stand."""
+    """Return the settings with our hooks; existing ones are updated in place."""
     new = removed(settings, but=EVENTS)
     hooks = new.setdefault("hooks", {})
     for event, seconds in EVENTS.items():
@@ -89,7 +93,7 @@ def installed(settings: dict[str, Any], command: str) -> dict[str, Any]:
 
 
 def removed(settings: dict[str, Any], *, but: Any = ()) -> dict[str, Any]:
-    """Give the settings without our hooks, apart from those of some events."""
+    """Return the settings without our hooks, except those of the events in ``but``."""
     new: dict[str, Any] = json.loads(json.dumps(settings))
     hooks = new.get("hooks", {})
     for event in [each for each in hooks if each not in but]:
@@ -113,7 +117,7 @@ def _is_ours(hook: Any) -> bool:
 
 
 def _without(group: Any) -> Any:
-    """Give a group without our hooks; nothing if it held nothing else."""
+    """Return a group without our hooks; None if it holds nothing else."""
     if not isinstance(group, dict) or not any(map(_is_ours, group.get("hooks") or ())):
         return group
     left = [hook for hook in group["hooks"] if not _is_ours(hook)]
@@ -121,12 +125,12 @@ def _without(group: Any) -> Any:
 
 
 def text(settings: dict[str, Any]) -> str:
-    """Write settings as Claude Code does."""
+    """Format settings the way Claude Code does."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(path: str, settings: dict[str, Any]) -> None:
-    """Put settings into their file, all or nothing; a link to it stays a link."""
+    """Replace the settings file atomically; a symbolic link to it stays a link."""
     target = os.path.realpath(path)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     beside = f"{target}.takeback-{os.getpid()}"

@@ -1,8 +1,8 @@
-"""What a verb that only looks stands on: the store, the workspace found from the current directory upwards, and refs.
+"""The context of read-only verbs: the store, the workspace found from the current directory upwards, and refs.
 
-The store is opened when it is first needed, to read only: looking never makes a store. One that is not there yet
-looks like an empty one. A workspace is a directory that has a session here; the nearest one above the current
-directory counts, as git does it. ``frame`` adds to this what verbs need that change something.
+The store is opened read-only, on first use: looking never creates a store, and one that does not exist yet looks
+empty. A workspace is a directory that has a session; as with git, the nearest one at or above the current directory
+counts. ``frame`` adds what verbs need that change something.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _COUNTED = 1000
 
 
 def lightly(settings: Settings) -> Look[Reading]:
-    """Give what a verb stands on that looks and must start at once."""
+    """Return the context of a read-only verb that must start instantly."""
     return Look(settings, open_to_look, open_empty)
 
 
 class Look(Generic[S]):
-    """One command at work that looks."""
+    """The context of one running read-only command."""
 
     def __init__(
         self, settings: Settings, opens: Callable[[str], StoreReading[S]], empty: Callable[[], StoreReading[S]]
     ) -> None:
         self.settings = settings
         self.out = Output(settings)
-        self.missing: str | None = None  # where the store would be, if there is none yet
+        self.missing: str | None = None  # where the store would be, if it does not exist yet
         self._opens, self._empty = opens, empty
         self._opened: StoreReading[S] | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
-        self._places: dict[str, str | None] = {}  # the workspaces of sessions
+        self._places: dict[str, str | None] = {}  # workspace by session id
 
     def __enter__(self) -> Self:
         return self
@@ -70,19 +70,19 @@ class Look(Generic[S]):
 
     @property
     def url(self) -> str:
-        """Which store was named: by ``--store``, else as the library finds the user's own."""
+        """The store's URL: from ``--store``, else the user's default store."""
         if self.settings.store == "":
-            raise Stop("--store names no store: it is empty", USAGE)
+            raise Stop("--store is empty; name a file or a URL", USAGE)
         return self.settings.store or address.default_url()
 
     @property
     def shown_url(self) -> str:
-        """The URL without its password: the only form that is printed."""
+        """The URL without its password; only this form may be printed."""
         return address.shown(self.url)
 
     @property
     def store(self) -> StoreReading[S]:
-        """The store, opened now if it is not yet."""
+        """The store, opened on first use."""
         if self._opened is None:
             self._opened = self._open()
             if self.settings.verbose:
@@ -91,27 +91,27 @@ class Look(Generic[S]):
 
     def _open(self) -> StoreReading[S]:
         if self.settings.directory is not None:
-            _ = self.directory  # a slip is told also where the directory would not matter
+            _ = self.directory  # report a wrong -C even where the directory would not matter
         try:
             return self._opens(self.url)
         except NotFound:
             self.missing = address.shown(self.url if "://" in self.url else os.path.abspath(self.url))
             return self._empty()
         except Unsupported as error:
-            if self.url.startswith(f"{error.capability}://"):  # a kind of store that there is not: a slip
+            if self.url.startswith(f"{error.capability}://"):  # an unknown kind of store: a typing error
                 raise Stop(str(error), USAGE) from error
             raise
 
     def require_store(self) -> None:
-        """Refuse to go on where there is no store yet."""
+        """Raise ``Stop`` if there is no store yet."""
         if self.store is not None and self.missing is not None:
             raise Stop(self._no_store(), NOT_FOUND)
 
     def _no_store(self) -> str:
-        return f"there is no store yet at {self.missing or self.shown_url}. Start one: takeback new"
+        return f"there is no store at {self.missing or self.shown_url} yet. Create one: takeback new"
 
     def count(self, **filters: Any) -> tuple[int, str]:
-        """Count sessions, and write the count: ``36``, or ``1,000+`` where there are more than are counted."""
+        """Count sessions, and format the count: ``36``, or ``1,000+`` if there are more than we count."""
         found = self.store._count(_COUNTED + 1, **{"archived": None, **filters})
         count = min(found, _COUNTED)
         return count, f"{count:,}{'+' if found > count else ''}"
@@ -120,15 +120,15 @@ class Look(Generic[S]):
 
     @property
     def directory(self) -> str:
-        """Where the command starts: the current directory, or that of ``-C``."""
+        """The directory the command starts in: the current one, or that of ``-C``."""
         place = os.path.realpath(self.settings.directory or os.getcwd())
         if not os.path.isdir(place):
-            raise Stop(f"{self.settings.directory!r} is no directory; -C takes one that is there", USAGE)
+            raise Stop(f"{self.settings.directory!r} is not a directory; -C needs an existing one", USAGE)
         return place
 
     @property
     def workspace(self) -> str | None:
-        """The nearest directory upwards that has sessions; None if there is none."""
+        """The nearest directory upwards that has sessions; None if no directory has any."""
         if self._found is None:
             upwards = [each for each in above(self.directory) if _is_text(each)]
             known = self.store._with_sessions(upwards)
@@ -136,7 +136,7 @@ class Look(Generic[S]):
         return self._found[0]
 
     def belongs_here(self, session_id: str | None) -> bool:
-        """Say whether a session is one of the workspace, also one in the trash."""
+        """Whether a session belongs to the workspace, even if it is in the trash."""
         if session_id is None:
             return False
         if session_id not in self._places:
@@ -147,24 +147,24 @@ class Look(Generic[S]):
     # ------------------------------------------------------------------ refs
 
     def short(self, session_id: str) -> str:
-        """Give the beginning of a session's id that is enough to name it."""
+        """Return the shortest prefix of a session's id that names it."""
         if session_id not in self._shorts:
             self._shorts |= self.store._short_ids([session_id], SHORT)
         return self._shorts[session_id]
 
     def overviews(self, found: Sequence[S]) -> list[Overview[S]]:
-        """Look at many sessions in few reads; their short ids are known from then on."""
+        """Read many sessions in few queries, and remember their short ids."""
         seen = overviews(found)
         self._shorts |= {each.session.id: each.short for each in seen}
         return seen
 
     def resolve(self, ref: str | None) -> Resolved[S]:
-        """Find what a ref names; without one the session of ``TAKEBACK_SESSION``, else the newest of the workspace."""
+        """Find what a ref names; without one, the session of ``TAKEBACK_SESSION``, else the newest of the workspace."""
         text = ref or os.environ.get("TAKEBACK_SESSION") or "@"
         if text.startswith("@") and self.workspace is None:
             self.require_store()
             here = f"no session belongs to {self.directory} or a directory above it"
-            raise Stop(f"{here}; name one: takeback ls -a lists them", NOT_FOUND)
+            raise Stop(f"{here}; name a session (takeback ls -a lists them)", NOT_FOUND)
         try:
             return self.store.resolve(text, workspace=self.workspace)
         except Ambiguous as error:
@@ -175,10 +175,10 @@ class Look(Generic[S]):
             raise Stop(self._unknown(text), NOT_FOUND) from error
 
     def session(self, ref: str | None) -> S:
-        """Find the session that a ref names; a point in it is a slip."""
+        """Find the session that a ref names; a ref with a point in it raises ``Stop``."""
         found = self.resolve(ref)
         if found.seq is not None or found.branch is not None:
-            raise Stop(f"{ref!r} names a point; this verb takes a whole session: {self.short(found.session.id)}", 2)
+            raise Stop(f"{ref!r} names a point, but this verb takes a session: {self.short(found.session.id)}", 2)
         return found.session
 
     def _candidates(self, error: Ambiguous) -> str:
@@ -194,7 +194,7 @@ class Look(Generic[S]):
         return f"no session matches {text!r} ({shown} session{'' if count == 1 else 's'}).{nearest} Try: takeback ls -a"
 
     def _nearest(self, text: str) -> list[str]:
-        """Give sessions whose name, title or id is near to what was typed, best first."""
+        """List sessions whose name, title or id is close to what was typed, best match first."""
         from difflib import SequenceMatcher
 
         wanted, scored = text.partition(":")[0].lower(), list[tuple[float, str]]()
@@ -212,12 +212,12 @@ class Look(Generic[S]):
 
 
 def _is_text(path: str) -> bool:
-    """Say whether a path is text; one that is not can be no workspace, but those above it may be."""
+    """Whether a path is valid UTF-8; one that is not cannot be a workspace, though its parents may be."""
     return path.encode("utf-8", "replace").decode() == path
 
 
 def above(directory: str) -> Iterator[str]:
-    """Give a directory and those above it."""
+    """Yield a directory and its parents, up to the root."""
     while True:
         yield directory
         parent = os.path.dirname(directory)
@@ -227,7 +227,7 @@ def above(directory: str) -> Iterator[str]:
 
 
 def point_of(found: Resolved[S]) -> Point | None:
-    """Give the point that a ref named, on whatever branch; None where it named a session only."""
+    """Return the point that a ref names, on any branch; None if it names only a session."""
     if found.checkpoint is not None:
         return found.checkpoint
     if found.branch is None:

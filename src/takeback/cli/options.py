@@ -1,7 +1,7 @@
-"""Options as data: what a flag is called, what it takes and where its value goes, said once and read twice.
+"""Options as data: what a flag is called, what it takes and where its value goes, declared once and read twice.
 
-``params`` makes click's parameters of them, ``quick`` reads plain command lines by them without loading click. What a
-value means is one function, so that both ways give the same call.
+``params`` turns them into click parameters; ``quick`` parses plain command lines from them without loading click. One
+function parses each kind of value, so both ways lead to the same call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Kind:
-    """What a value may be: ``read`` gives it from text, or raises ``ValueError`` with a sentence for people."""
+    """A kind of value: ``read`` parses it, or raises ``ValueError`` with a message for people."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self.read = name, read
@@ -41,7 +41,7 @@ class Whole(Kind):
 
     def _read(self, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 19 and self.low <= int(text) <= self.high):
-            raise ValueError(f"{text!r} is no whole number from {self.low} to {self.high}")
+            raise ValueError(f"{text!r} is not a whole number from {self.low} to {self.high}")
         return int(text)
 
 
@@ -49,20 +49,20 @@ TEXT = Kind("text", str)
 
 
 class Option(msgspec.Struct, frozen=True):
-    """A flag, or with a kind an option that takes a value; ``to`` names the parameter or setting it goes to."""
+    """A flag, or with a ``kind`` an option with a value; ``to`` names the parameter or setting that receives it."""
 
     names: tuple[str, ...]
     to: str
     kind: Kind | None = None
     help: str = ""
     default: Any = None
-    many: bool = False  # it may be given several times, and all count
+    many: bool = False  # may be repeated; all values count
     metavar: str | None = None
     sets: bool = True  # what a flag sets
 
     @property
     def absent(self) -> Any:
-        """The value of an option that is not given."""
+        """The value of an option that was not given."""
         if self.many:
             return ()
         return False if self.kind is None else self.default
@@ -74,7 +74,7 @@ def flag(*names: str, to: str, help: str, sets: bool = True) -> Option:
 
 
 class Verb(msgspec.Struct, frozen=True):
-    """A verb that only looks: what it does with a frame and its parameters, and what it may be given."""
+    """A read-only verb: the function that runs it, and the options it takes."""
 
     run: Callable[..., Any]
     options: tuple[Option, ...] = ()

@@ -1,8 +1,8 @@
-"""The one way to stdout: text for people, one JSON document, JSON lines, chosen fields, or ids only.
+"""The only way to stdout: text for people, one JSON document, JSON lines, chosen fields, or only ids.
 
-A verb hands over plain values and a function that writes them for people; which of the two is used is decided here.
-Whatever comes from a store is escaped before it reaches a terminal: ``line`` for names and titles, ``block`` for texts
-of many lines. JSON is ASCII, so that it can neither steer a terminal nor fail on a name that is no UTF-8.
+A verb passes plain values and a function that formats them for people; this module decides which of the two to use.
+Everything that comes from a store is escaped before it reaches a terminal: ``line`` for names and titles, ``block``
+for multi-line text. JSON is ASCII, so it can neither control a terminal nor fail on a name that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..shell.failures import USAGE, Stop
 from .settings import Settings
 
 Document = Mapping[str, Any]
-_LEAST = 20  # columns of a text that gives way
+_LEAST = 20  # columns left of a cell that is cut to fit
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 line = words.plain
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A cell of a table with its style."""
+    """A table cell with its style."""
 
     text: str
     style: str = ""
 
 
 def block(text: str) -> list[str]:
-    """Write a text of many lines so that a terminal only shows it; tabs stay."""
+    """Split text into lines and escape each for a terminal; tabs stay."""
     return ["\t".join(map(words.plain, each.split("\t"))) for each in text.split("\n")]
 
 
@@ -47,7 +47,7 @@ class Output:
 
     @property
     def for_people(self) -> bool:
-        """Whether the result is text for people."""
+        """Whether the result is text for people rather than programs."""
         chosen = self._settings
         return not (chosen.json or chosen.jsonl or chosen.quiet or chosen.fields)
 
@@ -57,11 +57,11 @@ class Output:
         return self._settings.utc
 
     def paint(self, text: str, style: str) -> str:
-        """Colour a text that is safe to show, where colours are wanted."""
+        """Colour already escaped text, if colours are on."""
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and self.colored else text
 
     def mark(self, symbol: str, plain: str) -> str:
-        """Give a symbol, or what stands for it where it cannot be written."""
+        """Return a symbol, or its plain stand-in if stdout cannot encode it."""
         try:
             symbol.encode(sys.stdout.encoding or "ascii")
         except UnicodeEncodeError:
@@ -79,7 +79,7 @@ class Output:
         about: Document | None = None,
         long: bool = False,
     ) -> None:
-        """Give many things of a kind; ``name`` names the list and its schema, ``about`` goes into the document."""
+        """Write many results; ``name`` names the list and its schema, ``about`` adds fields to the document."""
         chosen = self._settings
         if chosen.json:
             self._write_json({"schema": f"takeback.{name}/1", **(about or {}), name: [*map(self._picked, items)]})
@@ -91,7 +91,7 @@ class Output:
             self.text(text(), long=long)
 
     def one(self, name: str, item: Document, text: Callable[[], Iterable[str]], *, long: bool = False) -> None:
-        """Give one thing."""
+        """Write one result."""
         chosen = self._settings
         if chosen.json:
             self._write_json({"schema": f"takeback.{name}/1", **self._picked(item)})
@@ -116,11 +116,11 @@ class Output:
         wanted = self._settings.fields
         unknown = [name for name in wanted if name not in item]
         if unknown:
-            raise Stop(f"there is no field {unknown[0]!r} here, only: {', '.join(item)}", USAGE)
+            raise Stop(f"no such field: {unknown[0]!r}; choose from: {', '.join(item)}", USAGE)
         return {name: item[name] for name in wanted} if wanted else item
 
     def _values(self, item: Document) -> str:
-        """Write the chosen fields with tabs between them; with ``-q`` alone, what names the thing."""
+        """Format the chosen fields, separated by tabs; with ``-q`` alone, the id."""
         if self._settings.fields:
             return "\t".join(_plain_value(value) for value in self._picked(item).values())
         return _plain_value(item.get("id", next(iter(item.values()), "")))
@@ -128,7 +128,7 @@ class Output:
     # ------------------------------------------------------------------ text
 
     def text(self, lines: Iterable[str], *, long: bool = False) -> None:
-        """Write lines; what is long goes through a pager where somebody reads it."""
+        """Write lines; long text goes through a pager on a terminal."""
         found = iter(lines)
         if long and self.is_terminal and self._settings.pager:
             height = _terminal_size()[1] - 1
@@ -140,10 +140,10 @@ class Output:
             sys.stdout.write(each + "\n")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Iterator[str]:
-        """Write a table: a column in ``<NAME`` or ``>NAME`` is aligned so.
+        """Format a table; ``<NAME`` aligns a column left, ``>NAME`` right.
 
-        A column in which every cell is empty is left out, if its name ends in ``?``. On a terminal the last column that
-        has a name is cut, so that a row and what stands behind it, which says what to do, fit into a line.
+        A column whose name ends in ``?`` is left out if all its cells are empty. On a terminal the last named column is
+        cut, so that a row still fits on one line together with the hint behind it.
         """
         cells = [[_cell(each) for each in row] for row in rows]
         used = [at for at, name in enumerate(columns) if not name.endswith("?") or any(row[at].text for row in cells)]
@@ -154,7 +154,7 @@ class Output:
         gives, edge = max(at for at, name in enumerate(names) if name.text), _terminal_size()[0]
         if self.is_terminal and not right[gives] and sum(widths) + 2 * (len(widths) - 1) > edge:
             shown = [_fitted(row, gives, edge - sum(widths[:gives]) - 2 * gives) for row in shown]
-            widths[gives] = 0  # each row makes as much room as it needs
+            widths[gives] = 0  # each row was cut on its own: padding to a common width would wrap it again
         return (self._row(row, widths, right) for row in shown)
 
     def _row(self, row: Sequence[Cell], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -167,7 +167,7 @@ class Output:
 
 
 def _fitted(row: Sequence[Cell], gives: int, room: int) -> list[Cell]:
-    """Cut the cell that gives way, but not to nothing: rather is the row longer than the line."""
+    """Cut one cell so that the row fits, but never below a readable minimum, even if the row then wraps."""
     cell, behind = row[gives], row[gives + 1 :]
     left = room - sum(2 + width(each.text) for each in behind if each.text)
     return [*row[:gives], Cell(cut(cell.text, max(left, _LEAST)), cell.style), *behind]
@@ -179,7 +179,7 @@ def _cell(given: str | Cell) -> Cell:
 
 
 def width(text: str) -> int:
-    """Count the columns that a text takes in a terminal."""
+    """Count the terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -189,7 +189,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a text to so many columns; a cut one ends in three dots."""
+    """Cut a text to ``most`` columns, ending in three dots if anything was cut."""
     if width(text) <= most:
         return text
     while text and width(text) > max(most - 3, 1):
@@ -210,7 +210,7 @@ def _compact(value: Any) -> str:
 
 
 def _terminal_size() -> tuple[int, int]:
-    """Give columns and lines: what the environment says, else the terminal. ``shutil`` knows too, and loads much."""
+    """Return columns and lines, from the environment or the terminal; ``shutil`` would do, but is slow to import."""
     try:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -230,7 +230,7 @@ def _colored(choice: str, is_terminal: bool) -> bool:
 
 
 def _page(lines: Iterable[str]) -> bool:
-    """Hand lines to the pager that the person chose, or to less; False if there is none."""
+    """Pipe lines to the user's pager, or to less; False if neither is installed."""
     import shlex
     import shutil
     import subprocess
@@ -246,9 +246,9 @@ def _page(lines: Iterable[str]) -> bool:
         with pager.stdin as pipe:
             for each in lines:
                 pipe.write(each + "\n")
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the user quit the pager early
         pass
     except KeyboardInterrupt:
-        pass  # the pager has the terminal: it ends when its reader says so
+        pass  # the pager owns the terminal and decides itself what Ctrl-C means
     pager.wait()
     return True

@@ -1,4 +1,4 @@
-"""Click's parameters and commands, made from options that are data (``options``)."""
+"""Click parameters, built from options declared as data (``options``)."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def _type(kind: Kind) -> Any:
 
 
 def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Let the shell complete names of files."""
+    """Let the shell complete file names."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
 def directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Let the shell complete names of directories."""
+    """Let the shell complete directory names."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]
 
 
 def param(option: Option) -> click.Option:
-    """Make the parameter of an option."""
+    """Build the click parameter of an option."""
     return _made(option)
 
 
@@ -83,10 +83,10 @@ def _settings(options: tuple[Option, ...]) -> list[click.Parameter]:
 
 
 def everywhere() -> list[click.Parameter]:
-    """Give new options that every verb has."""
+    """Build the options that every verb takes."""
     return _settings(EVERYWHERE)
 
 
 def for_changes() -> list[click.Parameter]:
-    """Give new options of verbs that change something."""
+    """Build the options of verbs that change something."""
     return _settings(FOR_CHANGES)

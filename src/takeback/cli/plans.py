@@ -1,6 +1,6 @@
-"""A move in time as people see it before it is done: what leaves, which files change, what stays and why.
+"""The plan of a rewind, undo, redo or switch, shown first: what goes, which files change, what stays and why.
 
-The same drawing, document and question serve rewind, undo, redo and switch. It reads nothing but the public preview.
+All four share one layout, one document and one question. It reads nothing but the public preview.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .frame import Frame
 from .output import block, line
 
 _SHOWN = 20
-_COUNTED = 200  # paths whose lines are counted: more than that nobody reads
-_WALKED = 10_000  # files of an ignored directory that are counted
+_COUNTED = 200  # at most this many paths get line counts: nobody reads more
+_WALKED = 10_000  # at most this many files of an ignored directory are counted
 _MARKS = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
 _STYLES = {"A": "green", "D": "red", "M": "yellow"}
 _PATH = re.compile(r"^(?:--- a/|\+\+\+ b/)(.*?)\t?$")
-_ALSO = ("back", "work", "sub-agents")  # lines of the library's own drawing that have no field of their own
+_ALSO = ("back", "work", "sub-agents")  # lines of str(preview) that the preview has no fields for
 
 
 class Plan:
-    """A preview with what the command line says about it."""
+    """A preview, and how the command line shows and applies it."""
 
     def __init__(self, frame: Frame, session: Session, rewind: Rewind, word: str) -> None:
         self._frame, self._session, self._rewind, self._word = frame, session, rewind, word
         self._lines = _counted(rewind.diff()) if 0 < len(rewind.files) <= _COUNTED else {}
 
     def carry_out(self, *, conversation: bool = True, take_over: bool = False) -> None:
-        """Show it, ask, do it, and say how to take it back."""
+        """Show the plan, ask, apply it, and say how to undo it."""
         frame, rewind = self._frame, self._rewind
         if frame.out.for_people:
             frame.out.text(self.drawing(conversation))
@@ -49,7 +49,7 @@ class Plan:
             self._give(None)
             return
         began = time.monotonic()
-        with frame.progress(self._word, "files are put back"):
+        with frame.progress(self._word, "restoring files"):
             done = rewind.apply(take_over=take_over)
         if self._session.recovered is not None:
             tell(line(self._session.recovered))
@@ -69,20 +69,20 @@ class Plan:
     # ------------------------------------------------------------------ for people
 
     def drawing(self, conversation: bool) -> Iterator[str]:
-        """Draw it, a line for each matter."""
+        """Yield the lines of the plan."""
         rewind = self._rewind
         yield self._headline(conversation)
         if rewind.is_empty:
             yield "  nothing would change"
         if rewind.pending is not None:
             mark = self._frame.out.paint("!", "yellow")
-            yield f"  pending       {mark} {line(rewind.pending)}: that is taken back first"
+            yield f"  pending       {mark} {line(rewind.pending)}: that is undone first"
         if rewind.messages:
-            first = "" if rewind.prompt is None else f", from {line(' '.join(rewind.prompt.split()))[:60]!r} on"
-            turns = f"{words.count(rewind.turns, 'turn')} leave" + ("s" if rewind.turns == 1 else "")
-            gone = f"{words.count(rewind.messages, 'message')} leave" if not rewind.turns else turns
+            prompt = "" if rewind.prompt is None else line(" ".join(rewind.prompt.split()))[:60]
+            gone = words.count(rewind.turns, "turn") if rewind.turns else words.count(rewind.messages, "message")
+            first = f' (from "{prompt}" on)' if prompt else ""
             branch = line(documents.head_branch(self._session))
-            yield f"  conversation  {gone} this path{first}; kept on the branch {branch}"
+            yield f"  conversation  removes {gone}{first}; still on branch {branch}"
         yield from (each for each in str(rewind).splitlines() if each.strip().startswith(_ALSO))
         yield from self._files()
         yield from self._stays()
@@ -93,7 +93,7 @@ class Plan:
         name = f'{self._frame.out.paint(self._frame.short(session.id), "cyan")} "{title}"'
         now = session.turn_count
         if not conversation:
-            where = f"files only, to what they were at the end of turn {then}"
+            where = f"(files only) to the end of turn {then}"
         elif now != then:
             where = f"from turn {now} to {f'the end of turn {then}' if then else 'before turn 1'}"
         else:
@@ -117,13 +117,13 @@ class Plan:
     def _stays(self) -> Iterator[str]:
         rewind, mark = self._rewind, self._frame.out.paint("!", "yellow")
         for path in rewind.kept[:_SHOWN]:
-            how = f" (--overwrite {line(shlex.quote(path))} to restore it)" if self._word == "Rewind" else ""
-            yield f"  yours         {mark} {line(path)} was edited outside the agent: kept{how}"
+            how = f" (--overwrite {line(shlex.quote(path))} reverts it)" if self._word == "Rewind" else ""
+            yield f"  yours         {mark} {line(path)} changed by someone else, left alone{how}"
         if len(rewind.kept) > _SHOWN:
             yield f"  {'':13} ... and {len(rewind.kept) - _SHOWN:,} more"
         for path in rewind.others[:_SHOWN]:
             session = self._frame.short(rewind.other_sessions[path])
-            yield f"  others        {mark} session {session}, which runs, also changed {line(path)}: not touched"
+            yield f"  others        {mark} {line(path)} also changed by running session {session}, left alone"
         if rewind.not_captured:
             more = "" if len(rewind.not_captured) <= 5 else f" and {len(rewind.not_captured) - 5:,} more"
             shown = (line(_with_count(self._session.workspace or "", each)) for each in rewind.not_captured[:5])
@@ -134,7 +134,7 @@ class Plan:
     # ------------------------------------------------------------------ for programs
 
     def document(self, done: Operation | None) -> dict[str, Any]:
-        """Describe it, and the operation if it was done."""
+        """Describe the plan, and the operation if it was applied."""
         rewind = self._rewind
         return {
             "id": None if done is None else done.id,
@@ -163,12 +163,12 @@ class Plan:
         return {"path": path, "action": action, "by": by, "added": added, "removed": removed}
 
 
-# A file that comes was deleted by somebody, one that goes was made by somebody.
-_DONE = {"A": "deleted", "D": "made", "M": "changed", "m": "changed", "L": "changed"}
+# What the agent did is the inverse of what the plan does: a file that the plan creates was deleted.
+_DONE = {"A": "deleted", "D": "created", "M": "changed", "m": "changed", "L": "changed"}
 
 
 def _with_count(workspace: str, missed: str) -> str:
-    """Add to an ignored directory how many files are in it."""
+    """Append to an ignored directory how many files it holds."""
     path = missed.removesuffix(" (ignored)")
     if path == missed or not path.endswith("/"):
         return missed
@@ -182,7 +182,7 @@ def _with_count(workspace: str, missed: str) -> str:
 
 
 def _counted(diff: str) -> dict[str, tuple[int, int]]:
-    """Count the lines that come and go, by path, in a unified diff."""
+    """Count the added and removed lines of each path in a unified diff."""
     found, path, header = dict[str, tuple[int, int]](), "", False
     for each in diff.splitlines():
         if each.startswith(("--- a/", "+++ b/")) and (header or each.startswith("---")):
@@ -196,7 +196,7 @@ def _counted(diff: str) -> dict[str, tuple[int, int]]:
 
 
 def colored(frame: Frame, diff: str) -> Iterator[str]:
-    """Write a unified diff so that a terminal only shows it, in colours where they are wanted."""
+    """Yield the lines of a unified diff, escaped for a terminal and coloured if colours are on."""
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for each in block(diff.removesuffix("\n")) if diff else []:
         yield frame.out.paint(each, styles.get(each[:1], ""))

@@ -1,8 +1,8 @@
-"""Running another program so that nobody can tell the difference, while what it shows is heard.
+"""Running another program transparently, while its output is captured.
 
-On a terminal the program gets one of its own (a pty): keys, window size and escape sequences pass through as they are,
-Ctrl-C is the program's. Without one its stdout and stderr pass through apart. Signals that are meant for the program
-reach it, and its end is told as shells tell it. Nothing here knows of sessions.
+On a terminal the program gets a pty of its own: keys, window size and escape sequences pass through unchanged, and
+Ctrl-C goes to the program. Without a terminal its stdout and stderr pass through separately. Signals meant for the
+program reach it, and its exit code follows the conventions of shells. Nothing here knows about sessions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..shell.failures import NO_PROGRAM, NOT_RUN, Stop
 
 Heard = Callable[[bytes], None]
 _PAGE = 65536
-_TICK = 0.1  # seconds between two looks whether the program ended while something of it lives on
-_ON_ITS_WAY = 2 << 20  # bytes: more than pipes and terminals hold
+_TICK = 0.1  # seconds between checks whether the program ended while a child of it keeps its output open
+_ON_ITS_WAY = 2 << 20  # bytes: more than the buffers of pipes and terminals hold
 _STDIN, STDOUT, STDERR = 0, 1, 2
 
-# Python leaves SIGPIPE ignored, which programs would inherit; a terminal becomes one's own only from inside.
+# Python ignores SIGPIPE, and the program would inherit that; a process can only claim a controlling terminal itself.
 _LAUNCH = """
 import fcntl, os, signal, sys, termios
 for each in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -40,44 +40,44 @@ except OSError as error:
 
 
 class Program(NamedTuple):
-    """What to run: its arguments, where, and with which environment."""
+    """What to run: arguments, directory and environment."""
 
     arguments: Sequence[str]
     directory: str | None
     env: Mapping[str, str]
 
     def require(self) -> None:
-        """Refuse a program that is not there, before anything is done."""
+        """Raise ``Stop`` if the program does not exist, before anything is recorded."""
         place = self.directory or os.getcwd()
         name = self.arguments[0]
         wanted = os.path.join(place, name) if os.sep in name else name
         if shutil.which(wanted, path=self.env.get("PATH")) is None:
             if os.sep in name and os.path.exists(wanted):
-                raise Stop(f"{name!r} cannot be run: it is no file that may be executed", NOT_RUN)
-            raise Stop(f"there is no program {name!r}", NO_PROGRAM)
+                raise Stop(f"{name!r} cannot be run: it is not an executable file", NOT_RUN)
+            raise Stop(f"program not found: {name!r}", NO_PROGRAM)
 
 
 def exit_code(returncode: int) -> int:
-    """Give the exit code as shells do: 128 and the signal's number for a program that a signal ended."""
+    """Return the exit code as shells do: 128 plus the signal's number for a program killed by a signal."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
 def how_it_ended(returncode: int) -> str | None:
-    """Say how a program ended badly; None if it ended well."""
+    """Describe how a program failed; None if it succeeded."""
     if returncode == 0:
         return None
     if returncode > 0:
         return f"exit code {returncode}"
     try:
-        return f"ended by {signal.Signals(-returncode).name}"
+        return f"killed by {signal.Signals(-returncode).name}"
     except ValueError:
-        return f"ended by signal {-returncode}"
+        return f"killed by signal {-returncode}"
 
 
 def run(program: Program, heard: Heard | None = None, *, results: int = STDOUT) -> int:
-    """Run a program to its end and give its return code; what it shows is ``heard`` too.
+    """Run a program to its end and return its return code; pass what it prints to ``heard`` as well.
 
-    ``results`` is the descriptor that gets its stdout. Without anybody who hears, it has the descriptors themselves.
+    ``results`` is the descriptor that gets its stdout. Without ``heard`` the program inherits our own descriptors.
     """
     if heard is None:
         with _Signals() as signals:
@@ -94,18 +94,18 @@ def _started(program: Program, arguments: Sequence[str], **how: Any) -> subproce
     except PermissionError as error:
         raise Stop(f"{program.arguments[0]!r} cannot be run: {error.strerror}", NOT_RUN) from error
     except FileNotFoundError as error:
-        raise Stop(f"there is no program {program.arguments[0]!r}", NO_PROGRAM) from error
-    except OSError as error:  # such as a file in no format that can be run
+        raise Stop(f"program not found: {program.arguments[0]!r}", NO_PROGRAM) from error
+    except OSError as error:  # such as an unknown executable format
         raise Stop(f"{program.arguments[0]!r} cannot be run: {error.strerror}", NOT_RUN) from error
 
 
 def _at_a_terminal() -> bool:
-    """Say whether somebody sits there and this is what they look at: not in the background, nothing redirected."""
+    """Whether we run in the foreground of a terminal, with neither input nor output redirected."""
     if os.name != "posix" or not (os.isatty(_STDIN) and os.isatty(STDOUT)):
         return False
     try:
         return os.tcgetpgrp(_STDIN) == os.getpgrp()
-    except OSError:  # a terminal that is not the one that controls this process has no foreground to be in
+    except OSError:  # not our controlling terminal, so it has no foreground group to compare with
         return True
 
 
@@ -113,9 +113,9 @@ def _at_a_terminal() -> bool:
 
 
 class _Signals:
-    """Passes signals that ask this process to end on to the program that runs.
+    """Forwards signals that ask this process to end to the running program.
 
-    Ctrl-C reaches a program that shares the terminal by itself, so it is passed on only where there is none.
+    Ctrl-C reaches a program that shares our terminal by itself, so it is forwarded only if there is no terminal.
     """
 
     def __init__(self, *, own_terminal: bool = False) -> None:
@@ -138,11 +138,11 @@ class _Signals:
 
     def _pass_on(self, number: int, frame: object) -> None:
         if self.process is not None and self.process.returncode is None:
-            with suppress(PermissionError, ProcessLookupError):  # sudo's program is not ours to end
+            with suppress(PermissionError, ProcessLookupError):  # a program under sudo is not ours to signal
                 (os.killpg if self._own_terminal else os.kill)(self.process.pid, number)
 
     def _leave(self, number: int, frame: object) -> None:
-        """Leave it to the program."""
+        """Ignore the signal: the terminal sent it to the program as well."""
 
 
 def _has_terminal() -> bool:
@@ -167,19 +167,19 @@ def _with_pipes(program: Program, heard: Heard, results: int) -> int:
 
 
 class _Rest:
-    """Says when a program that has ended has nothing more to say: what it left in the background may go on for ever."""
+    """Decides when the output of a program that ended is complete: its background children may write forever."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process, self._size, self._ended = process, 0, False
 
     @property
     def patience(self) -> float:
-        """How long to wait for something to come: what a program that ended has said is there already."""
+        """Seconds to wait for output; what a program that ended has written is already in the buffers."""
         return 0 if self._ended else _TICK
 
     def is_over(self, size: int) -> bool:
-        """Say whether to stop, after so much came: nothing since it ended, or more than could have been on its way."""
-        if not self._ended:  # what came before this look is not all that it said: it may have said its last since
+        """Whether to stop, after reading ``size`` bytes: nothing came since it ended, or more than buffers hold."""
+        if not self._ended:  # it may have written more between the last read and its end, so read once more
             self._ended = self._process.poll() is not None
             return False
         self._size += size
@@ -187,7 +187,7 @@ class _Rest:
 
 
 def _pass(process: subprocess.Popen[bytes], streams: dict[IO[bytes], int], heard: Heard) -> None:
-    """Pass on what comes in, until all has ended, or the program has and nothing is left of it."""
+    """Forward output until every stream ends, or the program has ended and its output is complete."""
     rest = _Rest(process)
     while streams:
         size = 0
@@ -199,13 +199,13 @@ def _pass(process: subprocess.Popen[bytes], streams: dict[IO[bytes], int], heard
                 heard(found)
             if not found or not _write(streams[source], found):
                 del streams[source]
-                source.close()  # so that the program is told that nobody reads it any more
+                source.close()  # so that the program gets SIGPIPE: nobody reads it any more
         if rest.is_over(size):
             return
 
 
 def _read(source: int) -> bytes:
-    """Read what is there; nothing at the end, which a terminal tells as an error."""
+    """Read what is available; empty at the end, which a pty reports as an error."""
     try:
         return os.read(source, _PAGE)
     except OSError:
@@ -213,7 +213,7 @@ def _read(source: int) -> bytes:
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Write all of it; False if nobody reads it any more."""
+    """Write everything; False if nobody reads it any more."""
     try:
         while data:
             data = data[os.write(target, data) :]
@@ -235,20 +235,20 @@ def _in_a_terminal(program: Program, heard: Heard) -> int:
     termios.tcsetattr(theirs, termios.TCSANOW, before)
     _pass_size(theirs)
     apart = not os.isatty(STDERR)
-    launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, *program.arguments]
+    launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, *program.arguments]  # isolated, quick to start
     errors = subprocess.PIPE if apart else theirs
     with _Signals(own_terminal=True) as signals, _resized(ours):
         process = signals.process = _started(
             program, launch, stdin=theirs, stdout=theirs, stderr=errors, start_new_session=True
         )
-        # Their end stays open here too: a program that lets go of its terminal has it all the same, as outside, for
-        # Ctrl-C and for whatever of it opens /dev/tty later.
+        # Their end stays open here too: as in a real terminal, a program that closes its descriptors keeps its tty, for
+        # Ctrl-C and for any child that opens /dev/tty later.
         try:
-            tty.setraw(_STDIN, termios.TCSADRAIN)  # what was typed ahead is for the program
+            tty.setraw(_STDIN, termios.TCSADRAIN)  # keeps what was typed ahead for the program
             _converse(process, ours, heard)
             return process.wait()
         finally:
-            with suppress(termios.error):  # somebody closed the window
+            with suppress(termios.error):  # the window was closed
                 termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
             os.close(ours)
             os.close(theirs)
@@ -257,7 +257,7 @@ def _in_a_terminal(program: Program, heard: Heard) -> int:
 
 
 def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None:
-    """Pass keys to the program and what it shows to the person, until it has ended and all is shown."""
+    """Forward keys to the program and its output to the terminal, until it has ended and its output is complete."""
     os.set_blocking(ours, False)
     streams = {ours: STDOUT} | ({process.stderr.fileno(): STDERR} if process.stderr is not None else {})
     keys, typed, rest, size = [_STDIN], b"", _Rest(process), 0
@@ -286,10 +286,10 @@ def _converse(process: subprocess.Popen[bytes], ours: int, heard: Heard) -> None
 
 @contextmanager
 def _end_of(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Give a descriptor that can be read once the program has ended, where the system has such."""
+    """Yield a descriptor that becomes readable when the program ends; none where the system has no pidfd."""
     try:
         ends = [os.pidfd_open(process.pid)]
-    except (AttributeError, OSError):  # then it is looked for every now and then
+    except (AttributeError, OSError):  # the caller then polls
         ends = []
     try:
         yield ends
@@ -299,17 +299,17 @@ def _end_of(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 
 def _written(target: int, data: bytes) -> int:
-    """Write what fits."""
+    """Write as much as fits, and return how much that was."""
     try:
         return os.write(target, data)
     except BlockingIOError:
         return 0
-    except OSError:  # nobody is there to read it
+    except OSError:  # nobody reads it any more: drop it
         return len(data)
 
 
 def _pass_size(target: int) -> None:
-    """Give a terminal the size of this one."""
+    """Copy the size of our terminal to another one."""
     import fcntl
     import termios
 
@@ -322,7 +322,7 @@ def _pass_size(target: int) -> None:
 
 @contextmanager
 def _resized(target: int) -> Iterator[None]:
-    """Pass on every change of the window's size."""
+    """Forward every change of the window size."""
     before = signal.signal(signal.SIGWINCH, lambda number, frame: _pass_size(target))
     try:
         yield

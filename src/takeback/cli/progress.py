@@ -1,7 +1,7 @@
-"""The line that says how far long work is: on stderr, only on a terminal, only after a second.
+"""The progress line of long work: on stderr, only on a terminal, only after a second.
 
-A thread draws it, so that work which tells nothing still shows that it goes on. It is wiped at the end; what took long
-enough to be shown leaves one line with its counts.
+A thread draws it, so that work that reports no progress still shows a running clock. The line is erased at the end;
+work that took long enough to show it leaves one line with its counts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from types import TracebackType
 from ..model import words
 from ..model.session import show_duration
 
-_FIRST, _EACH = 1.0, 0.2  # seconds until it is first drawn, and between two drawings
+_FIRST, _EACH = 1.0, 0.2  # seconds until the line is first drawn, and between redraws
 _WIPE = "\r\x1b[K"
 
 
 class Progress:
-    """Work under way; calling it says how much is done, and of how much."""
+    """Work in progress; call it with how much is done, and of how much."""
 
     def __init__(self, what: str, unit: str, *, shown: bool) -> None:
         self._what, self._unit = what, unit
@@ -56,7 +56,7 @@ class Progress:
             self._write(f"{_WIPE}{self.line()}")
 
     def line(self) -> str:
-        """Write how far it is: what was done, how fast, and how long it will take if that is known."""
+        """Format the progress: what is done, how fast, and the time left if the total is known."""
         seconds, done, total = self._seconds(), self._done, self._total
         parts = [f"{self._what}: {self._counted()}"]
         if done and seconds:

@@ -1,8 +1,8 @@
-"""Plain command lines of verbs that look, read and run without click: most of what people type to look around.
+"""Plain command lines of read-only verbs, parsed and run without click: most of what people type to look around.
 
-Only what is beyond doubt is read here: known flags as they are written in full, values of simple kinds, a ref. For
-everything else - help, completion, slips, odd forms - ``parse`` gives None and click has the word: it stays the
-authority on what a command line means, and a test compares the two.
+Only unambiguous input is parsed here: known flags spelled in full, values of simple kinds, a ref. For everything
+else - help, completion, mistakes, odd forms - ``parse`` returns None and click takes over. Click stays the authority
+on what a command line means; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .options import Option, Verb
 from .settings import EVERYWHERE, Settings
 
 COMPLETE = "_TAKEBACK_COMPLETE"
-MODULES = {"ls": "listing", "show": "reading"}  # the verbs that are declared as data, and where
+MODULES = {"ls": "listing", "show": "reading"}  # the verbs declared as data, and their modules
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A command line that was read: the flags, the verb, and what it is given."""
+    """A parsed command line: the flags, the verb and its arguments."""
 
     settings: Settings
     verb: Verb
@@ -29,11 +29,11 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class _Odd(Exception):
-    """This command line is for click."""
+    """This command line must be parsed by click."""
 
 
 def parse(arguments: list[str]) -> Line | None:
-    """Read a command line; None if there is any doubt about it."""
+    """Parse a command line; None if there is any doubt about it."""
     at = next((at for at, each in enumerate(arguments) if each in MODULES), None)
     if at is None or COMPLETE in os.environ:
         return None
@@ -56,8 +56,8 @@ def parse(arguments: list[str]) -> Line | None:
 def _take(
     words: list[str], options: tuple[Option, ...], settings: Settings, given: dict[str, Any], *, refs: list[str] | None
 ) -> None:
-    """Read words into settings, what the verb is given, and refs where it takes them."""
-    known = {name: option for option in reversed(options) for name in option.names}
+    """Parse words into settings, the verb's arguments, and refs if the verb takes them."""
+    known = {name: option for option in reversed(options) for name in option.names}  # a verb's own flags win
     left = iter(words)
     for word in left:
         if not word.startswith("-"):
@@ -89,7 +89,7 @@ def _set(option: Option, value: str, settings: Settings, given: dict[str, Any]) 
 
 
 def run_line(line: Line) -> int:
-    """Run a command line that was read and give its exit code."""
+    """Run a parsed command line and return its exit code."""
     from . import running
     from .look import lightly
 

@@ -1,7 +1,7 @@
-"""One run of the program, whichever way its arguments were read: from a step to an exit code.
+"""One run of the program, however its arguments were parsed: from a step to an exit code.
 
-Whatever a verb raises ends here as a sentence on stderr; nothing else decides on exit codes, but for what click has to
-say about arguments (``app``).
+Whatever a verb raises becomes a message on stderr and an exit code here. Only click's usage errors are handled
+elsewhere (``app``).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from .settings import Settings
 
 
 def run(step: Callable[[], object], chosen: Settings) -> int:
-    """Run a step and give the exit code."""
+    """Run a step and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end the command
     try:
         code = _guarded(step, chosen)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader, such as head, has seen enough
         _write_no_more()
         return failures.OK
-    except OSError as error:  # what is left of the results has nowhere to go
+    except OSError as error:  # the rest of the output cannot be written, such as on a full disk
         _write_no_more()
         return fail(failures.refused(error), failures.FAILED, chosen)
 
 
 def _write_no_more() -> None:
-    """Let what is still to be written go nowhere: Python would try again at its end, and complain."""
+    """Discard unwritten output: Python would retry the flush at exit and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -51,13 +51,13 @@ def _guarded(step: Callable[[], object], chosen: Settings) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None:  # most likely stdout
+        if error.filename is None:  # most likely stdout: run() must stop writing to it
             raise
         return fail(failures.refused(error), failures.FAILED, chosen)
 
 
 def fail(text: str, code: int, chosen: Settings, help_of: str | None = None) -> int:
-    """Say on stderr what went wrong, and whose help says more; give the exit code."""
+    """Write an error message to stderr, with a hint at the help of ``help_of``, and return the exit code."""
     if chosen.verbose and code not in (failures.USAGE, failures.INTERRUPTED):
         import traceback
 

@@ -1,4 +1,4 @@
-"""The flags that every verb knows, as they were given: before the verb or behind it, the last one wins."""
+"""The flags that every verb takes, given before or after the verb; the last one wins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .options import TEXT, Choice, Kind, Option, flag
 
 
 class Settings:
-    """What the flags say."""
+    """The values of the common flags."""
 
     def __init__(self) -> None:
         self.store: str | None = None
@@ -19,9 +19,9 @@ class Settings:
 
     @property
     def contradiction(self) -> str | None:
-        """Which flags cannot both be meant; None if all can."""
+        """A message about flags that exclude each other; None if there are none."""
         other = "--jsonl" if self.jsonl else "-q" if self.quiet else None
-        return f"--json and {other} contradict each other: leave one out" if self.json and other else None
+        return f"--json and {other} exclude each other; leave one out" if self.json and other else None
 
 
 def _fields(text: str) -> tuple[str, ...]:
@@ -29,18 +29,18 @@ def _fields(text: str) -> tuple[str, ...]:
 
 
 EVERYWHERE = (
-    Option(("--store",), "store", TEXT, "The store to use.", metavar="URL"),
+    Option(("--store",), "store", TEXT, "Use this store.", metavar="URL"),
     Option(("-C",), "directory", TEXT, "Start in DIR.", metavar="DIR"),
-    flag("--json", to="json", help="One JSON document."),
-    flag("--jsonl", to="jsonl", help="One JSON object per line."),
-    Option(("--fields",), "fields", Kind("fields", _fields), "Only these fields.", metavar="A,B"),
-    flag("-q", "--quiet", to="quiet", help="Only ids."),
-    flag("-v", "--verbose", to="verbose", help="Say more on stderr, with tracebacks."),
+    flag("--json", to="json", help="Write one JSON document."),
+    flag("--jsonl", to="jsonl", help="Write one JSON object per line."),
+    Option(("--fields",), "fields", Kind("fields", _fields), "Write only these fields.", metavar="A,B"),
+    flag("-q", "--quiet", to="quiet", help="Write only ids."),
+    flag("-v", "--verbose", to="verbose", help="Write more to stderr, with tracebacks."),
     flag("--utc", to="utc", help="Show times in UTC."),
-    Option(("--color",), "color", Choice("auto", "always", "never"), "When to colour (NO_COLOR is obeyed)."),
+    Option(("--color",), "color", Choice("auto", "always", "never"), "When to use colour; NO_COLOR is respected."),
     flag("--no-pager", to="pager", help="Never use a pager.", sets=False),
 )
 FOR_CHANGES = (
-    flag("-n", "--dry-run", to="dry_run", help="Only say what would be done."),
-    flag("-y", "--yes", to="yes", help="Do not ask."),
+    flag("-n", "--dry-run", to="dry_run", help="Only show what would be done."),
+    flag("-y", "--yes", to="yes", help="Do not ask for confirmation."),
 )

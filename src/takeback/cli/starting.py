@@ -1,7 +1,7 @@
-"""The start of the program as a process of its own: what can be spared before the first verb runs is spared here.
+"""Starting the program as a process: everything that can be skipped before the first verb runs is skipped here.
 
-A look around must feel like nothing: at most six times the time of a bare Python. Collecting garbage while modules
-are loaded finds none and takes a tenth of that; what was loaded stays until the end and need not be looked at again.
+Looking around must feel instant: at most six times the start of a bare Python. Garbage collection during imports
+finds nothing and takes a tenth of that time; what was imported lives until exit, so it is frozen and never scanned.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 
 def start(arguments: list[str]) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     _open_what_is_closed()
-    gc.disable()
+    gc.disable()  # imports create no garbage worth looking for
     _load_msgspec()
     from . import quick
 
     line = quick.parse(arguments)
-    gc.freeze()
+    gc.freeze()  # what was imported lives until exit
     gc.enable()
     if line is not None:
         return quick.run_line(line)
@@ -30,9 +30,9 @@ def start(arguments: list[str]) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Give the process its three streams where it was started without: a file of the store must not get their numbers.
+    """Open standard streams that the parent closed, so that no store file gets descriptor 0, 1 or 2.
 
-    Results that have nowhere to go fail as a full disk does; what is only told is told nobody.
+    A write to a stdout that was closed then fails like a write to a full disk; messages to a closed stderr are dropped.
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
@@ -40,18 +40,18 @@ def _open_what_is_closed() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # the lowest number that is free
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # gets the lowest free number
     sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _load_msgspec() -> None:
-    """Load msgspec without what it only asks for in passing, each of which takes longer to load than to do without.
+    """Import msgspec without the modules it barely uses, each of which is slow to import.
 
-    ``typing_extensions`` has nothing for it that ``typing`` has not in every Python that we run on. ``uuid`` wants one
-    word of ``platform``, which compiles nine patterns. ``textwrap`` compiles five, for descriptions of types: it is
-    loaded when it is first used.
+    It needs nothing from ``typing_extensions`` that ``typing`` lacks in the Pythons we support. ``uuid`` needs one word
+    from ``platform``, which compiles nine patterns. ``textwrap`` compiles five, only to describe types: it is loaded on
+    first use.
     """
     modules: dict[str, Any] = sys.modules
     absent: dict[str, Any] = {"typing_extensions": None}
@@ -69,7 +69,7 @@ def _load_msgspec() -> None:
 
 
 class _Platform:
-    """What ``uuid`` wants of ``platform``."""
+    """The part of ``platform`` that ``uuid`` uses."""
 
     @staticmethod
     def system() -> str:
@@ -77,7 +77,7 @@ class _Platform:
 
 
 def _load_later(name: str) -> None:
-    """Let a module be loaded when something of it is first asked for."""
+    """Import a module lazily, on first attribute access."""
     from importlib.util import LazyLoader, find_spec, module_from_spec
 
     spec = find_spec(name)

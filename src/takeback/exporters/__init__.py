@@ -1,5 +1,5 @@
-"""Taking sessions out of a store: lines that can be read back (``jsonl``), a page for people (``markdown``, ``html``).
+"""Exporting sessions: as lines that can be imported (``jsonl``), or as a page for people (``markdown``, ``html``).
 
-Shells on the API, as the command line is. What is likely a secret is found by ``secrets``; files are written whole or
-not at all by ``files``.
+Like the command line, exporters are shells over the API. ``shell.secrets`` finds likely secrets; ``files`` writes a
+file completely or not at all.
 """

@@ -1,4 +1,4 @@
-"""One export: lines or a document, into a file that is there whole or not at all, or into one that is open."""
+"""One export, as lines or as a document: to a file, written completely or not at all, or to an open file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_lines(
     subagents: bool,
     progress: Callable[[Copying], Any] | None,
 ) -> Exported:
-    """Write sessions as lines that lose nothing; what is likely a secret in them is counted."""
+    """Write sessions as lossless lines; likely secrets in them are counted, not hidden."""
     with _place(store, to) as (path, out):
         done = jsonl.write(store, ids, out, subagents=subagents, progress=progress)
     return Exported(path, "jsonl", done.sessions, done.entries, done.lines, done.bytes, dict(done.secrets))
@@ -39,7 +39,7 @@ def write_lines(
 def write_document(
     store: Store, session_id: str, to: str | BinaryIO, *, format: str, tools: str, keep: bool, at: Point | None
 ) -> Exported:
-    """Write a session as a document, up to a point if one is given; what is likely a secret is masked, or kept."""
+    """Write a session as a document, up to a point if given; likely secrets are masked unless ``keep``."""
     session = store._session(*store._read(lambda tx: sessions.whole(tx, store.scope, session_id)))
     found, size = Findings(), 0
     pieces = _DOCUMENTS[format](session, at=at, tools=tools, clean=found.look if keep else found.mask)
@@ -53,29 +53,29 @@ def write_document(
 
 @contextmanager
 def _place(store: Store, to: str | BinaryIO) -> Iterator[tuple[str | None, BinaryIO]]:
-    """Give what an export goes into; a file of the store itself raises ``Conflict``."""
+    """Yield the file that an export goes to; a file of the store itself raises ``Conflict``."""
     if not isinstance(to, str):
-        yield None, to  # its errors are those of whoever opened it
+        yield None, to  # whoever opened it handles its errors
         return
     require_elsewhere(store.url, to)
     try:
         with files.whole(to) as out:
             yield to, out
-    except OSError as error:  # it may name the file beside it that is written first
+    except OSError as error:  # it may name the temporary file
         raise _refused(error, to) from error
 
 
 def require_elsewhere(url: str, path: str) -> None:
-    """Refuse a file that belongs to a store, by whatever name, with ``Conflict``."""
+    """Raise ``Conflict`` if a file belongs to a store, whatever name it is given by."""
     if address.is_server(url) or address.is_memory(url):
         return
     store = address.path_of(url)
     own = [f"{base}{suffix}" for base in {store, os.path.realpath(store)} for suffix in FILES]
     if files.is_one_of(path, own):
-        raise Conflict(f"{path!r} belongs to the store itself; name another file for the export", found=path)
+        raise Conflict(f"{path!r} belongs to the store itself; choose another file for the export", found=path)
 
 
 def _refused(error: OSError, path: str) -> Exception:
     if error.errno in (ENOSPC, EDQUOT):
-        return StorageFull(f"cannot write {path!r}: {os.strerror(error.errno)}. Make room, or name another place")
+        return StorageFull(f"cannot write {path!r}: {os.strerror(error.errno)}. Free some space, or write elsewhere")
     return BackendError(f"cannot write {path!r}: {error.strerror or error}. Check the path and its permissions")

@@ -1,6 +1,6 @@
-"""Writing a file whole or not at all: beside its place first, synced, then renamed into it; for its owner alone.
+"""Writing a file completely or not at all: to a temporary file beside it, synced, then renamed; readable by its owner.
 
-A link stays one: the file behind it is replaced. What is there and is no file, a device or a pipe, is written through.
+A symbolic link stays a link: its target is replaced. An existing device or pipe is written to directly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPENED = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that takes its place, with mode 0600, when the block ends well; else nothing is there of it."""
+    """Open a file that appears under its name, with mode 0600, only if the block succeeds."""
     given = os.fspath(path)
     if is_stream(given):
         with _through(given) as out:
@@ -33,7 +33,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     folder, name = os.path.split(target)
     descriptor, waiting = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=".part", dir=folder)
     try:
-        with os.fdopen(descriptor, "wb") as file:  # mkstemp gives it the mode 0600
+        with os.fdopen(descriptor, "wb") as file:  # mkstemp creates it with mode 0600
             yield cast("BinaryIO", file)
             file.flush()
             os.fsync(file.fileno())
@@ -46,7 +46,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def is_stream(path: str) -> bool:
-    """Say whether a path is there and is no file that could be replaced: a device, a pipe, what is open already."""
+    """Whether a path is something that cannot be replaced: a device, a pipe, an open descriptor."""
     if open_number(path) is not None:
         return True
     try:
@@ -57,20 +57,20 @@ def is_stream(path: str) -> bool:
 
 
 def open_number(path: str) -> int | None:
-    """Give the number of the open file that a path like /dev/stdout names; None for every other path."""
+    """Return the descriptor that a path like /dev/stdout names; None for any other path."""
     found = _OPENED.fullmatch(path)
     return int(found[1]) if found else _STREAMS.get(path)
 
 
 def _through(path: str) -> BinaryIO:
-    """Open what is no file; what is open already goes on where it stands, whatever it is."""
+    """Open a stream; an open descriptor is duplicated, so that writing continues at its position."""
     number = open_number(path)
     descriptor = os.dup(number) if number is not None else os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
     return cast("BinaryIO", os.fdopen(descriptor, "wb"))
 
 
 def is_one_of(path: str, taken: Iterable[str]) -> bool:
-    """Say whether a path leads to one of some files, by whatever name."""
+    """Whether a path leads to one of these files, by whatever name."""
     target = os.path.realpath(path)
     return any(target == os.path.realpath(each) or _is_same_file(target, each) for each in taken)
 
@@ -83,7 +83,7 @@ def _is_same_file(one: str, two: str) -> bool:
 
 
 def sync_folder(folder: str) -> None:
-    """Let the names in a directory be durable, where the system can do that."""
+    """Sync a directory, so that the names in it survive a power cut; does nothing if the system cannot."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:

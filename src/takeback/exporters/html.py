@@ -1,8 +1,8 @@
-"""A session as one HTML file that needs nothing else: no script, nothing fetched, readable on a phone and in the dark.
+"""A session as one self-contained HTML file: no script, nothing fetched, readable on a phone and in dark mode.
 
-Whatever was said is escaped and only ever stands between tags, or as a picture whose kind its own bytes prove. The
-page forbids itself the rest by its Content-Security-Policy: no script, no frame, no style but its own, no address.
-Turns are read one after another, so memory holds one turn.
+All content is escaped and appears only between tags, or as an image whose type its own bytes prove. A
+Content-Security-Policy forbids the rest: scripts, frames, foreign styles and addresses. Turns are read one after
+another, so memory holds one turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..model.tools import ToolCall, ToolResult
 from ..shell.secrets import mask
 
 _LINE, _WORD, _SUMMARY = 400, 80, 100
-_PICTURE = 2 << 20  # bytes of a picture that is shown; larger ones are named
+_PICTURE = 2 << 20  # bytes: larger images are named, not shown
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _BOXES = {"completed": "done", "in_progress": "doing", "failed": "failed", "skipped": "skipped", "pending": "open"}
 _FENCE = re.compile(r"^```[^\n`]{0,80}\n(.*?)(?:^```[ \t]*$|\Z)", re.M | re.S)
@@ -93,29 +93,29 @@ footer{color:var(--dim);font-size:.8rem;padding-top:2rem;padding-bottom:3rem}
 .said{padding:.55rem .7rem}}
 @media print{details{break-inside:avoid}.go{display:none}}
 """.strip()
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()  # the policy allows this style alone
 POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 class _Style(NamedTuple):
     tools: str
-    clean: Callable[[str], str]  # what becomes of every text first
+    clean: Callable[[str], str]  # applied to every text first
 
     def line(self, text: str, limit: int = _LINE) -> str:
-        """Write a text on one line."""
+        """Escape a text and put it on one line."""
         return html.escape(one_line(self.clean(text), limit))
 
     def block(self, text: str) -> str:
-        """Write a text of many lines; control characters and marks of direction as their numbers."""
+        """Escape a multi-line text; control and bidirectional characters become visible."""
         return html.escape(visible(text))
 
 
 def pieces(
     session: Session, *, at: Point | None = None, tools: str = "short", clean: Callable[[str], str] = mask
 ) -> Iterator[str]:
-    """Give the page piece by piece, up to a point if one is given; ``tools`` is full, short or none.
+    """Yield the page piece by piece, up to a point if given; ``tools`` is full, short or none.
 
-    Every text goes through ``clean`` first.
+    Every text passes through ``clean`` first.
     """
     style = _Style(tools, clean)
     about, messages = session._told(at)
@@ -131,12 +131,12 @@ def pieces(
         count += 1
         yield from _turn(turn, [*said], max(prompts, default=0), style)
     if not count:
-        yield "<p>Nothing was said yet.</p>\n"
-    yield "</main>\n<footer>Made by Takeback. This file is complete: it loads nothing from elsewhere.</footer>\n"
+        yield "<p>No messages yet.</p>\n"
+    yield "</main>\n<footer>Made by Takeback. This file is self-contained: it loads nothing from elsewhere.</footer>\n"
     yield "</body>\n</html>\n"
 
 
-# ---------------------------------------------------------------------- what comes before the conversation
+# ---------------------------------------------------------------------- before the conversation
 
 
 def _top(about: About, style: _Style) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _sub(tree: Tree, style: _Style) -> str:
 
 
 def _prompts(session: Session, at: Point | None, style: _Style) -> dict[int, str]:
-    """Give the first words of each turn."""
+    """Return the first words of each turn."""
     found = dict[int, str]()
     for message in session.iter_messages(tools=False, at=at):
         if message.turn and message.turn not in found:
@@ -238,11 +238,11 @@ def _contents(prompts: dict[int, str]) -> str:
     return f"<nav><details{fold}><summary>{len(prompts):,} turns</summary>\n<ol>\n{items}\n</ol></details></nav>\n"
 
 
-# ---------------------------------------------------------------------- what was said
+# ---------------------------------------------------------------------- the conversation
 
 
 def _turn(turn: int, said: list[Message | Entry], last: int, style: _Style) -> Iterator[str]:
-    """Write a turn; what tools gave stands with their calls where those are in the same turn."""
+    """Yield a turn; a tool's result is shown with its call if both are in this turn."""
     results = {each.call_id: each for one in said if isinstance(one, Message) for each in one.tool_results}
     called = {call.id for one in said for call in _calls(one)}
     yield f"<section class='turn' id='turn-{turn}'>\n"
@@ -286,32 +286,26 @@ def _message(message: Message, style: _Style) -> Iterator[str]:
 
 
 def _orphan(result: ToolResult, message: Message | Entry, style: _Style) -> str:
-    """Write what a tool gave whose call is not in the turn."""
+    """Format a tool's result whose call is not in this turn."""
     name = message.tool_name if isinstance(message, Message) else None
     return _details(result.name or name or "a tool", "", _result(result, style), result, style)
 
 
 def _call(call: ToolCall, result: ToolResult | None, style: _Style) -> str:
     arguments = style.clean(walkthrough.as_text(call.arguments))
-    inner = f"<p class='label'>given</p>{_pre(arguments, style)}"
-    inner += _result(result, style) if result is not None else "<p class='label'>it has no result</p>"
+    inner = f"<p class='label'>input</p>{_pre(arguments, style)}"
+    inner += _result(result, style) if result is not None else "<p class='label'>no result</p>"
     return _details(call.name, arguments, inner, result, style)
 
 
 def _details(name: str, arguments: str, inner: str, result: ToolResult | None, style: _Style) -> str:
-    state = (
-        ""
-        if result is None
-        else " <span class='good'>ok</span>"
-        if result.success
-        else " <span class='bad'>failed</span>"
-    )
+    state = "" if result is None else _OK if result.success else _FAILED
     shown = html.escape(one_line(arguments, _SUMMARY))
     return f"<details><summary><b>{style.line(name, _WORD)}</b>{state} {shown}</summary>\n{inner}</details>\n"
 
 
 def _result(result: ToolResult, style: _Style) -> str:
-    return f"<p class='label'>gave</p>{_pre(style.clean(walkthrough.as_text(result.content)), style)}"
+    return f"<p class='label'>output</p>{_pre(style.clean(walkthrough.as_text(result.content)), style)}"
 
 
 def _pre(text: str, style: _Style) -> str:
@@ -319,7 +313,7 @@ def _pre(text: str, style: _Style) -> str:
 
 
 def _formatted(text: str, style: _Style) -> str:
-    """Write what somebody said: blocks and words of code as such, all else as it stands."""
+    """Format a message: code blocks and inline code as code, everything else as plain text."""
     parts, at = list[str](), 0
     for fence in _FENCE.finditer(text):
         parts.append(_plain(text[at : fence.start()], style))
@@ -350,7 +344,7 @@ def _attached(message: Message, style: _Style) -> Iterable[str]:
 
 
 def _picture(attachment: Any, name: str) -> str:
-    """Show a picture whose kind its own first bytes prove; what cannot be read is only named."""
+    """Embed an image whose type its first bytes prove; anything else is only named."""
     try:
         data = attachment.read()
     except Error:

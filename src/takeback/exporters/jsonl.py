@@ -1,8 +1,8 @@
-"""Sessions as lines, losslessly: each a JSON object, the first says which format, the last closes with a checksum.
+"""Sessions as lossless lines, each a JSON object: the first names the format, the last holds a checksum.
 
-Each session is as it was at one moment and every hash of it is computed again on the way; the store may be in use. No
-line names a scope, a number that is local to a store, or the time of the export: the same sessions give the same bytes,
-from whichever store they come.
+Each session is exported as of one moment, and every hash is recomputed on the way; the store may be in use. No line
+contains a scope, a number local to a store, or the time of the export: the same sessions give the same bytes, whichever
+store they come from.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..records.lines import written
 from ..records.stream import Agent, Page, Record
 from ..shell.secrets import Findings
 
-_BINARY = b'"data":{"$base64":'  # a piece of a picture or the like: no text to look for secrets in
+_BINARY = b'"data":{"$base64":'  # binary content: no text to search for secrets
 
 
 class Sink(Protocol):
     """Where lines go: a file, or anything else that takes bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Take some bytes."""
+        """Write some bytes."""
 
 
 class Written(NamedTuple):
-    """What an export wrote, and of which kinds of secrets it likely holds how many."""
+    """What an export wrote, and how many likely secrets of each kind it contains."""
 
     lines: int
     bytes: int
@@ -49,7 +49,7 @@ def write(
     subagents: bool = True,
     progress: Progress | None = None,
 ) -> Written:
-    """Write sessions as lines, with their sub-agents unless told otherwise, and what they cannot be without."""
+    """Write sessions as lines, with their sub-agents unless excluded, and everything they depend on."""
     counts, size, secrets = Counter[str](), 0, Findings()
     for kind, line in lines(store, sessions, subagents=subagents, progress=progress):
         out.write(line)
@@ -74,7 +74,7 @@ def _id(session: Session | str) -> str:
 
 
 class _Nothing:
-    """What a new file holds already: only what was written to it."""
+    """The receiving end of an export: a new file holds only what was written to it."""
 
     def __init__(self) -> None:
         self._contents = set[str]()
@@ -96,7 +96,7 @@ class _Nothing:
 
 
 def _told(found: Iterator[Record], total: int, progress: Progress | None) -> Iterator[Record]:
-    """Yield records, and tell how far they are with every session and page of entries."""
+    """Yield records, and report progress after every session and page of entries."""
     sessions = entries = 0
     for record in found:
         yield record

@@ -1,4 +1,4 @@
-"""A session as a Markdown document: the walkthrough, with likely secrets hidden and tools as short as is wanted."""
+"""A session as a Markdown document: the walkthrough, with likely secrets hidden and tool output shortened."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..shell.secrets import mask
 def pieces(
     session: Session, *, at: Point | None = None, tools: str = "short", clean: Callable[[str], str] = mask
 ) -> Iterator[str]:
-    """Give the document piece by piece, up to a point if one is given; ``tools`` is full, short or none.
+    """Yield the document piece by piece, up to a point if given; ``tools`` is full, short or none.
 
-    Every text goes through ``clean`` first.
+    Every text passes through ``clean`` first.
     """
     style = walkthrough.Style(tools, clean)
     for number, each in enumerate(walkthrough.sections(*session._told(at), style)):

@@ -1,10 +1,10 @@
-"""A folder that people can read: for each session a directory with its tasks, plan, walkthrough, notes and messages.
+"""A folder that people can read, with a directory per session: its tasks, plan, walkthrough, notes and messages.
 
-A directory is made beside its place, whole, and then takes the place of the one before in one step, so whoever opens
-it sees files of one moment. Each that the mirror made holds a mark, which names the store; only those are ever replaced
-or removed, and what somebody else put into one stays. One is removed when the store says that its session was deleted:
-a session that cannot be read, or that the store never had, keeps its directory, which may be the last copy. Ids become
-names of directories only if they have the form of ids.
+A directory is built completely beside its place and then swapped in atomically, so a reader always sees files of one
+moment. Each directory that the mirror made holds a mark naming the store; only marked ones are ever replaced or
+removed, and files that somebody else put there stay. A directory is removed only when the store says that its session
+was deleted: a session that cannot be read, or that the store never had, keeps its directory, which may be the last
+copy. An id becomes a directory name only if it has the form of an id.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MARK = ".takeback-mirror"
 BOXES = {"completed": "[x]", "in_progress": "[/]", "failed": "[-]", "skipped": "[~]", "pending": "[ ]"}
 _LOCK, _STAGED, _ASIDE = ".takeback-mirror.lock", ".takeback-staged-", "-old"
 _LINE = 100_000
-_CALM = 0.1  # seconds in which further changes are waited for, so that a burst is written once
-_EXCHANGE = 2  # of renameat2: both names stay, what they name is swapped
+_CALM = 0.1  # seconds to wait for further changes, so that a burst is written once
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2: swaps two names atomically
 
 
 class Mirrored(NamedTuple):
-    """What a run did: ids that were written, that were as they should be, removed, and directories in the way.
+    """What a run did: ids written, unchanged and removed, and the directories in the way.
 
-    ``damaged`` names sessions that could not be read: their directories were left as they are.
+    ``damaged`` lists sessions that could not be read; their directories were left as they are.
     """
 
     written: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Mirrored(NamedTuple):
 
 
 class Mirror:
-    """A folder kept as the sessions of a store are; one process at a time, another is ``Busy``."""
+    """A folder that mirrors the sessions of a store, for one process at a time; a second one raises ``Busy``."""
 
     def __init__(self, store: Store, base: str | os.PathLike[str], *, workspace: str | None = None) -> None:
         self._store, self._workspace = store, workspace
@@ -79,15 +79,15 @@ class Mirror:
         self.close()
 
     def close(self) -> None:
-        """Let others mirror into this folder."""
+        """Release the folder for other processes."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    # ------------------------------------------------------------------ all, and what changed
+    # ------------------------------------------------------------------ everything, or what changed
 
     def update(self) -> Mirrored:
-        """Bring the whole folder up to date: every session written, those that were deleted removed."""
+        """Bring the whole folder up to date: write every session, remove deleted ones."""
         done, damaged, seen = Mirrored(), list[str](), set[str]()
         for session in self._sessions(damaged):
             seen.add(session.id)
@@ -102,13 +102,13 @@ class Mirror:
         return self._store._sessions_beside(damaged, archived=None, **where)
 
     def follow(self, told: Callable[[Mirrored], None] | None = None) -> None:
-        """Bring the folder up to date, and keep it so until the store is closed."""
+        """Bring the folder up to date, and keep it up to date until the store is closed."""
         cursor = None
         for change in self._store.events():
             cursor = change.cursor
         tell = told or (lambda done: None)
-        tell(self.update())
-        known = set[str]()  # changes that were taken together with one before them
+        tell(self.update())  # after taking the cursor, so that no change falls in between
+        known = set[str]()  # changes already handled together with an earlier one
         for change in self._store.follow(cursor):
             if change.cursor in known:
                 known.discard(change.cursor)
@@ -139,7 +139,7 @@ class Mirror:
         try:
             files = contents(session)
         except NotFound:
-            return self._remove_if_gone(session.id)  # it was purged meanwhile
+            return self._remove_if_gone(session.id)  # purged meanwhile
         except Corrupt:
             return Mirrored(damaged=(session.id,))
         if os.path.lexists(place) and not _is_ours(place, self._name):
@@ -158,7 +158,7 @@ class Mirror:
         return Mirrored(written=(session.id,))
 
     def _remove_if_gone(self, session_id: str) -> Mirrored:
-        """Remove a directory of ours whose session the store had and has no more, whichever workspace it was of."""
+        """Remove our directory of a session that was deleted from the store, in whatever workspace it was."""
         place = self._place(session_id)
         if not _is_ours(place, self._name):
             return Mirrored()
@@ -173,11 +173,11 @@ class Mirror:
 
     def _place(self, session_id: str) -> str:
         if not is_id(session_id):
-            raise Invalid(f"{session_id!r} is no id of a session")
+            raise Invalid(f"{session_id!r} is not a session id")
         return os.path.join(self._folder, session_id)
 
     def _sweep_staged(self) -> None:
-        """Remove what a run that was cut off left behind; what is somebody else's in it goes back to where it was."""
+        """Clean up after an interrupted run; other people's files in staged directories go back where they were."""
         for name in sorted(os.listdir(self._folder), key=lambda name: not name.endswith(_ASIDE)):
             staged = os.path.join(self._folder, name)
             if name.startswith(_STAGED) and _is_directory(staged):
@@ -187,7 +187,7 @@ class Mirror:
         mark, others = _mark(staged), _others(staged)
         place = self._place(mark[1]) if mark and len(mark) > 1 and is_id(mark[1]) else None
         if place is not None and (others or staged.endswith(_ASIDE)) and not os.path.lexists(place):
-            os.rename(staged, place)  # it was whole, and nothing has taken its place
+            os.rename(staged, place)  # it is complete, and nothing has taken its place
             return
         if place is not None and _is_directory(place):
             _keep_others(staged, place)
@@ -199,11 +199,11 @@ def _joined(one: Mirrored, two: Mirrored) -> Mirrored:
     return Mirrored._make(first + second for first, second in zip(one, two, strict=True))
 
 
-# ---------------------------------------------------------------------- what is written
+# ---------------------------------------------------------------------- contents
 
 
 def contents(session: Session) -> dict[str, bytes]:
-    """Give the files of a session; those that would be empty are left out."""
+    """Return the files of a session; empty ones are left out."""
     about, sources = session._told()
     said = [*sources]
     numbers = {task.id: number for number, task in enumerate(about.tasks, 1)}
@@ -225,7 +225,7 @@ def contents(session: Session) -> dict[str, bytes]:
         **{name: _value(value) for name, value in _described(session, about).items()},
         "messages": [_message(each) for each in said if isinstance(each, Message)],
     }
-    data = json.dumps(document, indent=1).encode()  # ASCII, so that nothing in it can steer a terminal
+    data = json.dumps(document, indent=1).encode()  # ASCII, so that it cannot control a terminal
     found = {name: f"{text.rstrip()}\n".encode("utf-8", "replace") for name, text in texts.items() if text.strip()}
     return {SESSION: data + b"\n", **found}
 
@@ -245,7 +245,7 @@ def _described(session: Session, about: About) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Give a value as JSON can hold it; half characters and bytes as the codec writes them."""
+    """Convert a value to JSON; lone surrogates and bytes are escaped as in the codec."""
     return None if value is None else records.shown(codec.encode(value))
 
 
@@ -278,7 +278,7 @@ def _locked(path: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise Busy(f"another process mirrors into {os.path.dirname(path)!r}; end it, or name another folder") from error
+        raise Busy(f"{os.path.dirname(path)!r} is in use by another mirror; end it, or choose another one") from error
     return descriptor
 
 
@@ -290,13 +290,13 @@ def _is_directory(place: str) -> bool:
 
 
 def _is_ours(place: str, store: str) -> bool:
-    """Say whether a directory, and no link to one, holds the mark of a store; one that names none is of any."""
+    """Whether a real directory, not a link, holds this store's mark; a mark without a store matches any."""
     mark = _mark(place)
     return mark is not None and (len(mark) < 3 or mark[2] == store)
 
 
 def _mark(place: str) -> list[str] | None:
-    """Give the words of a directory's mark: the form, the session, the store; None if there is none."""
+    """Return the words of a directory's mark: schema, session, store; None if it has no mark."""
     path = os.path.join(place, MARK)
     try:
         if not _is_directory(place) or not stat.S_ISREG(os.lstat(path).st_mode):
@@ -333,7 +333,7 @@ def _make(place: str, mark: str, files: dict[str, bytes]) -> None:
 
 
 def _swap(new: str, old: str) -> None:
-    """Let two directories change places at once; where the system cannot, one after the other."""
+    """Swap two directories atomically; where the system cannot, by renaming one after the other."""
     try:
         _exchange(new, old)
     except OSError as error:
@@ -349,14 +349,14 @@ def _exchange(one: str, two: str) -> None:
     swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if swap is None:
         raise OSError(errno.ENOSYS, "this system cannot swap two directories")
-    here = -100  # AT_FDCWD: the names are whole paths
+    here = -100  # AT_FDCWD; not used, as both paths are absolute
     if swap(here, os.fsencode(one), here, os.fsencode(two), ctypes.c_uint(_EXCHANGE)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), one)
 
 
 def _keep_others(old: str, new: str) -> None:
-    """Move what somebody else put into the old directory into the new one, beside what has its name there."""
+    """Move other people's files from the old directory to the new one, renaming them on a clash."""
     for name in _others(old):
         target = os.path.join(new, name)
         while os.path.lexists(target):
@@ -365,20 +365,20 @@ def _keep_others(old: str, new: str) -> None:
 
 
 def _others(place: str) -> list[str]:
-    """Name what somebody else put into a directory."""
+    """List the files in a directory that are not the mirror's."""
     return [name for name in os.listdir(place) if name not in (*NAMES, MARK)]
 
 
 def _clear(place: str) -> None:
-    """Remove the files of the mirror from a directory, and the directory if nothing else is in it."""
+    """Remove the mirror's files from a directory, and the directory itself if that leaves it empty."""
     for name in (*NAMES, MARK):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(place, name))
-    with contextlib.suppress(OSError):  # somebody else's files stay
+    with contextlib.suppress(OSError):  # not empty: other people's files stay
         os.rmdir(place)
 
 
 def require_folder(base: str) -> None:
-    """Refuse a path that is there and is no directory."""
+    """Raise ``Conflict`` if a path exists and is not a directory."""
     if os.path.lexists(base) and not os.path.isdir(base):
-        raise Conflict(f"{base!r} is no directory; name another one for the mirror", found=base)
+        raise Conflict(f"{base!r} is not a directory; choose another place for the mirror", found=base)

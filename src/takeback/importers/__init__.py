@@ -1,4 +1,4 @@
-"""Bringing sessions into a store: from lines that an export wrote (``jsonl``), from a folder of a mirror (``folder``).
+"""Importing sessions into a store: from the lines of an export (``jsonl``), or from a mirror's folder (``folder``).
 
-Shells on the API. Whatever comes from a file is judged in a store of its own before the real one is touched.
+Shells over the API. Whatever comes from a file is checked in a scratch store before the real one is touched.
 """

@@ -1,9 +1,9 @@
-"""Bringing a session back from a folder of a mirror: what ``session.json`` says, as a session of its own.
+"""Importing a session from a mirror's folder: what ``session.json`` holds becomes a new session.
 
-A mirror is made for people, not for keeping: it has the messages of one branch, and no attachments, operations or
-hashes. So what comes back is a new session that says in its metadata which one it was made from; one that is still in
-the store, or was brought back before, is left alone. It is built in a store of its own and shows up when it is whole.
-As with every export, the directory that it worked in is only told of, in its metadata.
+A mirror is for reading, not for backup: it holds the messages of one branch, and no attachments, operations or hashes.
+So the import makes a new session whose metadata names the original; one that is still in the store, or was imported
+before, is left alone. It is built in a scratch store and appears only when complete. As with every import, the
+directory that it worked in is not trusted, only recorded in its metadata.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _MOST = 256 << 20
 
 
 class Brought(NamedTuple):
-    """The id that a folder names, and the session that stands for it now; ``new`` if this call made it.
+    """The id that a folder names, and the session that stands for it here; ``new`` if this call created it.
 
-    ``renamed`` is the name that it got because its own was taken.
+    ``renamed`` is its new name if the old one was taken.
     """
 
     mirrored: str
@@ -48,14 +48,14 @@ class Brought(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The sessions of a folder, and what was copied of them; None for a dry run."""
+    """The sessions of a folder, and what was copied; None for a dry run."""
 
     brought: list[Brought]
     copied: Copied | None
 
 
 class _Said(msgspec.Struct):
-    """A message; ``text`` counts where its content was erased."""
+    """A message; ``text`` is used if its content was erased."""
 
     role: str
     created_at: str
@@ -75,7 +75,7 @@ class _File(msgspec.Struct):
 
 
 class _Mirrored(msgspec.Struct):
-    """``session.json``: what is read of it."""
+    """The part of ``session.json`` that is read."""
 
     schema: str
     id: str
@@ -98,13 +98,13 @@ class _Mirrored(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_OURS = ("schema", "messages")  # their values are JSON; all others are as the codec writes them
+_OURS = ("schema", "messages")  # their values are plain JSON; all others are escaped by the codec
 
 
 def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry_run: bool = False) -> Read:
-    """Import one session's folder, or all of a mirror; those that had a workspace get ``workspace``, or none.
+    """Import one session's folder, or a whole mirror; sessions that had a workspace get ``workspace``, or none.
 
-    All of them are built aside before one is stored: a folder that is not true leaves nothing behind.
+    All of them are built in a scratch store before any is stored: an invalid folder leaves nothing behind.
     """
     found = [_loaded(file) for file in _found(os.fspath(path))]
     with (
@@ -112,7 +112,7 @@ def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry
         open_store(os.path.join(scratch, "copy.db"), scope=store.scope, durability="relaxed") as aside,
     ):
         brought = [_import(store, aside, each, workspace if each.workspace else "") for each in found]
-        if dry_run:  # the ids that new ones got aside are nobody's
+        if dry_run:  # new sessions got ids only in the scratch store
             return Read([each._replace(session=each.mirrored) if each.new else each for each in brought], None)
         return Read(brought, copy(aside, store, sessions=[each.session for each in brought if each.new]))
 
@@ -126,7 +126,7 @@ def _found(path: str) -> Iterator[str]:
     files = [os.path.join(folder, name, FILE) for name in sorted(os.listdir(folder))]
     there = [file for file in files if os.path.isfile(file)]
     if not there:
-        raise NotFound(f"there is no {FILE} in {path!r} or in a folder of it; name one that takeback mirror wrote")
+        raise NotFound(f"no {FILE} in {path!r} or its folders; name a folder that takeback mirror wrote")
     yield from there
 
 
@@ -134,18 +134,18 @@ def _loaded(file: str) -> _Mirrored:
     with open(file, "rb") as source:
         data = source.read(_MOST + 1)
     if len(data) > _MOST:
-        raise Invalid(f"{file!r} is larger than is read ({_MOST:,} bytes)")
+        raise Invalid(f"{file!r} is larger than {_MOST:,} bytes, the most that is read")
     try:
         given = {name: value if name in _OURS else _data(value) for name, value in _decode(data).items()}
         found = msgspec.convert(given, _Mirrored)
     except RecursionError:
         raise Corrupt(f"{file!r} is nested too deeply", what=file) from None
     except (msgspec.MsgspecError, ValueError, Error) as error:
-        raise Corrupt(f"{file!r} is not what takeback mirror wrote: {error}", what=file) from error
+        raise Corrupt(f"{file!r} was not written by takeback mirror, or was changed: {error}", what=file) from error
     if found.schema != SCHEMA:
-        raise Invalid(f"{file!r} says that it is {found.schema[:80]!r}, not {SCHEMA!r}")
+        raise Invalid(f"{file!r} has schema {found.schema[:80]!r}, not {SCHEMA!r}")
     if not is_id(found.id):
-        raise Corrupt(f"{file!r} names no session: {found.id[:40]!r} is no id", what=file)
+        raise Corrupt(f"{file!r} names no session: {found.id[:40]!r} is not an id", what=file)
     return found
 
 
@@ -157,13 +157,13 @@ def _import(store: Store, aside: Store, found: _Mirrored, workspace: str) -> Bro
         name = _free_name((store, aside), found, workspace)
         made = _built(aside, found, name, workspace)
     except Error as error:
-        raise Corrupt(f"session {found.id[:40]!r} cannot be brought back: {error}", what=found.id[:40]) from error
+        raise Corrupt(f"session {found.id[:40]!r} cannot be imported: {error}", what=found.id[:40]) from error
     return Brought(found.id, made.id, new=True, renamed=name if name != found.name else None)
 
 
 def _there(store: Store, session_id: str) -> Session | None:
-    """Give the session of that id; one that only has it for its name is another."""
-    with contextlib.suppress(Ambiguous):  # as names are
+    """Return the session with this id; one that merely has it as its name does not count."""
+    with contextlib.suppress(Ambiguous):  # only names are ambiguous, and names do not count
         found = store.find_session(session_id)
         return found if found is not None and found.id == session_id else None
     return None
@@ -175,7 +175,7 @@ def _brought_before(store: Store, session_id: str) -> Session | None:
 
 
 def _free_name(stores: tuple[Store, ...], found: _Mirrored, workspace: str) -> str | None:
-    """Return its name, or with `` (2)`` and so on behind it where another session has it."""
+    """Return its name, with `` (2)`` or a higher number appended if another session has it."""
     if found.name is None:
         return None
     names = itertools.chain([found.name], (f"{found.name} ({number})" for number in itertools.count(2)))
@@ -223,15 +223,15 @@ def _data(value: Any) -> Any:
 
 
 def _message(said: _Said) -> Message:
-    """Make a message as it was; what was attached to it is only named, and when it was said is in its metadata."""
+    """Rebuild a message; its metadata records its time and the names of its attachments, which the mirror lacks."""
     body = _data(said.body)
     if not isinstance(body, dict):
         body = {"role": said.role, "content": str(_data(said.text))}
     given, metadata = body.pop("attachments", None) or [], body.get("metadata") or {}
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise Invalid("the attachments of a message are a list of objects")
+        raise Invalid("the attachments of a message must be a list of objects")
     if not isinstance(metadata, dict):
-        raise Invalid("the metadata of a message is an object")
+        raise Invalid("the metadata of a message must be an object")
     attached = [each.get("name") or each.get("id") for each in given]
     about = {**metadata, "said_at": said.created_at, **({"attached": attached} if attached else {})}
     return Message("", 0, 0, 0, codec.encode({**body, "metadata": about}), records.stored(said.raw))

@@ -1,9 +1,8 @@
-"""Reading back what an export wrote: into a store of its own, which is verified, and only then into the real one.
+"""Importing the lines of an export: into a scratch store, which is verified, and only then into the real one.
 
-A file is somebody else's word. Its lines are bounded in size, number and depth; each must name only what came before
-it; every hash of it is computed again. A file that is cut off, changed or forged is refused with the line or the record
-that says so, before anything of it is in the store. Copying then knows what is there already: importing a
-file twice changes nothing.
+A file is not trusted. Its lines are bounded in size, number and depth; each may refer only to earlier lines; every hash
+is recomputed. A truncated, changed or forged file is rejected, naming the line or record at fault, before anything of
+it reaches the store. Copying then skips what is already there, so importing a file twice changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from ..records.stream import Session
 
 
 class Imported(NamedTuple):
-    """The ids of the sessions of a file, what was copied of it (None for a dry run), and what is new or renamed."""
+    """The ids of a file's sessions, what was copied (None for a dry run), and what is new or renamed."""
 
     sessions: tuple[str, ...]
     copied: Copied | None
@@ -48,9 +47,9 @@ def read(
 ) -> Imported:
     """Import a file of lines into the scope of a store.
 
-    Raises ``Invalid`` if it is another file, ``Corrupt`` if it is cut off or not true; ``Conflict``, as with ``copy``,
-    for a session that was changed in both, once everything else is there. A dry run only judges the file. ``progress``
-    is told how many lines were read. Sessions that had a workspace get ``workspace``, or none.
+    Raises ``Invalid`` if it is not an export, ``Corrupt`` if it is truncated or wrong, and, as ``copy`` does,
+    ``Conflict`` for a session that changed on both sides, after everything else was imported. A dry run only checks the
+    file. ``progress`` gets the number of lines read. Sessions that had a workspace get ``workspace``, or none.
     """
     arrivals = Arrivals(store._backend.read, workspace=workspace)
     with tempfile.TemporaryDirectory(prefix="takeback-import-") as folder:
@@ -59,15 +58,15 @@ def read(
             found = _load(judged, source, limits or Limits(), arrivals, progress or (lambda count: None))
             if report := judged.verify():
                 problem = report.problems[0]
-                raise Corrupt(f"the file is not true: {problem.where}: {problem.what}; {REFUSED}", what=problem.where)
-            done = None if dry_run else copy(judged, store, sessions=found, subagents=False)  # all are named
+                raise Corrupt(f"the file is not valid: {problem.where}: {problem.what}; {REFUSED}", what=problem.where)
+            done = None if dry_run else copy(judged, store, sessions=found, subagents=False)  # ``found`` lists them
             return Imported(found, done, tuple(arrivals.new), arrivals.renamed)
 
 
 def _load(
     judged: Store, source: BinaryIO, limits: Limits, arrivals: Arrivals, progress: Callable[[int], Any]
 ) -> tuple[str, ...]:
-    """Put the records of a file into an empty store, sessions where they are to be; return the ids of the sessions."""
+    """Load the records of a file into an empty store, with sessions in their new places; return the sessions' ids."""
     sink, found, last = Sink(judged._backend, now_ms=judged._clock.now_ms, fresh=True), list[str](), 1
     for last, record in lines.read(source, judged.scope, limits):
         if isinstance(record, Session):
@@ -88,7 +87,7 @@ def _load(
 
 @contextmanager
 def _named(line: int) -> Iterator[None]:
-    """Let what cannot be true name the line that says so."""
+    """Add the line number to errors about a record."""
     try:
         yield
     except Wrong as error:

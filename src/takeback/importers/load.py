@@ -1,4 +1,4 @@
-"""Reading an export back, whatever it is: lines in a file, lines from an open file, or the folder of a mirror."""
+"""Importing an export of any form: lines in a file, lines from an open file, or a mirror's folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load(
     dry_run: bool,
     progress: Callable[[int], Any] | None,
 ) -> Loaded:
-    """Load an export into the scope of a store; sessions that had a workspace get the one that is named."""
+    """Load an export into the scope of a store; sessions that had a workspace get ``workspace``."""
     if not isinstance(source, str):
         return _lines(store, source, workspace, dry_run, progress)
     try:

@@ -1,4 +1,4 @@
-"""A person's yes or no to a tool call."""
+"""Approvals: a person's answer to whether a tool call may run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tools import ToolCall
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """What was asked about a call, and the answer; true only if it was approved."""
+    """The question about a call, and the answer; true only if it was approved."""
 
     call: ToolCall
     question: str | None = None

@@ -22,7 +22,7 @@ class Branch(msgspec.Struct, frozen=True):
 
     @property
     def created_at(self) -> datetime:
-        """When it was opened."""
+        """When it was created."""
         return to_datetime(self.created_ms)
 
     def __repr__(self) -> str:

@@ -10,12 +10,12 @@ MODES = ("calls", "turns", "manual", "off")
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """When the workspace of a session is looked at, and what of it is kept.
+    """When the workspace of a session is scanned, and what is kept.
 
-    ``calls``: around every tool call and at every turn. ``turns``: at the beginning and the end of turns. ``manual``:
-    by checkpoints only. ``off``: never; files that are announced are kept all the same. ``ignore`` adds lines to the
-    rules of ``.gitignore`` and ``.takebackignore``. With ``watch`` the system tells which paths changed (needs
-    ``takeback[watch]``), so that only those are looked at.
+    ``calls``: around every tool call and at every turn. ``turns``: at the start and end of turns. ``manual``: only by
+    checkpoints. ``off``: never, though announced files are still kept. ``ignore`` adds lines to the rules of
+    ``.gitignore`` and ``.takebackignore``. With ``watch`` the system reports which paths changed (needs
+    ``takeback[watch]``), and only those are scanned.
     """
 
     mode: str = "calls"
@@ -26,18 +26,18 @@ class Capture(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise Invalid(f"capture is {', '.join(MODES[:-1])} or {MODES[-1]}, not {self.mode!r}")
+            raise Invalid(f"capture must be {', '.join(MODES[:-1])} or {MODES[-1]}, not {self.mode!r}")
         for name in ("largest_file", "largest_total"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 0:
-                raise Invalid(f"{name} is a number of bytes, not {getattr(self, name)!r}")
+                raise Invalid(f"{name} must be a number of bytes, not {getattr(self, name)!r}")
         if not isinstance(self.ignore, tuple) or not all(isinstance(line, str) for line in self.ignore):
-            raise Invalid("ignore is a tuple of lines as in .gitignore")
+            raise Invalid("ignore must be a tuple of lines as in .gitignore")
 
 
 def capture_of(given: object) -> Capture:
-    """Read what a caller gives: a mode, or a ``Capture``."""
+    """Return the ``Capture`` that a caller gave, as a mode or as such."""
     if isinstance(given, Capture):
         return given
     if not isinstance(given, str):
-        raise Invalid(f"capture is a mode or a Capture, not {type(given).__name__}")
+        raise Invalid(f"capture must be a mode or a Capture, not {type(given).__name__}")
     return Capture(given)

@@ -1,4 +1,4 @@
-"""Checkpoints and previews of going back to them."""
+"""Checkpoints of sessions and agents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .session import Head, Stats
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A named point of a session: conversation, tasks, plan, state. ``checksum`` covers all that came before.
+    """A named point of a session: conversation, tasks, plan, state. ``checksum`` covers everything before it.
 
-    One of an agent covers its fields, its state and where all its sessions were: ``session_id`` is None then,
-    ``state_version`` the agent's version, ``head`` empty, and ``stats`` count nothing: each session has its own.
+    A checkpoint of an agent covers its fields, its state and the positions of all its sessions. Its ``session_id`` is
+    None, ``state_version`` is the agent's version, ``head`` is empty, and ``stats`` are zero: each session has its own.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Two paths of a session side by side, from where they part."""
+"""Two paths of a session side by side, from where they diverge."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .session import Stats
 
 
 class Side(NamedTuple):
-    """What one path has that the other has not: its messages, and what they add up to."""
+    """What one path has that the other lacks: its messages and their totals."""
 
     messages: tuple[Message, ...]
     stats: Stats
 
 
 class Comparison(NamedTuple):
-    """Two paths: the last entry that both have, each side since then, and the files that differ at their ends."""
+    """Two paths: their last common entry, each side since then, and the files that differ at their ends."""
 
     parted: int
     left: Side

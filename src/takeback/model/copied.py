@@ -1,4 +1,4 @@
-"""What a copy of a store has done, and how far it is while it runs."""
+"""The result of copying a store, and its progress while it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COUNTED = ("session", "entry", "agent", "checkpoint", "operation", "blob")
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """How much of everything; ``bytes`` are those of content, in entries and in blobs."""
+    """How many of each kind of record; ``bytes`` counts content, in entries and in blobs."""
 
     sessions: int = 0
     entries: int = 0
@@ -27,9 +27,9 @@ class Amounts(msgspec.Struct, frozen=True):
 
 
 class Copied(Amounts, frozen=True):
-    """What this call copied; ``already`` is what was in the destination before, of bytes only those of blobs.
+    """What this call copied; ``already`` is what the destination already had, where ``bytes`` counts only blobs.
 
-    ``left_out`` says in words what could not be copied and need not be.
+    ``left_out`` describes what could not be copied and is not needed.
     """
 
     already: Amounts = Amounts()
@@ -47,7 +47,7 @@ class Copied(Amounts, frozen=True):
 
 
 class Copying(msgspec.Struct, frozen=True):
-    """How far a copy is: what it does now, and what is done of how much; what was there already counts as done."""
+    """The progress of a copy: its phase, and what is done of how much, counting what was already there."""
 
     phase: str
     sessions: int = 0

@@ -1,7 +1,7 @@
 """Entries: the immutable things that happen in a session.
 
-A ``Draft`` is an entry before it has a place: encoded outside the transaction, so that the
-transaction stays short. An ``Entry`` is what was stored, addressed by branch and seq.
+A ``Draft`` is an entry without a place yet: it is encoded outside the transaction, to keep
+the transaction short. An ``Entry`` is a stored one, addressed by branch and seq.
 ``Numbers`` are the running totals of a path; their order is part of the hash format.
 """
 
@@ -43,11 +43,11 @@ class Numbers(NamedTuple):
     open_seq: int = 0
 
 
-numbers_in = attrgetter(*Numbers._fields)  # of whatever has fields of these names
+numbers_in = attrgetter(*Numbers._fields)  # takes anything with fields of these names
 
 
 class More(NamedTuple):
-    """What few entries have: a parent that must exist, tool calls they touch, blobs they need."""
+    """What only some entries have: a parent that must exist, tool calls they affect, blobs they need."""
 
     parent: str | None = None
     calls: tuple[tuple[str, str], ...] = ()
@@ -55,7 +55,7 @@ class More(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What is to be appended: encoded content and what it adds to the running totals."""
+    """An entry to append: encoded content, and what it adds to the running totals."""
 
     kind: str
     body: bytes
@@ -67,7 +67,7 @@ class Draft(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One stored entry: its place, its content, the provider's bytes as given."""
+    """One stored entry: its place, its content, and the provider's bytes as received."""
 
     branch: str
     seq: int
@@ -80,7 +80,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The caller's id if one was given, else branch and seq."""
+        """The caller's id if there is one, else branch and seq."""
         return self.mid or entry_id(self.branch, self.seq)
 
     @property
@@ -90,12 +90,12 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def redacted(self) -> bool:
-        """Whether the content was erased; its place in the chain stays."""
+        """Whether the content was erased; the entry keeps its place in the chain."""
         return self.body is None
 
     @property
     def content(self) -> object:
-        """The decoded content, or None once it is redacted."""
+        """The decoded content; None once it is redacted."""
         return None if self.body is None else decode(self.body)
 
     def __repr__(self) -> str:

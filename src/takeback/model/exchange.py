@@ -1,4 +1,4 @@
-"""What left a store, and what came into one."""
+"""The results of an export and of an import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .copied import Copied
 class Exported(msgspec.Struct, frozen=True):
     """What an export wrote. ``path`` is None for an open file, ``entries`` and ``lines`` are None for a document.
 
-    ``secrets`` counts what is likely a secret, by kind: what the lines hold, or what was masked or kept in a document.
+    ``secrets`` counts likely secrets by kind: those in the lines, or those masked or kept in a document.
     """
 
     path: str | None
@@ -35,11 +35,11 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a file or a mirror held, and what of it is new here.
+    """What a file or a mirror contained, and what of it is new here.
 
-    ``sessions`` are the ids of all its sessions, ``new`` of those that were not here before. ``copied`` is None for a
-    dry run. ``renamed`` has the new names of sessions whose name was taken. A session of a mirror comes back under
-    another id: ``mirrored`` says which one it stands for.
+    ``sessions`` holds the ids of all its sessions, ``new`` of those that were not here before. ``copied`` is None for a
+    dry run. ``renamed`` maps sessions whose name was taken to their new names. A session from a mirror gets a new id:
+    ``mirrored`` maps it to the original one.
     """
 
     sessions: tuple[str, ...]
@@ -52,8 +52,8 @@ class Loaded(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         count = f"{words.count(len(self.sessions), 'session')}, {len(self.new)} new"
         if self.dry_run:
-            return f"{count}; a dry run: nothing was changed"
-        names = "".join(f"; {each} is called {name!r} here" for each, name in self.renamed.items())
+            return f"{count}; dry run: nothing was changed"
+        names = "".join(f"; {each} is named {name!r} here" for each, name in self.renamed.items())
         return f"{count}: {self.copied}{names}"
 
     def __repr__(self) -> str:
@@ -61,6 +61,6 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def said(counts: Mapping[str, int]) -> str:
-    """Write how many of which kinds of secrets there are: 2 AWS keys, 1 password."""
+    """Format the counts of secrets by kind: 2 AWS keys, 1 password."""
     ordered = sorted(counts.items(), key=lambda each: -each[1])
     return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in ordered)

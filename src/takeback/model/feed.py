@@ -6,9 +6,9 @@ import msgspec
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One committed change of a session, or of an agent: then ``session_id`` is empty.
+    """One committed change of a session, or of an agent (then ``session_id`` is empty).
 
-    ``cursor`` is opaque: hand it back to go on after this change.
+    ``cursor`` is opaque: pass it back to continue after this change.
     """
 
     cursor: str

@@ -1,4 +1,4 @@
-"""Files as people see them: what a rewind does to a path, how a path differs, what was at a path."""
+"""Files as people see them: what a rewind does to a path, how a path changed, what was at a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST_TEXT = 1 << 20
 
 
 class FileChange(NamedTuple):
-    """What is done to a path, and who brought it to where it is now."""
+    """What a rewind does to a path, and who changed the path last."""
 
     path: str
     action: str
@@ -24,7 +24,7 @@ class FileChange(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """What is at a path: ``kind`` is file, link, directory, missing or unreadable; ``reason`` says why the latter."""
+    """What is at a path: ``kind`` is file, link, directory, missing or unreadable (``reason`` says why)."""
 
     kind: str
     data: bytes | None = None
@@ -34,7 +34,7 @@ class FileState(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The content as text; None if it is none."""
+        """The content as text; None if it is not text."""
         return _text(self.data) if self.data is not None else self.target
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class FileState(NamedTuple):
 
 
 class FileDiff(NamedTuple):
-    """A path with what was there and what is there."""
+    """A path with what was there before and after."""
 
     path: str
     before: FileState
@@ -52,18 +52,18 @@ class FileDiff(NamedTuple):
 
     @property
     def created_at(self) -> datetime:
-        """When what was there before was seen."""
+        """When the state before was captured."""
         return to_datetime(self.at_ms)
 
     @property
     def lines(self) -> tuple[int, int]:
-        """How many lines came and went; none of either for what is no text."""
+        """The number of added and removed lines; (0, 0) if it is not text."""
         body = [line for line in self.text.splitlines()[2:] if line[:1] in "+-"]
         return sum(line[0] == "+" for line in body), sum(line[0] == "-" for line in body)
 
     @property
     def text(self) -> str:
-        """The difference as a unified diff, or in words where it is no text."""
+        """The difference as a unified diff, or in words if it is not text."""
         import difflib
 
         old, new = _shown(self.before), _shown(self.after)
@@ -75,7 +75,7 @@ class FileDiff(NamedTuple):
         found = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
         if self.before.mode != self.after.mode and None not in (self.before.mode, self.after.mode):
             found += f"mode {self.before.mode:o} -> {self.after.mode:o} {self.path}\n"
-        if not found and self.before != self.after:  # an empty file came or went
+        if not found and self.before != self.after:  # an empty file was added or removed
             found = f"{self.path}: {_words(self.before)} -> {_words(self.after)}\n"
         return found
 
@@ -96,7 +96,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _shown(state: FileState) -> str | None:
-    """Give a state as text to compare; None if it cannot be."""
+    """Return a state as text to compare; None if it has no text."""
     if state.kind == "missing":
         return ""
     return state.text if state.kind in ("file", "link") else None
@@ -109,10 +109,10 @@ def _words(state: FileState) -> str:
 
 
 class Diff(NamedTuple):
-    """What is otherwise at a second point: files, and messages that only one of the two paths has."""
+    """What differs between two points: files, and messages that only one of the two paths has."""
 
     files: tuple[FileDiff, ...]
-    left: tuple[str, ...]  # messages that only the first path has, each in a line
+    left: tuple[str, ...]  # messages that only the first path has, one line each
     right: tuple[str, ...]
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""Views for notebooks: plain tables, everything escaped, no script and no style from elsewhere."""
+"""Views for notebooks: plain tables, everything escaped, no scripts and no styles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def fields(title: str, values: Mapping[str, Any]) -> str:
-    """Show one thing as a table of its fields; empty ones are left out."""
+    """Format one thing as a table of its fields; empty ones are left out."""
     shown = ((name, value) for name, value in values.items() if value not in (None, "", [], {}, False))
     return table(title, ("field", "value"), shown)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Show rows under a title."""
+    """Format rows under a title."""
     head = "".join(f"<th>{_cell(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
     return f"<table><caption>{_cell(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,4 +1,4 @@
-"""Operations: changes other than appends, with what was before and after."""
+"""Operations: changes other than appends, each with the state before and after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..clock import to_datetime
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One entry of the operations log; ``undo`` takes it back."""
+    """One entry of the operations log, which ``undo`` takes back."""
 
     id: str
     kind: str

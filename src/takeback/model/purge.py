@@ -8,7 +8,7 @@ from . import words
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """Contents that nothing needed any more: erased or, of a dry run, to be erased."""
+    """Content that nothing needs any more: erased, or in a dry run to be erased."""
 
     blobs: int = 0
     bytes: int = 0
@@ -20,7 +20,7 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """What is gone for good, and what stays because sessions forked from it need it."""
+    """What was erased permanently, and what stays because sessions forked from it need it."""
 
     sessions: tuple[str, ...] = ()
     entries: int = 0

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One finding: its kind, where it is, what it is and what to do about it."""
+    """One problem: its kind, where it is, what it is and what to do about it."""
 
     kind: str
     where: str
@@ -18,7 +18,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings of a check. A report without problems is false."""
+    """All problems that a check found. A report without problems is false."""
 
     problems: tuple[Problem, ...]
     checked: int
@@ -34,9 +34,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """A repaired copy: where it is, what was lost record by record, and what verifying the copy said.
+    """A repaired copy: where it is, what was lost record by record, and the report of verifying the copy.
 
-    ``rebuilt`` counts records that were damaged and could be made again from others, without any loss.
+    ``rebuilt`` counts damaged records that were rebuilt from others without loss.
     """
 
     path: str

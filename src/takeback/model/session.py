@@ -1,4 +1,4 @@
-"""Where a session is and what it adds up to."""
+"""Where a session is, and its totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Head(NamedTuple):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Totals of a path up to one point, or of all that was ever spent."""
+    """Totals of a path up to one point, or of everything ever spent."""
 
     messages: int
     turns: int
@@ -34,7 +34,7 @@ class Stats(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_numbers(cls, numbers: Numbers, *, started_ms: int = 0) -> Stats:
-        """Read running totals as statistics."""
+        """Convert running totals to statistics."""
         return cls(
             messages=numbers.messages,
             turns=numbers.turns,
@@ -47,12 +47,12 @@ class Stats(msgspec.Struct, frozen=True):
 
     @property
     def started_at(self) -> datetime:
-        """When the session began."""
+        """When the session started."""
         return to_datetime(self.started_ms)
 
     @property
     def estimated_tokens(self) -> int:
-        """Tokens in and out, as they were given with the messages."""
+        """Input plus output tokens, as given with the messages."""
         return self.usage.input_tokens + self.usage.output_tokens
 
     def _repr_html_(self) -> str:
@@ -76,7 +76,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 def show_duration(seconds: float) -> str:
-    """Write a duration for people: ``42s``, ``3m 5s``, ``2h 1m``; never negative."""
+    """Format a duration for people: ``42s``, ``3m 5s``, ``2h 1m``; never negative."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -86,7 +86,7 @@ def show_duration(seconds: float) -> str:
 
 
 class StoreStats(msgspec.Struct, frozen=True):
-    """What a store holds, and the bytes it takes on disk."""
+    """What a store contains, and how many bytes it takes on disk."""
 
     agents: int
     sessions: int
@@ -107,9 +107,9 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 
 def short_title(text: str, limit: int, *, ellipsis: bool) -> str | None:
-    """Cut text to a title at characters, never inside one; None if nothing is left of it.
+    """Cut text to a title, never inside a displayed character; None if nothing is left.
 
-    With ``ellipsis`` a cut title ends in three dots and still has at most ``limit`` characters.
+    With ``ellipsis`` a cut title ends in three dots, and still has at most ``limit`` characters.
     """
     storable = text.replace("\0", " ").encode("utf-8", "replace").decode()
     line = " ".join(storable.split())
@@ -120,7 +120,7 @@ def short_title(text: str, limit: int, *, ellipsis: bool) -> str | None:
 
 
 def _whole_characters(text: str, limit: int) -> str:
-    """Cut text so that no mark, joiner or half of a flag is torn from the character that it belongs to."""
+    """Cut text without separating a mark, a joiner or half of a flag from its character."""
     import unicodedata
 
     def joins(at: int) -> bool:

@@ -1,7 +1,7 @@
-"""The life of a session: which status follows which.
+"""The life of a session: which status may follow which.
 
-A session is active until it is completed, failed, ran out of time, was stopped, or was cut off by a crash; each of
-those is left only by going on (``active`` again), and one that was cut off also by being finished.
+A session is active until it completes, fails, times out, is stopped, or is interrupted by a crash. Each of those can
+only become ``active`` again; an interrupted one can also be finished.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ STATUSES = (ACTIVE, "completed", "error", "timeout", "stopped", INTERRUPTED)
 
 
 def require_move(before: str, after: str) -> None:
-    """Refuse a change of status that makes no sense with ``Conflict``."""
+    """Raise ``Conflict`` if one status cannot follow another."""
     if before == after:
-        raise Conflict(f"this session is {after} already", expected=after, found=before)
+        raise Conflict(f"this session is already {after}", expected=after, found=before)
     if before in FINISHED and after != ACTIVE:
-        raise Conflict(f"this session is {before}; reopen it before it becomes {after}", expected=after, found=before)
+        raise Conflict(f"this session is {before}; reopen it before making it {after}", expected=after, found=before)
 
 
 def require_open(status: str) -> None:
-    """Refuse what only a session that goes on can take."""
+    """Raise ``Conflict`` if the session is finished."""
     if status in FINISHED:
-        raise Conflict(f"this session is {status}; enter or reopen it to go on", found=status)
+        raise Conflict(f"this session is {status}; enter or reopen it to continue", found=status)

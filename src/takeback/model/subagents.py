@@ -1,4 +1,4 @@
-"""What is known of sub-agents: how one was spawned, messages between them, and a tree of them with its totals."""
+"""Sub-agents: how one was spawned, messages between them, and the tree of them with its totals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A session with its sub-agents; ``totals`` are what all of them spent, each entry counted once."""
+    """A session with its sub-agents; ``totals`` sums what all of them spent, counting each entry once."""
 
     id: str
     key: str
@@ -60,7 +60,7 @@ class Tree(msgspec.Struct, frozen=True):
     children: tuple[Tree, ...] = ()
 
     def lines(self, indent: str = "") -> list[str]:
-        """Write the tree for people, a line each."""
+        """Format the tree for people, one line per session."""
         name = self.label or self.title or self.name or self.id[:12]
         tokens = words.short_number(self.totals.usage.input_tokens + self.totals.usage.output_tokens)
         line = f"{indent}{name} ({self.agent_id}) {self.status}, {tokens} tokens, {show_duration(self.seconds)}"

@@ -1,8 +1,8 @@
-"""Tool calls and their results, whoever's form they came in.
+"""Tool calls and their results, whichever provider's form they came in.
 
 An assistant message announces a call, the tool runs, a result comes back: three moments that may
-lie far apart or never come, so a call says how far it got. ``unknown`` is a call whose tool was
-started and never reported: it may or may not have had its effect.
+be far apart or never come, so a call says how far it got. ``unknown`` means that the tool was
+started and never reported back: it may or may not have taken effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..clock import to_datetime
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call of a tool: what was asked for and how far it got."""
+    """One tool call: what was asked for and how far it got."""
 
     id: str
     name: str
@@ -28,22 +28,22 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     finished_ms: int | None = None
     error: str | None = None
     seq: int = 0
-    attempts: int = 0  # how many times its tool was started
-    entry_id: str = ""  # of what announced it
+    attempts: int = 0  # how many times the tool was started
+    entry_id: str = ""  # the id of the entry that announced it
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same at every try of this call: give it to services that can recognise a repetition."""
+        """A key that is the same for every attempt of this call: pass it to services that detect repeated requests."""
         return f"{self.entry_id}:{self.id}"
 
     @property
     def started_at(self) -> datetime | None:
-        """When the tool began, if it did."""
+        """When the tool was started, if it was."""
         return None if self.started_ms is None else to_datetime(self.started_ms)
 
     @property
     def finished_at(self) -> datetime | None:
-        """When its result came, if it did."""
+        """When its result arrived, if it did."""
         return None if self.finished_ms is None else to_datetime(self.finished_ms)
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool gave back for one call."""
+    """What a tool returned for one call."""
 
     call_id: str
     content: Any

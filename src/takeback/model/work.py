@@ -25,9 +25,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def require_status(status: object) -> str:
-    """Check a task's status."""
+    """Return a valid task status; anything else raises ``Invalid``."""
     if status not in TASK_STATES:
-        raise Invalid(f"a task is {', '.join(TASK_STATES[:-1])} or {TASK_STATES[-1]}, not {status!r}")
+        raise Invalid(f"a task's status is {', '.join(TASK_STATES[:-1])} or {TASK_STATES[-1]}, not {status!r}")
     return str(status)
 
 
@@ -50,20 +50,20 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class FileTouched(msgspec.Struct, frozen=True):
-    """A path with its last action and the tool call that did it, where that is known."""
+    """A path with its last action, and the tool call that did it, if known."""
 
     path: str
     action: str
     call_id: str | None
     seq: int
-    calls: tuple[str, ...] = ()  # all that were open then, if more than one
+    calls: tuple[str, ...] = ()  # all calls open at the time, if more than one
 
     def __repr__(self) -> str:
         return f"<FileTouched {self.action} {words.plain(self.path)}>"
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """A summary that stands for the entries up to ``upto`` in contexts; the originals stay."""
+    """A summary that replaces the entries up to ``upto`` in contexts; the originals stay."""
 
     seq: int
     upto: int

@@ -1,5 +1,5 @@
-"""What the shells share: documents for programs, times and errors for people, and what must not be shown.
+"""What all shells share: documents for programs, times and errors for people, and the secrets to hide.
 
-The command line, the exporters and every later shell present the same things in the same way because they all take
-it from here. Nothing in this room reads a terminal, an environment or a database.
+The command line, the exporters and any later shell present the same things the same way because they all format them
+here. Nothing in this package reads a terminal, the environment or a database.
 """

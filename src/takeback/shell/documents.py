@@ -1,6 +1,6 @@
-"""Things as the documents of ``--json`` show them: plain values, whole ids, times in RFC 3339 UTC.
+"""Values as ``--json`` shows them: plain data, full ids, times in RFC 3339 UTC.
 
-The schemas in ``schemas/`` describe them; a field is added, never renamed or taken away.
+The schemas in ``schemas/`` describe them; fields are added, never renamed or removed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def session(found: Reading) -> dict[str, Any]:
-    """Describe a session: its fields, and what its path adds up to."""
+    """Describe a session: its fields, and the totals of its path."""
     return listed(overview(found))
 
 
 def listed(seen: Overview[Any]) -> dict[str, Any]:
-    """Describe a session of a list."""
+    """Describe a session in a list."""
     found: Reading = seen.session
     given, stats = found.to_dict(), seen.stats
     times = ("created_at", "updated_at", "last_message_at", "finished_at")
@@ -51,12 +51,12 @@ def listed(seen: Overview[Any]) -> dict[str, Any]:
 
 
 def head_branch(found: Reading) -> str:
-    """Name the branch that a session's head is on."""
+    """Return the name of the branch that a session's head is on."""
     return overview(found).branch
 
 
 def message(found: Message, asked: Mapping[str, ToolCall] | None = None) -> dict[str, Any]:
-    """Describe a message; its raw bytes are left out. ``asked`` are calls that no message announced."""
+    """Describe a message without its raw bytes; ``asked`` holds calls that no message announced."""
     usage, asked = found.usage, asked or {}
     return {
         "id": found.id,
@@ -83,7 +83,7 @@ def message(found: Message, asked: Mapping[str, ToolCall] | None = None) -> dict
 
 
 def said(result: ToolResult) -> str:
-    """Write what a tool gave as text."""
+    """Return a tool's result as text."""
     content = result.content
     if isinstance(content, str):
         return content
@@ -95,8 +95,8 @@ def said(result: ToolResult) -> str:
 
 
 def compact(value: Any) -> str:
-    """Write any value in one line."""
-    if _is_simple(value):  # as ``json`` would write it, which takes longer to load than to read a session
+    """Format any value on one line."""
+    if _is_simple(value):  # same output as ``json``, which takes longer to import than a session to read
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     import json
 
@@ -104,7 +104,7 @@ def compact(value: Any) -> str:
 
 
 def _is_simple(value: Any) -> bool:
-    """Say whether a value is written alike by all: no fractions, no bytes, no halves of characters, no huge numbers."""
+    """Whether msgspec and ``json`` write a value alike: no floats, bytes, lone surrogates or huge integers."""
     if isinstance(value, str):
         return value.isascii() or value.isprintable()
     if isinstance(value, dict):
@@ -186,7 +186,7 @@ def stats(found: Stats) -> dict[str, Any]:
 
 
 def tree(found: Tree) -> dict[str, Any]:
-    """Describe a session with those below it."""
+    """Describe a session with its sub-agents."""
     return {
         "id": found.id,
         "name": found.name,
@@ -202,13 +202,13 @@ def tree(found: Tree) -> dict[str, Any]:
 
 
 def file_diff(found: FileDiff) -> dict[str, Any]:
-    """Describe how a path differs."""
+    """Describe a changed path."""
     added, removed = found.lines
     return {"path": found.path, "action": action(found), "added": added, "removed": removed}
 
 
 def action(found: FileDiff) -> str:
-    """Say in a word what became of a path."""
+    """Return what happened to a path: create, delete or overwrite."""
     if found.before.kind == "missing":
         return "create"
     return "delete" if found.after.kind == "missing" else "overwrite"

@@ -1,7 +1,7 @@
-"""Errors as people meet them: one sentence on stderr that says what to do next, and an exit code that scripts know.
+"""Errors as people see them: one message that says what to do next, and a stable exit code for scripts.
 
-0 ok, 1 error, 2 usage, 3 nothing found by a search, 4 not found or ambiguous, 5 conflict or consent needed, 6 busy,
-7 damaged, 130 interrupted; of a program to be run, as shells have it: 126 it may not be run, 127 it is not there.
+0 ok, 1 error, 2 usage, 3 a search found nothing, 4 not found or ambiguous, 5 conflict or confirmation needed, 6 busy,
+7 damaged, 130 interrupted. For a program to run, as in shells: 126 cannot be executed, 127 not found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOT_RUN, NO_PROGRAM = 126, 127
 
 
 class Stop(Exception):
-    """The command ends here, with this sentence for stderr and this exit code."""
+    """Ends the command with a message for stderr and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Stop(Exception):
 
 
 def code_of(error: Error) -> int:
-    """Give the exit code of an error of the library."""
+    """Return the exit code for an error of the library."""
     if isinstance(error, NotFound | Ambiguous):
         return NOT_FOUND
     if isinstance(error, Conflict):
@@ -37,7 +37,7 @@ def code_of(error: Error) -> int:
 
 
 def sentence(error: Error) -> str:
-    """Write an error of the library for somebody who typed a command."""
+    """Reword an error of the library for somebody who typed a command."""
     text = str(error)
     if isinstance(error, Ambiguous) and error.candidates:
         text += f": {', '.join(error.candidates)}"
@@ -47,18 +47,18 @@ def sentence(error: Error) -> str:
 
 
 def refused(error: OSError, path: str | None = None, doing: str = "use") -> str:
-    """Write what the operating system refused: what cannot be done to which path, why, and what to do."""
+    """Describe a system error: what could not be done to which path, why, and what to do."""
     found = error.filename if path is None else path
-    what = "write" if found is None else f"{doing} {os.fsdecode(found)!r}"  # an open file has no name to tell
-    return f"cannot {what}: {error.strerror or error}. {_NEXT.get(error.errno or 0, 'Check where it is written')}"
+    what = "write" if found is None else f"{doing} {os.fsdecode(found)!r}"  # errors of open files carry no name
+    return f"cannot {what}: {error.strerror or error}. {_NEXT.get(error.errno or 0, 'Check the destination')}"
 
 
-_PERMIT = "Check its permissions and those of its directory, or name another place"
-_ROOM = "Make room, or name another place"
+_PERMIT = "Check its permissions and those of its directory, or choose another place"
+_ROOM = "Free some space, or choose another place"
 _NEXT = {
     errno.EISDIR: "Name a file",
-    errno.ENOTDIR: "A part of the path is no directory: check it",
-    errno.ENOENT: "Check the path; its directory must be there",
+    errno.ENOTDIR: "Part of the path is not a directory: check it",
+    errno.ENOENT: "Check the path; its directory must exist",
     errno.EACCES: _PERMIT,
     errno.EPERM: _PERMIT,
     errno.EROFS: _PERMIT,
@@ -67,7 +67,7 @@ _NEXT = {
 }
 
 
-# What the library says in the words of Python, in those of the command line.
+# Hints that the library phrases in Python, rephrased for the command line.
 _TYPED = {
     " (take_over=True)": " (--take-over)",
     "; branches() lists them": "; takeback log shows them all",

@@ -1,8 +1,8 @@
-"""Finding what is likely a secret: keys of known makers, private keys, tokens that are sent with requests, passwords.
+"""Finding likely secrets: keys of known vendors, private keys, tokens sent with requests, passwords.
 
-Only forms that are made to be told apart count: a maker's prefix with the length that it has, a header's name, a word
-like ``password`` with a value behind it. Hashes, ids, and images in base64 have none of these and stay. It is a net for
-slips, not a promise: what has no such form is not found.
+Only unmistakable forms count: a vendor's prefix with the right length, a header's name, a word like ``password`` with a
+value behind it. Hashes, ids and base64 images have none of these and stay. This is a safety net for mistakes, not a
+guarantee: a secret without such a form is not found.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 
 class Pattern(NamedTuple):
-    """A form of secrets: what people call it, letters that it cannot be without, and where it is.
+    """One form of secret: its name for people, substrings one of which it must contain, and its pattern.
 
-    Looking for the letters first, in any case, spares nearly every text the rest. ``secret`` is what is hidden.
+    Searching for the substrings first, in any case, spares nearly every text the regex. The group ``secret`` is hidden.
     """
 
     name: str
@@ -27,11 +27,11 @@ def _pattern(name: str, needles: str, form: str) -> Pattern:
     return Pattern(name, tuple(needles.split()), re.compile(form))
 
 
-# Neither side of a key goes on with letters of keys: a hash that happens to hold such a run is no key. In JSON the end
-# of a line is written with a letter, behind which a key may begin.
+# No key character may touch either side of a key, or a hash that happens to contain such a run would count. But in
+# JSON an escaped newline ends in a letter, right before which a key may start.
 _LEFT = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 _RIGHT = r"(?![A-Za-z0-9_])"
-# What stands behind ``password=`` without quotes: no reference, no piece of a program, nothing that is hidden already.
+# An unquoted value after ``password=`` that is not a variable, not program code and not already hidden.
 _BARE = (
     r"(?![A-Za-z_][\w.]{0,80}[(\[)]|[A-Za-z_]{1,80}(?:\.[A-Za-z_]{1,80}){1,8}(?![^\s,;\"'\\])"
     r"|[^\s\[]{0,4}\[[A-Za-z ]{3,30} hidden\])"
@@ -98,14 +98,14 @@ PATTERNS = (
         r"(?i:authorization[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}basic[ \t]{1,3})"
         r"(?P<secret>(?=[^\s\"']{0,200}?(?:[0-9=]|[a-z][A-Z]))[A-Za-z0-9+/_-]{8,}=*)",
     ),
-    # A setting of an environment: whatever it is set to.
+    # An environment variable: whatever its value is.
     _pattern(
         "password",
         "passw key secret token",
         r"(?:PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SECRET_?KEY|SECRET|TOKEN)=[\"'\\]{0,3}"
         rf"(?P<secret>{_BARE}[^\s\"'\\]{{5,}})",
     ),
-    # Anywhere else a word may be a word: only what no word has, a digit or a sign, makes it a password.
+    # Anywhere else the value may be an ordinary word: only a digit or a symbol makes it a password.
     _pattern(
         "password",
         "passw api secret token",
@@ -115,7 +115,7 @@ PATTERNS = (
     ),
 )
 
-# What stands where a secret would, and is none.
+# Placeholders that stand where a secret would.
 _NONE = re.compile(
     r"\*{3,}|x{4,}|\.{3,}|<[^>]*>|\$\{?\w+\}?|\{\{?\w+\}?\}"
     r"|(?i:your[-_ ].*|changeme|example.*|redacted|undefined|placeholder)"
@@ -123,18 +123,18 @@ _NONE = re.compile(
 
 
 def _likely(text: str) -> list[Pattern]:
-    """Give the patterns whose letters a text has."""
+    """Return the patterns that could match a text."""
     lowered = text.lower()
     return [pattern for pattern in PATTERNS if any(needle in lowered for needle in pattern.needles)]
 
 
 def mask(text: str) -> str:
-    """Give a text with what is likely a secret hidden: its first letters stay, so that its owner knows which it is."""
+    """Hide likely secrets in a text; the first letters stay, so that the owner knows which secret it is."""
     return _hidden(text, Counter())
 
 
 def _hidden(text: str, counts: Counter[str]) -> str:
-    """Hide secrets and count them; what one form has hidden is none of another."""
+    """Hide secrets and count them; what one pattern has hidden no other pattern counts."""
     for pattern in _likely(text):
         text = pattern.form.sub(lambda found: _masked(found, pattern.name, counts), text)  # noqa: B023
     return text
@@ -161,10 +161,10 @@ class Findings:
         self.counts = Counter[str]()
 
     def look(self, text: str) -> str:
-        """Count those of a text, and return it as it is."""
+        """Count the secrets in a text, and return it unchanged."""
         _hidden(text, self.counts)
         return text
 
     def mask(self, text: str) -> str:
-        """Count those of a text, and return it with them hidden."""
+        """Count the secrets in a text, and return it with them hidden."""
         return _hidden(text, self.counts)

@@ -1,4 +1,4 @@
-"""Times as people and programs read them: relative in lists, both in details, RFC 3339 UTC in JSON."""
+"""Times as people and programs read them: relative in lists, both forms in details, RFC 3339 UTC in JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31_557_600}
 
 
 def now() -> datetime:
-    """Give the time of this machine."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def age(at: datetime | None) -> str:
-    """Write how long ago something was, in one number: now, 42s, 5m, 6h, 3d, 8w, 2y."""
+    """Format how long ago something was, as one number: now, 42s, 5m, 6h, 3d, 8w, 2y."""
     if at is None:
         return "-"
     seconds = (now() - at).total_seconds()
@@ -27,13 +27,13 @@ def age(at: datetime | None) -> str:
 
 
 def ago(at: datetime | None) -> str:
-    """Write an age as a phrase: now, 6h ago."""
+    """Format an age as a phrase: now, 6h ago."""
     found = age(at)
     return found if found in ("now", "-") else f"{found} ago"
 
 
 def both(at: datetime | None, *, utc: bool) -> str:
-    """Write a time for a detailed view: the moment, and how long ago it was."""
+    """Format a time for a detailed view: the moment, and how long ago it was."""
     if at is None:
         return "-"
     shown = at.astimezone(UTC) if utc else at.astimezone()
@@ -42,17 +42,17 @@ def both(at: datetime | None, *, utc: bool) -> str:
 
 
 def rfc3339(at: datetime | None) -> str | None:
-    """Write a time for programs."""
+    """Format a time for programs."""
     return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(at: datetime, *, utc: bool) -> str:
-    """Write the time of the day."""
+    """Format the time of day."""
     return f"{at.astimezone(UTC) if utc else at.astimezone():%H:%M:%S}"
 
 
 def parse_span(text: str) -> float:
-    """Read ``2s``, ``1.5s`` or ``5m`` as seconds; ``ValueError`` for anything else."""
+    """Parse ``2s``, ``1.5s`` or ``5m`` as seconds; anything else raises ``ValueError``."""
     import re
 
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smh])", text.strip(), re.ASCII)
@@ -62,7 +62,7 @@ def parse_span(text: str) -> float:
 
 
 def parse_since(text: str) -> datetime:
-    """Read ``2w``, ``36h`` or a date as the moment since when; ``ValueError`` for anything else."""
+    """Parse ``2w`` or ``36h`` (that long ago) or a date; anything else raises ``ValueError``."""
     import re
 
     span = re.fullmatch(r"(\d{1,6})\s*([smhdwy])", text.strip(), re.ASCII)

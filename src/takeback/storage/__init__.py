@@ -1,1 +1,1 @@
-"""Engines that keep the data, behind one contract (``base``). Drivers are imported by ``client.open`` only."""
+"""Engines that store the data, behind one contract (``base``). Only ``client.open`` imports drivers."""

@@ -1,4 +1,4 @@
-"""What an engine's own way to append takes and returns (``base.Quick``)."""
+"""The input of an engine's own way to append (``base.Quick``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .base import Value
 
 
 class KnownAppend(NamedTuple):
-    """One entry computed from a session's row as it was seen, whole but for its position in the feed.
+    """One entry computed from a session's row as last read, complete except for its feed position.
 
-    It counts only if the session still has the check it was seen with. ``around_session`` and ``around_change`` are the
+    It is stored only if the session's row still has the same check. ``around_session`` and ``around_change`` are the
     packed columns around that position, from which the engine computes the checks of the session's row and the change.
     """
 
@@ -21,7 +21,7 @@ class KnownAppend(NamedTuple):
     rank: int
     entry: tuple[Value, ...]  # as stored
     updated_ms: int
-    rest: bytes  # of the session's row
+    rest: bytes  # the packed columns of the session's row
     around_session: tuple[bytes, bytes]
     around_change: tuple[bytes, bytes]
     branch: int

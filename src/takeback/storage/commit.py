@@ -1,12 +1,12 @@
 """Group commit: many operations, one transaction, one sync, no extra thread.
 
 Whoever finds the writer free runs everyone's waiting operations in one transaction, then hands the lead to the
-next in line (serving until the queue was empty starved leaders for up to 0.8 s) and only then makes the
-batch durable; the next leader gathers its batch meanwhile, and one sync may serve several. Nobody is told
-"done" before the sync that covers them has returned.
+next in line (serving until the queue was empty starved leaders for up to 0.8 s) and only then makes the batch
+durable. Meanwhile the next leader gathers its batch, and one sync may serve several batches. No write returns
+before the sync that covers it has returned.
 
 Ctrl-C may strike between any two steps. So each step leaves a state that ``_leave`` can finish from: the lead
-belongs to a ticket, a batch is noted on it before it leaves the queue, and sleepers look up now and then.
+belongs to a ticket, a batch is recorded on it before it leaves the queue, and sleepers wake up now and then to check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Ticket(Generic[T]):
-    """One operation on its way: what to run, whom it leads, and what became of it."""
+    """One operation in progress: what to run, whom it leads, and how it ended."""
 
     __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "thread", "value", "wake")
 
@@ -42,7 +42,7 @@ class Ticket(Generic[T]):
         self.wake: threading.Lock | None = None
 
     def wake_up(self) -> None:
-        """Let the thread behind this ticket go on; doing it twice does no harm."""
+        """Wake the thread behind this ticket; waking it twice is harmless."""
         if self.wake is not None and self.wake.locked():
             self.wake.release()
 
@@ -54,17 +54,17 @@ class GroupCommit:
     def __init__(self, transact: Callable[[list[Ticket[Any]]], None], sync: Callable[[], None] | None = None) -> None:
         self._transact = transact
         self._sync = sync
-        # Locks that know whose they are: a signal handler runs in the thread that may have them just now.
+        # Locks that know their owner: a signal handler runs in a thread that may hold them at that moment.
         self._syncing: Any = threading.RLock()
         self._committed = self._synced = 0
         self._mutex: Any = threading.RLock()
         self._queue: deque[Ticket[Any]] = deque()
         self._leader: Ticket[Any] | None = None
         self._closed = False
-        self._under_way: dict[int, Ticket[Any]] = {}  # by thread, from coming to leaving
+        self._under_way: dict[int, Ticket[Any]] = {}  # by thread, from entering to leaving
 
     def write(self, op: Op[T], *, frees_space: bool = False) -> T:
-        """Run ``op`` and return its value once the batch that holds it is durable."""
+        """Run ``op`` and return its value once its batch is durable."""
         self._check_not_within()
         ticket = Ticket(op, frees_space)
         try:
@@ -77,14 +77,14 @@ class GroupCommit:
             try:
                 self._leave(ticket)
             except BaseException:
-                self._leave(ticket)  # interrupted while leaving: every part of it may be done again
+                self._leave(ticket)  # interrupted while leaving: every step of it can safely be repeated
                 raise
         if ticket.error is not None:
             raise ticket.error
         return cast(T, ticket.value)
 
     def close(self) -> None:
-        """Refuse new operations and wait until those under way are committed and durable."""
+        """Refuse new operations, and wait until those in progress are committed and durable."""
         self._check_not_within()
         self._closed = True
         try:
@@ -107,10 +107,10 @@ class GroupCommit:
             finally:
                 self._leave(last)
 
-    # ------------------------------------------------------------------ coming and going
+    # ------------------------------------------------------------------ entering and leaving
 
     def _enter(self, ticket: Ticket[Any]) -> bool:
-        """Take the lead if nobody has it, else join the queue."""
+        """Take the lead if nobody has it, else join the queue; return whether we lead."""
         self._under_way[ticket.thread] = ticket
         with self._mutex:
             if self._closed:
@@ -122,10 +122,10 @@ class GroupCommit:
             return False
 
     def _check_not_within(self) -> None:
-        """Refuse a call from inside a write of the same thread, as signal handlers make: it would wait for itself."""
+        """Raise ``Busy`` for a call from inside a write of the same thread: a signal handler would wait for itself."""
         waits = threading.get_ident() in self._under_way
-        if waits or self._mutex._is_owned() or self._syncing._is_owned():  # as ``threading.Condition`` asks
-            raise Busy("this thread is in the middle of a write; a signal handler must not write, or close the store")
+        if waits or self._mutex._is_owned() or self._syncing._is_owned():  # as ``threading.Condition`` does
+            raise Busy("this thread is in the middle of a write; a signal handler must not write or close the store")
 
     def _join_queue(self, ticket: Ticket[Any]) -> None:
         ticket.wake = threading.Lock()
@@ -133,7 +133,7 @@ class GroupCommit:
         self._queue.append(ticket)
 
     def _await_turn(self, ticket: Ticket[Any]) -> bool:
-        """Sleep until somebody settled this ticket (False) or made it the leader (True)."""
+        """Sleep until another leader has settled this ticket (False) or made it the leader (True)."""
         assert ticket.wake is not None
         while not ticket.wake.acquire(timeout=_LOOK_SECONDS):
             if ticket.settled or self._leader is ticket:
@@ -141,7 +141,7 @@ class GroupCommit:
         return self._leader is ticket
 
     def _hand_over(self, ticket: Ticket[Any]) -> None:
-        """Pass the lead to the next in line, if this ticket has it."""
+        """Pass the lead to the next in line, if this ticket holds it."""
         with self._mutex:
             if self._leader is not ticket:
                 return
@@ -155,9 +155,9 @@ class GroupCommit:
             heir.wake_up()
 
     def _leave(self, ticket: Ticket[Any]) -> None:
-        """Finish whatever was begun for a ticket: its place in the queue, its lead, its followers."""
+        """Finish whatever a ticket has started: its place in the queue, its lead, its followers."""
         if ticket.wake is not None and not ticket.settled:
-            with self._mutex:  # before looking at the lead: what is not in the queue cannot be given it
+            with self._mutex:  # before checking the lead: a ticket outside the queue cannot become leader any more
                 if ticket in self._queue:
                     self._queue.remove(ticket)
         if self._leader is ticket:
@@ -175,12 +175,12 @@ class GroupCommit:
 
     def _lead(self, ticket: Ticket[Any]) -> None:
         if self._synced < self._committed:
-            with self._syncing:  # a sync is under way: the longer the queue by its end, the fewer transactions
+            with self._syncing:  # wait for the sync in progress: a longer queue by its end means fewer transactions
                 pass
         self._take_followers(ticket)
         self._commit([ticket, *ticket.followers])
         self._committed = number = self._committed + 1
-        self._hand_over(ticket)
+        self._hand_over(ticket)  # before the sync, so that the next batch is gathered and run meanwhile
         self._make_durable(number)
         ticket.durable = True
 
@@ -200,8 +200,8 @@ class GroupCommit:
         try:
             self._transact(batch)
         except Error:
-            # An operation failed half-way, or the engine refused the batch as a whole: only the culprit may fail.
-            # Anything but our own errors may have struck after the commit: running the batch again could double it.
+            # An operation failed half-way, or the engine rejected the whole batch: only the culprit may fail. Any other
+            # exception may have struck after the commit, where running the batch again could store it twice.
             for ticket in batch:
                 ticket.value = ticket.error = None
                 try:
@@ -210,20 +210,20 @@ class GroupCommit:
                     ticket.error = error
 
     def _make_durable(self, number: int) -> None:
-        """Return once a sync that began after commit ``number`` has ended; often another leader's."""
+        """Return once a sync that started after commit ``number`` has ended; often it is another leader's."""
         if self._sync is None:
             return
         with self._syncing:
             if self._synced < number:
-                covered = self._committed
+                covered = self._committed  # read before the sync: it does not cover later commits
                 self._sync()
                 self._synced = covered
 
 
 def _for_followers(error: BaseException | None) -> BaseException:
-    """Give what followers are told: not the leader's own Ctrl-C or timeout, for they were not interrupted."""
+    """Return the error for followers: never the leader's own Ctrl-C or timeout, as they were not interrupted."""
     if isinstance(error, Error):
         return error
     return BackendError(
-        "the commit was interrupted; it may have been stored or not. Read, or call again with the same idempotency key"
+        "the commit was interrupted; it may or may not be stored. Read, or call again with the same idempotency key"
     )

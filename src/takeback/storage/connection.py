@@ -1,7 +1,7 @@
 """One SQLite connection through apsw: settings, transactions, and the translation of its errors.
 
-apsw brings its own current SQLite; the one that Python builds link is often old enough to carry
-the WAL-reset corruption bug. Every apsw exception that could reach a caller is translated here.
+apsw bundles a current SQLite; the one linked into Python is often old enough to have the
+WAL-reset corruption bug. Every apsw exception that could reach a caller is translated here.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _DAMAGE = frozenset(
 
 
 def translate(error: Exception) -> Error:
-    """Turn a driver's exception into one of ours."""
+    """Translate a driver's exception into one of ours."""
     match error:
         case apsw.FullError():
             return StorageFull()
         case apsw.BusyError() | apsw.LockedError():
-            return Busy(f"the store was locked by another program for {BUSY_MS // 1000} s; try again")
+            return Busy(f"another program has kept the store locked for {BUSY_MS // 1000} s; try again")
         case apsw.NotADBError():
-            what = "this file is no store, or its beginning is damaged"
-            return Corrupt(f"{what}: {error}. Name another one, or restore a backup", what="file")
+            what = "this file is not a store, or its header is damaged"
+            return Corrupt(f"{what}: {error}. Choose another file, or restore a backup", what="file")
         case apsw.CorruptError():
             return Corrupt(f"the store file is damaged: {error}. Restore a backup or salvage a copy", what="file")
         case apsw.ReadOnlyError():
-            return Unsupported("the store's files cannot be written; check their permissions", capability="write")
+            return Unsupported("the store's files are read-only; check their permissions", capability="write")
         case apsw.TooBigError():
             return Invalid("one value is larger than 1 GB; store it as an attachment")
         case apsw.ConnectionClosedError():
@@ -54,10 +54,10 @@ def translate(error: Exception) -> Error:
         case apsw.IOError():
             return _translate_io(error)
         case UnicodeDecodeError():
-            return Corrupt(f"the store file is damaged: a text is not UTF-8 ({error.reason})", what="file")
+            return Corrupt(f"the store file is damaged: some text is not UTF-8 ({error.reason})", what="file")
         case UnicodeEncodeError() | OverflowError():
             return Invalid(f"a value cannot be stored: {error}")
-    return BackendError(f"SQLite refused: {error}")
+    return BackendError(f"SQLite failed: {error}")
 
 
 def _translate_io(error: apsw.IOError) -> Error:
@@ -71,7 +71,7 @@ def _translate_io(error: apsw.IOError) -> Error:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Run driver calls outside a transaction with their errors translated."""
+    """Translate the errors of driver calls made outside a transaction."""
     try:
         yield
     except (apsw.Error, UnicodeError, OverflowError) as error:
@@ -82,8 +82,8 @@ SQLITE = Dialect("sqlite", gapless=True)
 
 
 class SqliteTx:
-    """A transaction on one connection. Rows are always fetched whole: a half-read statement keeps
-    its snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
+    """A transaction on one connection. All rows are always fetched: a half-read statement keeps its
+    snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
     __slots__ = ("_execute", "position")
     dialect = SQLITE
@@ -94,20 +94,20 @@ class SqliteTx:
         self.position = 0
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
-        """Execute a statement that gives no rows."""
+        """Execute a statement that returns no rows."""
         try:
             self._execute(sql, args)
         except (apsw.Error, UnicodeError, OverflowError) as error:
             raise translate(error) from error
 
     def lock(self, what: str) -> None:
-        """There is one writer at a time anyway."""
+        """Do nothing: there is only one writer at a time."""
 
     def keyed(self) -> None:
-        """A commit is never in doubt here."""
+        """Do nothing: the outcome of a commit is never unknown here."""
 
     def next(self, table: str) -> int:
-        """Give the next local number of a table: writers come one after another, so the highest one tells."""
+        """Return the next local number of a table: there is one writer at a time, so the highest number decides."""
         return int(self.all(NEXT[table])[0][0])
 
     def reached(self, position: int) -> None:
@@ -119,12 +119,12 @@ class SqliteTx:
         return self.position or None
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
-        """Give the first row, or None."""
+        """Return the first row, or None."""
         rows = self.all(sql, args)
         return rows[0] if rows else None
 
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
-        """Give all rows."""
+        """Return all rows."""
         try:
             return self._execute(sql, args).fetchall()
         except (apsw.Error, UnicodeError, OverflowError) as error:
@@ -132,33 +132,33 @@ class SqliteTx:
 
 
 def close_quietly(connection: apsw.Connection) -> None:
-    """Close a connection for good; a disk that fails now loses nothing that was acknowledged."""
+    """Close a connection; a disk that fails now loses nothing that was acknowledged."""
     try:
         connection.close()
     except apsw.Error as error:
         from . import notices
 
-        notices.warn("closing met a failing disk: %s", error)
+        notices.warn("the disk failed while the store was being closed: %s", error)
         connection.close(True)
 
 
 def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
-    """Open a connection that trusts nothing in the file and waits for its turn."""
+    """Open a connection that trusts nothing in the file, and waits for locks."""
     flags = apsw.SQLITE_OPEN_READWRITE if flags is None else flags
     connection = apsw.Connection(path, flags=flags, vfs=vfs)
     connection.set_busy_timeout(BUSY_MS)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)  # a crafted schema must not call functions
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     connection.pragma("cell_size_check", True)
-    connection.pragma("secure_delete", True)
+    connection.pragma("secure_delete", True)  # purged content must not survive in free pages
     connection.pragma("foreign_keys", True)
-    connection.pragma("temp_store", 2)
+    connection.pragma("temp_store", 2)  # in memory: temporary files would hold content outside the store
     return connection
 
 
 def schema_version(tx: SqliteTx) -> int:
-    """Give the schema version, 0 for an empty file; another program's file is refused."""
+    """Return the schema version, 0 for an empty file; another program's file raises ``Invalid``."""
     if tx.one("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"):
         version = scalar(tx, "SELECT max(version) FROM migration")
         if version is None:
@@ -167,5 +167,5 @@ def schema_version(tx: SqliteTx) -> int:
     if tx.one("SELECT 1 FROM sqlite_schema LIMIT 1"):
         raise Invalid("this is a SQLite database, but not a Takeback store; choose another path")
     if scalar(tx, "PRAGMA page_count") > 1:
-        raise Corrupt("the store's table of contents is empty but its pages are not", what="file")
+        raise Corrupt("the store's table of contents is empty, but its pages are not; restore a backup", what="file")
     return 0

@@ -1,8 +1,8 @@
-"""Copying a store row by row into a new file: whatever can be read is copied, whatever cannot is named.
+"""Copying a store row by row to a new file: what can be read is copied, what cannot is reported.
 
-Tables are read in the order of their keys, so no index is trusted, and the copy's own indexes are made anew. Where the
-file is damaged the other end is read backwards and the rows between are looked for one range at a time. Text that is
-no UTF-8 any more is copied with marks in it: its row's check then fails, and whoever repairs sees it.
+Tables are read in key order, so no index is trusted, and the copy gets new indexes. Where the file is damaged, the
+table is read backwards from its end, and the rows in between are searched for range by range. Text that is no longer
+UTF-8 is copied with replacement characters: its row's check then fails, and the repair notices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .connection import close_quietly, connect, translated
 
 COLUMNS = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
 _PAGE = 16
-_PROBES = 20_000  # ranges that are tried where the file is damaged
+_PROBES = 20_000  # at most this many ranges are tried where the file is damaged
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 
@@ -42,16 +42,16 @@ class _Table(NamedTuple):
 
 
 def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
-    """Copy everything that a transaction can read into a new file; return words for what it cannot."""
+    """Copy everything that a transaction can read to a new file; return descriptions of what it cannot."""
     descriptor = files.create_private(path)
     if descriptor is None:
-        raise Conflict(f"{path!r} exists already; name a new file for the copy", found=path)
+        raise Conflict(f"{path!r} already exists; name a new file for the copy", found=path)
     os.close(descriptor)
     unread: list[str] = []
     with translated():
         target = connect(path)
         try:
-            target.pragma("foreign_keys", False)
+            target.pragma("foreign_keys", False)  # rows may refer to others that cannot be read
             with target:
                 target.execute(schema.sqlite()).fetchall()
                 target.pragma("application_id", application_id)
@@ -65,8 +65,8 @@ def copy_rows(tx: Tx, path: str, *, application_id: int) -> list[str]:
 
 
 def _described(tx: Tx, table: Table[tuple[object, ...]]) -> _Table | None:
-    """Return how a table is read; None if the file's damaged table of contents does not show it."""
-    # The names of columns may be damaged as well; their number and order tell enough.
+    """Return how to read a table; None if the file's damaged table of contents does not list it."""
+    # Column names may be damaged as well, so only their number and order are used.
     found = [str(name) for (name,) in tx.all(COLUMNS, (table.name,))]
     if len(found) != table.width:
         return None
@@ -96,7 +96,7 @@ def _quoted(column: str) -> str:
 
 
 def _as_bytes(column: str, text: bool) -> str:
-    """Read text as bytes, also where damage put it into a column of numbers or bytes."""
+    """Select text as bytes, even where damage put it into a column of numbers or bytes."""
     cast = f"CAST({column} AS BLOB)"
     return cast if text else f"CASE typeof({column}) WHEN 'text' THEN {cast} ELSE {column} END"
 
@@ -106,7 +106,7 @@ def _text(data: bytes) -> str:
 
 
 def _copy_table(tx: Tx, target: apsw.Cursor, table: _Table) -> list[str]:
-    """Copy what can be read of a table; return what cannot."""
+    """Copy the readable rows of a table; return a description of the others."""
     first: Row = (_LOW,) if table.numbered else ()
     low, whole = _run(tx, target, table, table.forward, first)
     if whole:
@@ -141,7 +141,7 @@ def _run(tx: Tx, target: apsw.Cursor, table: _Table, sql: str, key: Row) -> tupl
 
 
 def _goes_on(key: Row, reached: Row, up: bool) -> bool:
-    """Whether keys that were read lie in their direction; those of a damaged file may not."""
+    """Whether a key follows another in the direction of reading; in a damaged file it may not."""
     try:
         return key < reached if up else reached < key
     except TypeError:
@@ -158,11 +158,11 @@ def _put(target: apsw.Cursor, table: _Table, rows: Sequence[Row]) -> None:
         try:
             target.execute(table.insert, table.row(row))
         except apsw.ConstraintError:
-            continue  # a value of the wrong type, or a row that is there twice: it counts as missing
+            continue  # a value of the wrong type, or a duplicate row: it counts as missing
 
 
 def _probe(tx: Tx, target: apsw.Cursor, table: _Table, low: int, high: int) -> None:
-    """Look for rows between two damaged places, halving the range where it cannot be read."""
+    """Search for rows between two damaged places, halving each range that cannot be read."""
     waiting, probes = [(low, high)], 0
     while waiting and probes < _PROBES:
         low, high = waiting.pop(0)

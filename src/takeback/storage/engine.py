@@ -1,6 +1,6 @@
 """What both SQLite backends share: a writer connection, group commit, batches, migrations.
 
-An operation that fails in a batch fails alone; a transaction that fails leaves nothing open behind it.
+An operation that fails in a batch fails alone; a failed transaction leaves nothing open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ APPLICATION_ID = 0x54414B45  # "TAKE"
 
 
 class Spoiled(Error):
-    """An operation of a batch failed after it had written; the batch was rolled back."""
+    """An operation in a batch failed after it had written; the batch was rolled back."""
 
 
 class Engine(ABC):
@@ -44,15 +44,15 @@ class Engine(ABC):
         self._closed = False
 
     def scoped(self, scope: str | None) -> Self:
-        """Scopes share everything here; statements name theirs."""
+        """Return the same backend: scopes share everything here, and statements name theirs."""
         return self
 
     def listen(self) -> Waiting:
-        """Nobody tells of changes to a file."""
+        """Poll: nothing notifies us of changes to a file."""
         return Polling()
 
     def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
-        """Run an operation and return when it is durable; writes come one after another, so each is alone."""
+        """Run an operation and return when it is durable; there is one write at a time, so each runs alone."""
         self._check_open()
         return self._group.write(op, frees_space=frees_space)
 
@@ -62,12 +62,12 @@ class Engine(ABC):
         return [str(each) for each in said if each != "ok"]
 
     def copy_to(self, path: str) -> list[str]:
-        """Copy every row that can be read into a new file; give words for what cannot."""
+        """Copy every readable row to a new file; return descriptions of what cannot be read."""
         return self.read(lambda tx: copy.copy_rows(tx, path, application_id=APPLICATION_ID))
 
     @abstractmethod
     def read(self, op: Op[T]) -> T:
-        """Run an operation that only looks."""
+        """Run an operation that only reads."""
 
     @abstractmethod
     def _transact(self, batch: list[Ticket[Any]]) -> None:
@@ -78,13 +78,13 @@ class Engine(ABC):
             raise Closed()
 
     def _run_batch(self, batch: list[Ticket[Any]], before_commit: Callable[[], None] | None = None) -> int:
-        """Run a batch in one transaction and give the feed position it reached.
+        """Run a batch in one transaction and return the feed position that it reached.
 
-        An operation of many that fails before it wrote anything is left out; one that fails later fails the
+        An operation that fails before writing anything is left out of the batch; one that fails later fails the
         batch, whose operations then run one by one. Savepoints would cost every operation two statements.
         """
         if self._connection.in_transaction:
-            self._roll_back()  # an interrupt got between a failure and its rollback
+            self._roll_back()  # an interrupt struck between a failure and its rollback
         tx = SqliteTx(self._cursor)
         try:
             tx.run("BEGIN IMMEDIATE")
@@ -107,11 +107,11 @@ class Engine(ABC):
             ticket.value = ticket.op(tx)
         except Exception as error:
             if not self._connection.in_transaction or self._connection.total_changes() != changes:
-                raise Spoiled from error  # nothing is committed: the operations run again, one by one
+                raise Spoiled from error  # nothing was committed, so the operations can run again one by one
             ticket.error = error
 
     def _roll_back(self) -> None:
-        """End a failed transaction; a disk that fails here too has nothing left to undo."""
+        """Roll back a failed transaction; if the disk fails here too, there is nothing left to undo."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -119,7 +119,7 @@ class Engine(ABC):
             notices.warn("rolling back failed: %s", error)
 
     def _migrate(self, clock: Clock) -> None:
-        """Make a new store at the newest version, or bring an older one up to date, one transaction per step."""
+        """Create a store at the newest version, or bring an older one up to date, one transaction per step."""
         migrations = migrate.load()
         if schema_version(SqliteTx(self._cursor)) == 0:
             self._in_transaction(lambda tx: self._create(tx, migrations, clock.now_ms()))
@@ -138,7 +138,7 @@ class Engine(ABC):
 
     def _create(self, tx: SqliteTx, migrations: list[migrate.Migration], now_ms: int) -> None:
         if schema_version(tx) > 0:
-            return  # somebody was faster
+            return  # another process created it first
         from ..tables import schema
 
         tx.all(schema.sqlite())
@@ -148,6 +148,6 @@ class Engine(ABC):
         tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
 
     def _step(self, step: migrate.Migration, now_ms: int, tx: SqliteTx) -> None:
-        if schema_version(tx) < step.version:  # nobody was faster
+        if schema_version(tx) < step.version:  # unless another process did it first
             tx.all(step.sql)
             MIGRATION.put(tx, MigrationRow(step.version, step.name, now_ms))

@@ -1,14 +1,14 @@
-"""The files beside a SQLite store, and what each is for.
+"""The side files of a SQLite store, and what each is for.
 
 - ``NAME-open``: a shared lock while a store is open; whoever gets it exclusively is alone and may
-  check the log, create and migrate. First opens by many processes so wait for one another. Whoever closes
-  last notes what the database file then looked like: if it still does, the next opener need not check it.
+  check the log, create and migrate. So processes that open a store first wait for one another. The last one
+  to close records what the database file then looked like: if it still does, the next opener skips the checks.
 - ``NAME-lock``: the turnstile between writing processes, and the **high-water mark**: the feed
   position last acknowledged. It is written after the commit was synced, so it is never ahead of
-  what is durable: a store that ends before its mark has lost something, however it happened.
-- ``NAME-ballast``: space given back when the disk is full, so that deleting still works.
+  what is durable: a store that ends before its mark has lost data, whatever the cause.
+- ``NAME-ballast``: space that is freed when the disk is full, so that deleting still works.
 
-All are 0600 whatever the umask. None of them holds content.
+All have mode 0600 whatever the umask. None of them holds content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NETWORK = frozenset(
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
 _MARK = struct.Struct(">16sqI")
-_LEFT = struct.Struct(">QQQQI")  # size, times and number of the database file, and the check of these
+_LEFT = struct.Struct(">QQQQI")  # size, two times and inode of the database file, and their checksum
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
 
@@ -38,29 +38,29 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
 def create_private(path: str) -> int | None:
-    """Make a file with mode 0600 whatever the umask says; None if it is there already, and then it is not opened."""
+    """Create a file with mode 0600 whatever the umask; if it already exists, return None without opening it."""
     if os.path.exists(path):
         return None
     try:
         descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return None
-    os.fchmod(descriptor, 0o600)
+    os.fchmod(descriptor, 0o600)  # a umask may have removed even the owner's bits
     return descriptor
 
 
 def open_private(path: str) -> int:
-    """Open a file of ours beside the database, making it if it is missing."""
+    """Open one of our side files, creating it if it is missing."""
     created = create_private(path)
     return os.open(path, _FLAGS) if created is None else created
 
 
 def prepare_directory(path: str) -> None:
-    """Make missing parent directories, private to the user; existing ones stay as they are."""
+    """Create missing parent directories, private to the user; existing ones stay as they are."""
     parent = os.path.dirname(path)
     missing = []
     while not os.path.isdir(parent):
-        if os.path.lexists(parent) and not os.path.isdir(parent):  # unless another process made it just now
+        if os.path.lexists(parent) and not os.path.isdir(parent):  # again, as another process may have created it
             raise Invalid(f"{parent!r} is not a directory; choose another place for the store")
         missing.append(parent)
         parent = os.path.dirname(parent)
@@ -71,7 +71,7 @@ def prepare_directory(path: str) -> None:
 
 
 def translate(error: OSError, path: str) -> Exception:
-    """Turn an operating system's refusal into one of our errors."""
+    """Translate an error of the operating system into one of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull()
     reason = error.strerror or str(error)
@@ -79,17 +79,17 @@ def translate(error: OSError, path: str) -> Exception:
 
 
 def _look_of(path: str) -> bytes:
-    """Return what a file looks like from outside, sealed."""
+    """Return a file's size, times and inode, with a checksum."""
     found = os.stat(path)
     look = (found.st_size, found.st_mtime_ns % (1 << 64), found.st_ctime_ns % (1 << 64), found.st_ino)
     return _LEFT.pack(*look, zlib.crc32(repr(look).encode()))
 
 
-BACKUP, BACKUP_PART = ".takeback-backup-", "store.db"  # where a backup is made, before it gets its name
+BACKUP, BACKUP_PART = ".takeback-backup-", "store.db"  # where a backup is written before it gets its name
 
 
 def has_other_names(path: str) -> bool:
-    """Whether a file has several names; the one that a backup was made under goes if its maker died too early."""
+    """Whether a file has several names; removes the temporary name that a killed backup left behind."""
     if not os.path.isfile(path) or os.stat(path).st_nlink == 1:
         return False
     folder = os.path.dirname(path)
@@ -103,7 +103,7 @@ def has_other_names(path: str) -> bool:
 
 
 class FileLock:
-    """A lock between processes on a file of its own."""
+    """A lock between processes, on a file of its own."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -111,22 +111,22 @@ class FileLock:
         self._left = b""
 
     def join(self, timeout: float) -> bool:
-        """Come in alone (True), or beside others whom somebody admitted (False); ``Busy`` after ``timeout``.
+        """Enter alone (True), or beside others once one of them admits us (False); after ``timeout`` raise ``Busy``.
 
-        Whoever comes in alone checks the store and then admits those who wait. If it gives up instead, the next one
+        Whoever enters alone checks the store and then admits those who wait. If it gives up instead, the next one
         is alone: nobody gets past a store that was not checked.
         """
         deadline = time.monotonic() + timeout
         while True:
             if self._try(fcntl.LOCK_EX):
                 self._left = os.pread(self.descriptor, 1 + _LEFT.size, 0)
-                os.pwrite(self.descriptor, b"0", 0)
+                os.pwrite(self.descriptor, b"0", 0)  # nobody is admitted until the store is checked
                 return True
             if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
                 return False
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             if time.monotonic() > deadline:
-                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s")
+                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s; end it, or wait")
             time.sleep(0.003)
 
     def admit(self, timeout: float) -> None:
@@ -135,22 +135,22 @@ class FileLock:
         deadline = time.monotonic() + timeout
         while not self._try(fcntl.LOCK_SH):
             if time.monotonic() > deadline:
-                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s")
+                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s; end it, or wait")
             time.sleep(0.003)
 
     def left_as(self, path: str) -> bool:
-        """Whether the database file is as the last one who closed it left it; asked by whoever came in alone."""
+        """Whether the database file is as the last process to close it left it; only for whoever entered alone."""
         with contextlib.suppress(FileNotFoundError):
             return self._left[:1] == b"2" and self._left[1:] == _look_of(path)
         return False
 
     def leave(self, path: str) -> None:
-        """Note what the database file looks like if nobody else has it open; a disk that fails only costs a check."""
+        """Record what the database file looks like if nobody else has it open; a failing disk only costs a check."""
         if not self._try(fcntl.LOCK_EX):
             return
         with contextlib.suppress(OSError):
             log = path + "-wal"
-            if not os.path.exists(log) or os.path.getsize(log) == 0:  # who only read leaves an empty one
+            if not os.path.exists(log) or os.path.getsize(log) == 0:  # readers leave an empty one
                 os.pwrite(self.descriptor, b"2" + _look_of(path), 0)
 
     def _try(self, kind: int) -> bool:
@@ -161,7 +161,7 @@ class FileLock:
         return True
 
     def try_exclusive(self) -> bool:
-        """Take the lock for this handle alone if nobody has it."""
+        """Take the lock exclusively if nobody holds it."""
         return self._try(fcntl.LOCK_EX)
 
     def exclusive(self) -> None:
@@ -169,11 +169,11 @@ class FileLock:
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
     def unlock(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give back lock and descriptor."""
+        """Release the lock and close the file."""
         os.close(self.descriptor)
 
 
@@ -185,16 +185,16 @@ class Mark:
         self._store, self._seed = bytes(16), 0
 
     def bind(self, store: bytes) -> None:
-        """Name the store that positions are written for."""
+        """Set the store that positions are written for."""
         self._store, self._seed = store, zlib.crc32(store)
 
     def write(self, position: int) -> None:
-        """Note a position after its commit was synced; needs no sync of its own, and may fail on a full disk."""
+        """Write a position after its commit was synced; needs no sync of its own, and may fail on a full disk."""
         data = _MARK.pack(self._store, position, zlib.crc32(b"%d" % position, self._seed))
         try:
             noted = os.pread(self._descriptor, 24, 0)
             if noted[:16] != self._store or int.from_bytes(noted[16:], "big", signed=True) < position:
-                os.pwrite(self._descriptor, data, 0)  # else another process has synced a later commit meanwhile
+                os.pwrite(self._descriptor, data, 0)  # else another process synced a later commit
         except OSError:
             from . import notices
 
@@ -202,7 +202,7 @@ class Mark:
 
     @property
     def relaxed(self) -> bool:
-        """Whether a writer that does not sync each commit was here: its log may have holes after a power cut."""
+        """Whether a writer that does not sync each commit used the store: its log may have holes after a power cut."""
         return os.pread(self._descriptor, 1, _MARK.size) == b"\1"
 
     @relaxed.setter
@@ -210,12 +210,12 @@ class Mark:
         os.pwrite(self._descriptor, bytes([value]), _MARK.size)
 
     def read(self) -> int:
-        """Give the position noted for this store, 0 if there is none that can be trusted."""
+        """Return the position written for this store; 0 if there is none that can be trusted."""
         store, position = self.noted()
         return position if store == self._store else 0
 
     def noted(self) -> tuple[bytes, int]:
-        """Give what is noted here for whatever store; no bytes and 0 if it cannot be trusted."""
+        """Return store id and position as written; no bytes and 0 if they cannot be trusted."""
         data = os.pread(self._descriptor, _MARK.size, 0)
         if len(data) != _MARK.size:
             return b"", 0
@@ -232,7 +232,7 @@ class Ballast:
         self._missing = not os.path.exists(path)
 
     def restore(self) -> None:
-        """Reserve the space if it is not reserved; a full disk leaves it for later."""
+        """Reserve the space if it is not reserved; on a full disk, leave it for later."""
         if not self._missing:
             return
         try:
@@ -246,11 +246,11 @@ class Ballast:
                 self._missing = False
             except (OSError, AttributeError):
                 os.ftruncate(descriptor, 0)
-                size //= 2  # what little is left belongs to the next deletion, not to the next append
+                size //= 2  # keep what little is left for the next deletion rather than the next append
         os.close(descriptor)
 
     def release(self) -> bool:
-        """Give the space back to the disk; say whether there was any."""
+        """Free the reserved space; return whether there was any."""
         try:
             os.unlink(self._path)
         except OSError:
@@ -260,6 +260,6 @@ class Ballast:
 
 
 def network_filesystem(path: str) -> str | None:
-    """Name the network file system that holds ``path``, if the system says it is one."""
+    """Return the type of network file system that holds ``path``; None if it is local or unknown."""
     kind = mounts.kind_of(path)
     return kind if kind in _NETWORK else None

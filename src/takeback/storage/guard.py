@@ -1,9 +1,9 @@
 """Keeps the rest of this process away from the files of open stores.
 
-POSIX drops every lock a process holds on a file as soon as the process closes any descriptor of it.
-A stray ``open("work.db")`` or a second SQLite library would so unlock the store under its writer;
-both were seen to corrupt data. An audit hook - the one process-wide thing in Takeback - refuses
-both while a store is open. The ``-wal`` carries no such locks and may be opened.
+POSIX drops every lock that a process holds on a file as soon as the process closes any descriptor
+of it. A stray ``open("work.db")`` or a second SQLite library would thus unlock the store under its
+writer; both were seen to corrupt data. An audit hook - the only process-wide state in Takeback -
+blocks both while a store is open. The ``-wal`` has no such locks and may be opened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import Unsupported
 
 _Key = tuple[int, int]
 _guarded: dict[_Key, int] = {}
-_lock = allocate_lock()  # that of ``threading``, without loading all of it
+_lock = allocate_lock()  # the same as ``threading.Lock``, without importing ``threading``
 _installed = False
 
 
@@ -31,11 +31,11 @@ class Inheritable(Protocol):
     """Something open that a forked child must neither use nor close."""
 
     def abandon(self) -> None:
-        """Called in the child: let go of descriptors, and keep SQLite from ever closing what it inherited."""
+        """Close our descriptors in the child, and keep SQLite from ever closing what it inherited."""
 
 
 def _forked() -> None:
-    """In a forked child: SQLite's table of open files came along and says that we hold locks which we do not."""
+    """Abandon all open stores in a forked child: SQLite's inherited table claims locks that the child does not hold."""
     global _generation
     _generation += 1
     _inherited.update(_guarded)
@@ -46,7 +46,7 @@ def _forked() -> None:
 
 
 def watch(thing: Inheritable) -> None:
-    """Have ``abandon`` called on it in forked children."""
+    """Call ``abandon`` on it in forked children."""
     _live.add(thing)
 
 
@@ -58,7 +58,7 @@ def leak(thing: object) -> None:
 
 
 def refuse_inherited(path: str) -> None:
-    """Refuse to open what was open when this process was forked: SQLite would believe it has the parent's locks."""
+    """Refuse a file that was open when this process was forked: SQLite would believe that it holds the locks."""
     if _identity(path) in _inherited:
         raise Unsupported(
             f"{path!r} was open when this process was forked, and SQLite cannot open it safely here. Close it before"
@@ -72,12 +72,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def process_generation() -> int:
-    """Give a number that differs between a process and its forked children; asking the kernel costs more."""
+    """Return a number that differs between a process and its forked children; cheaper than asking for the pid."""
     return _generation
 
 
 def protect(*paths: str) -> list[_Key]:
-    """Guard these files until ``release`` gets the returned keys."""
+    """Guard these files until ``release`` is called with the returned keys."""
     global _installed
     keys = [key for path in paths if (key := _identity(path)) is not None]
     with _lock:
@@ -90,7 +90,7 @@ def protect(*paths: str) -> list[_Key]:
 
 
 def release(keys: list[_Key]) -> None:
-    """Stop guarding what ``protect`` guarded."""
+    """Stop guarding files."""
     with _lock:
         for key in keys:
             left = _guarded.pop(key, 1) - 1

@@ -1,4 +1,4 @@
-"""SQLite in memory: the same engine without files, so that nothing can behave differently."""
+"""SQLite in memory: the same engine without files, so that it cannot behave differently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class MemoryBackend(Engine):
-    """SQLite in memory: one connection, gone when it is closed."""
+    """A store in memory, on one connection; closing it erases it."""
 
     suspect = False
 
@@ -32,7 +32,7 @@ class MemoryBackend(Engine):
         self._migrate(clock or SystemClock())
 
     def read(self, op: Op[T]) -> T:
-        """Run an operation that only looks."""
+        """Run an operation that only reads."""
         self._check_open()
         with self._exclusive:
             tx = SqliteTx(self._cursor)
@@ -48,12 +48,12 @@ class MemoryBackend(Engine):
             self._run_batch(batch)
 
     def size_bytes(self) -> int:
-        """Bytes of all pages in memory."""
+        """Return the bytes of all pages in memory."""
         sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         return int(self.read(lambda tx: scalar(tx, sql)))
 
     def close(self) -> None:
-        """Forget everything; calling it again does nothing."""
+        """Erase everything; calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._group.close()

@@ -1,8 +1,8 @@
-"""Schema versions. A new store is made from the descriptors of ``tables`` at the newest version, in one transaction.
+"""Schema versions. A new store is created from ``tables`` at the newest version, in one transaction.
 
 An older store is brought up to date by numbered files, applied in order, each in one transaction with its record. A
-file is never changed once released; the next change is the next number, beginning with ``0002``. A store that a newer
-Takeback wrote is refused, never recreated; a file that is some other program's is left alone.
+file never changes once released; the next change gets the next number, starting with ``0002``. A store written by a
+newer Takeback is refused, never recreated; another program's file is left alone.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..errors import SchemaTooNew
 from ..tables.store import MigrationRow
 from .base import Tx, scalar
 
-NAME = "store"  # of the version that the descriptors make
+NAME = "store"  # the name of the version that the descriptors create
 
 
 class Migration(msgspec.Struct, frozen=True, order=True):
-    """One step: the version that it leads to, its name, its SQL."""
+    """One step: the version it leads to, its name, its SQL."""
 
     version: int
     name: str
@@ -28,7 +28,7 @@ class Migration(msgspec.Struct, frozen=True, order=True):
 
 def load() -> list[Migration]:
     """Read the migrations that ship with this version, in order; there are none for version 1."""
-    # Every opening comes here, and importlib.resources would load more than all the rest of it.
+    # Every open calls this, and importlib.resources would import more than everything else together.
     folder, found = os.path.join(os.path.dirname(__file__), "schema"), list[Migration]()
     for item in os.listdir(folder) if os.path.isdir(folder) else ():
         number, _, rest = item.partition("_")
@@ -46,17 +46,17 @@ def latest(migrations: list[Migration]) -> int:
 
 
 def pending(version: int, migrations: list[Migration]) -> list[Migration]:
-    """Return what a store at ``version`` still needs, from 1 on; a newer store raises ``SchemaTooNew``."""
+    """Return the migrations that a store at ``version`` still needs; a newer store raises ``SchemaTooNew``."""
     if version > latest(migrations):
         raise SchemaTooNew(
-            f"this store has schema {version}, this Takeback knows up to {latest(migrations)};"
+            f"this store has schema {version}, but this Takeback only knows up to {latest(migrations)};"
             " upgrade with: pip install --upgrade takeback"
         )
     return migrations[max(version, 1) - 1 :]
 
 
 def rows(migrations: list[Migration], now_ms: int) -> list[MigrationRow]:
-    """Return the records of a store that is made at the newest version."""
+    """Return the migration records of a store created at the newest version."""
     steps = [(1, NAME), *((step.version, step.name) for step in migrations)]
     return [MigrationRow(version, name, now_ms) for version, name in steps]
 

@@ -1,17 +1,17 @@
-"""What a store has to say to whoever runs it: through ``logging``, which is loaded when there is something to say."""
+"""Log messages of a store; ``logging`` is imported only when there is something to log."""
 
 from __future__ import annotations
 
 
 def warn(text: str, *values: object) -> None:
-    """Tell of something that somebody should look at."""
+    """Log something that somebody should look into."""
     import logging
 
     logging.getLogger("takeback").warning(text, *values, stacklevel=2)
 
 
 def note(text: str, *values: object) -> None:
-    """Tell of something that only helps to find out what happened."""
+    """Log something that only helps in finding out what happened."""
     import logging
 
     logging.getLogger("takeback").debug(text, *values, stacklevel=2)

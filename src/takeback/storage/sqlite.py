@@ -1,9 +1,9 @@
 """SQLite: one writer connection behind group commit, a pool of readers, WAL with full sync.
 
-The write path of a file is: wait at the turnstile, BEGIN IMMEDIATE, run the batch, COMMIT, leave the
-turnstile, sync the log, note the high-water mark. Syncing behind the turnstile lets the next writer work while
-this one waits for the disk. The invariant: nothing returns from ``write`` before the log that holds it was
-synced, except with ``durability="relaxed"``, which the caller chose by name.
+A write to a file waits at the turnstile, runs BEGIN IMMEDIATE, the batch and COMMIT, leaves the turnstile, syncs
+the log, and records the high-water mark. Syncing after leaving the turnstile lets the next writer work while this
+one waits for the disk. The invariant: ``write`` never returns before the log that holds its changes is synced,
+except with ``durability="relaxed"``, which the caller chose explicitly.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .engine import Engine
 from .sqlite_reader import SqliteReader
 
 T = TypeVar("T")
-_WAL_BYTES = 32 + 1024 * (4096 + 24)
-_EXTEND_AFTER = 4  # commits: a store that is opened for a glance never pays for it
+_WAL_BYTES = 32 + 1024 * (4096 + 24)  # a log of 1,024 pages, about where SQLite starts a checkpoint
+_EXTEND_AFTER = 4  # commits: a store that is opened only briefly never pays for it
 _DURABILITIES = ("full", "relaxed")
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 class SqliteBackend(SqliteReader, Engine):
-    """A store in a file, for any number of threads and processes of one machine."""
+    """A store in a file, for any number of threads and processes on one machine."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SqliteBackend(SqliteReader, Engine):
         sync: Callable[[int], None] = _fdatasync,
     ) -> None:
         if durability not in _DURABILITIES:
-            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+            raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
         self._read_only = read_only
         self._durability = durability
         self._commits = 0
@@ -60,7 +60,7 @@ class SqliteBackend(SqliteReader, Engine):
         Engine.__init__(self, connection, self._sync_log)
 
     def _set_journal(self) -> str:
-        """Use WAL where shared memory works; elsewhere a rollback journal with every sync there is."""
+        """Use WAL where shared memory works; elsewhere a rollback journal with the strictest syncing."""
         if self._read_only:
             return super()._set_journal()
         network = files.network_filesystem(self.path)
@@ -86,7 +86,7 @@ class SqliteBackend(SqliteReader, Engine):
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
     def _note_durability(self, alone: bool) -> None:
-        """Tell later openers whether the log that begins here is synced at every commit."""
+        """Record for later openers whether the log that starts here is synced at every commit."""
         if self._durability == "relaxed":
             self._mark.relaxed = True
         elif alone and self._mark.relaxed:
@@ -128,14 +128,14 @@ class SqliteBackend(SqliteReader, Engine):
         finally:
             self._turnstile.unlock()
         self._commits += 1
-        if self._commits % 256 == 0:
+        if self._commits % 256 == 0:  # a full disk may have room again by now
             self._ballast.restore()
 
     def _sync_log(self) -> None:
-        """Sync the log, then note how far it reaches.
+        """Sync the log, then record how far it reaches.
 
-        After a failed sync the kernel may have dropped what it could not write, and a later sync would not
-        say so: no further write is acknowledged through this handle.
+        After a failed sync the kernel may have dropped the pages it could not write, and a later sync would
+        succeed without them: so this handle acknowledges no further write.
         """
         if self._durability != "full":
             return
@@ -149,14 +149,14 @@ class SqliteBackend(SqliteReader, Engine):
             except OSError as error:
                 self._failed = True
                 raise BackendError(
-                    f"the disk failed to sync ({error.strerror}); what was being written may be lost. Check the"
+                    f"the disk failed to sync ({error.strerror}); the write in progress may be lost. Check the"
                     " disk, then open the store again"
                 ) from error
         if position:
             self._mark.write(position)
 
     def _extend_log(self) -> None:
-        """Give the log its full length once, while we alone may write it: syncs then move no metadata."""
+        """Extend the log to its full length once, while only we may write it: later syncs then write no metadata."""
         if self.capabilities.journal != "wal" or self._durability != "full":
             return
         try:
@@ -169,14 +169,14 @@ class SqliteBackend(SqliteReader, Engine):
                 while (end := os.fstat(descriptor).st_size) < _WAL_BYTES:
                     os.pwrite(descriptor, bytes(min(1 << 20, _WAL_BYTES - end)), end)
             except OSError:
-                os.ftruncate(descriptor, size)  # a full disk: leave it to the commits
+                os.ftruncate(descriptor, size)  # the disk is full: leave the space to commits
         finally:
             os.close(descriptor)
 
     # ------------------------------------------------------------------ size and end
 
     def close(self) -> None:
-        """Finish what is being written, fold the log into the file, release every lock."""
+        """Finish writes in progress, merge the log into the file, release every lock."""
         if not self._cleanup.alive or guard.process_generation() != self._process:
             self._closed = True
             return
@@ -186,9 +186,9 @@ class SqliteBackend(SqliteReader, Engine):
         except BackendError as error:
             notices.warn("%s: %s", self.path, error)
         except BaseException:
-            self._closed = False  # interrupted, or called from within a write: still open
+            self._closed = False  # interrupted, or called from inside a write: the store stays open
             raise
         self._close_readers()
-        close_quietly(self._connection)  # the last one: it folds the log into the file
+        close_quietly(self._connection)  # last, because closing the last connection merges the log into the file
         self._presence.leave(self.path)
         self._cleanup()

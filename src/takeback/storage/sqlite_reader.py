@@ -1,8 +1,8 @@
-"""SQLite to look at: opening a store's file with every check, and reading from it.
+"""SQLite for reading: opening a store's file with all checks, and reading from it.
 
-This is what reading alone needs, and a shell that only looks loads nothing more; ``sqlite`` adds writing to it. The
-invariant is the same for both: whoever opens a store that nobody has open checks it first, and a store that ends
-before what was acknowledged is refused.
+This is all that reading needs, so a command that only reads imports nothing more; ``sqlite`` adds writing. The
+invariant is the same for both: whoever opens a store that nobody has open checks it first, and a store that lacks
+acknowledged changes is refused.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .connection import SqliteTx, close_quietly, connect, schema_version, transl
 T = TypeVar("T")
 
 _OPEN_TIMEOUT = 60.0
-_LARGE = ("entry", "link")  # tables that are left to ``verify``
-_SMALL = 64 << 20  # bytes of a store in which they are not
+_LARGE = ("entry", "link")  # tables that opening leaves to ``verify``
+_SMALL = 64 << 20  # bytes: in a store up to this size, opening checks these too
 
 
 class SqliteReader:
-    """A store in a file, opened to be looked at."""
+    """A store in a file, opened for reading."""
 
     capabilities: Capabilities
     _read_only = True
@@ -37,14 +37,14 @@ class SqliteReader:
     _cursor: apsw.Cursor
     _closed: bool
     _process: int
-    _untouched = False  # the file is as the last one who had it open left it
+    _untouched = False  # the file is as the last process to close it left it
     suspect = False
 
     def __init__(self, path: str, *, vfs: str | None = None) -> None:
         self.path = _real_path(path)
         self._vfs = vfs
         self._readers: list[apsw.Cursor] = []
-        self._descriptors: list[int] = []  # the log's, once it is open
+        self._descriptors: list[int] = []  # that of the log, once it is open
         self._guarded: list[tuple[int, int]] = []
         self._check_place()
         try:
@@ -74,7 +74,7 @@ class SqliteReader:
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path!r} is a directory; name a file in it, such as 'takeback.db'")
         if self._read_only and not os.path.exists(self.path):
-            raise NotFound(f"there is no store at {self.path!r} to read")
+            raise NotFound(f"there is no store at {self.path!r}; open it for writing to create one")
         try:
             files.prepare_directory(self.path)
         except OSError as error:
@@ -102,12 +102,12 @@ class SqliteReader:
             self._presence.admit(_OPEN_TIMEOUT)
 
     def _hold(self, connection: apsw.Connection) -> None:
-        """Take the connection that the store is opened with."""
+        """Keep the connection that opened the store."""
         self._connection, self._cursor = connection, connection.cursor()
         self._process, self._closed = guard.process_generation(), False
 
     def _check_file(self) -> None:
-        """Refuse to begin anew where a store was: SQLite would delete its log."""
+        """Refuse to create a store where one was: SQLite would delete its log."""
         if os.path.exists(self.path) and os.path.getsize(self.path) > 0:
             return
         log = self.path + "-wal"
@@ -116,16 +116,16 @@ class SqliteReader:
 
     def _gone(self) -> Corrupt:
         return Corrupt(
-            f"{self.path} is empty or gone, but the files beside it say that a store was here. Restore a backup;"
-            f" to begin anew, delete {self.path}-lock and {self.path}-wal",
+            f"{self.path} is empty or missing, but its side files show that a store was here. Restore a backup;"
+            f" to start over, delete {self.path}-lock and {self.path}-wal",
             what="file",
         )
 
     def _check_log(self) -> None:
-        """Refuse a log from which SQLite would drop acknowledged commits in silence.
+        """Refuse a log from which SQLite would silently drop acknowledged commits.
 
-        Where there is a high-water mark it knows better, and is compared later: commits are synced behind the
-        lock, so a power cut may leave several that nobody was told of, in any state.
+        A high-water mark, if there is one, is more precise and is compared later: commits are synced after the
+        lock is released, so a power cut may leave several unacknowledged ones, in any state.
         """
         if self._mark.noted()[1] or self._mark.relaxed:
             return
@@ -134,7 +134,7 @@ class SqliteReader:
         state = wal.inspect(self.path + "-wal")
         if state.lost_commits:
             raise Corrupt(
-                f"{self.path}-wal is damaged ({state.what}): {state.lost_commits} commits lie behind the damage."
+                f"{self.path}-wal is damaged ({state.what}), with {state.lost_commits} commits behind the damage."
                 " Nothing was changed; takeback.salvage(path, to) recovers them into a copy",
                 what="log",
             )
@@ -151,10 +151,10 @@ class SqliteReader:
         with translated():
             connection = connect(self.path, vfs=self._vfs)
             try:
-                # Until the mark has been compared, closing must not fold the log into the file.
+                # Until the mark has been compared, closing must not merge the log into the file.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.pragma("query_only", self._read_only)
-                connection.pragma("schema_version")
+                connection.pragma("schema_version")  # reads the file and its log, so that errors surface here
             except BaseException:
                 close_quietly(connection)
                 raise
@@ -163,12 +163,12 @@ class SqliteReader:
     def _set_up(self, alone: bool) -> None:
         tx = SqliteTx(self._cursor)
         version = schema_version(tx)
-        migrate.pending(version, migrate.load())  # refuses newer stores before anything is changed
+        migrate.pending(version, migrate.load())  # raises for a newer store, before anything is changed
         if version == 0 and self._mark.noted()[1]:
             raise self._gone()
         journal = self._set_journal()
         with translated():
-            # With WAL we sync the log ourselves before anybody is told; SQLite then syncs around checkpoints only.
+            # With WAL we sync the log ourselves before a write returns, so SQLite syncs only around checkpoints.
             self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
         self._bring_up_to_date()
         self._compare_mark()
@@ -189,26 +189,26 @@ class SqliteReader:
         )
 
     def _set_journal(self) -> str:
-        """Find how changes are kept; whoever writes chooses."""
+        """Return the journal mode in use; only a writer chooses one."""
         with translated():
             return str(self._connection.pragma("journal_mode"))
 
     def _bring_up_to_date(self) -> None:
-        """Refuse an older schema: looking changes nothing."""
+        """Refuse an older schema: reading must not change anything."""
         version = schema_version(SqliteTx(self._cursor))
         if version == 0 and os.path.getsize(self.path) == 0:
             raise Unsupported(
-                f"{self.path!r} is an empty file: there is no store in it yet; open it for writing to start one",
+                f"{self.path!r} is an empty file and holds no store yet; open it for writing to start one",
                 capability="migrate",
             )
         if migrate.pending(version, migrate.load()):
             raise Unsupported(
-                f"this store has the older schema {version}; open it once for writing to bring it up to date",
+                f"this store has the older schema {version}; open it once for writing to update it",
                 capability="migrate",
             )
 
     def _compare_mark(self) -> None:
-        """Refuse a store that ends before what was acknowledged."""
+        """Refuse a store that lacks acknowledged changes."""
         tx = SqliteTx(self._cursor)
         stored = tx.one(f"{META.select} WHERE name = 'store'")
         if stored is None or not META.is_sound(stored):
@@ -223,14 +223,14 @@ class SqliteReader:
             )
 
     def _check_indexes(self) -> None:
-        """Rebuild the indexes of a table if one is damaged: they only repeat what the rows say.
+        """Rebuild the indexes of a table if one is damaged: they only repeat what the rows hold.
 
-        A row that an index has lost would be missing from listings and look-ups without a word. If it is a row that
-        is damaged, the index is left alone: it still leads to the row, whose check then fails. Rows that an index
-        knows and the table does not have are lost: an index rebuilt from what is left would hide that.
+        A row that an index has lost would silently be missing from lists and lookups. If the row itself is damaged, the
+        index is left alone: it still leads to the row, whose check then fails. Rows that an index has and the table has
+        not are lost: rebuilding the index from what is left would hide that.
 
-        This reads whole tables, so it is left out where the file is as it was when it was last closed (``verify`` does
-        not leave it out). In a large store the tables of entries are left to ``verify``.
+        This reads whole tables, so it is skipped if the file is unchanged since it was last closed (``verify`` never
+        skips it). In a large store the tables of entries are left to ``verify``.
         """
         from ..tables import schema
 
@@ -241,7 +241,7 @@ class SqliteReader:
             try:
                 self._check_index_of(table)
             except Corrupt as error:
-                # Pages of entries that cannot be read raise when they are read, and repair copies all others.
+                # Unreadable pages of entries raise later, when they are read, and repair copies all others.
                 if table.name not in _LARGE or error.what == table.name:
                     raise
 
@@ -262,7 +262,7 @@ class SqliteReader:
             self._connection.execute(f"REINDEX {name}")
 
     def _check_tags(self) -> None:
-        """Rebuild the rows by which sessions are found by their tags: like an index, they only repeat other rows."""
+        """Rebuild the rows for finding sessions by tag if damaged: like an index, they only repeat other rows."""
         from ..tables.sessions import SESSION, TAG
 
         tx, wanted = SqliteTx(self._cursor), set[tuple[Value, ...]]()
@@ -288,9 +288,9 @@ class SqliteReader:
             self._connection.executemany(TAG.insert, sorted(wanted))
 
     def _rows_are_there(self, table: str, key: str) -> bool:
-        """Whether the table has every row that its indexes know."""
+        """Whether the table has every row that its indexes have."""
         tx = SqliteTx(self._cursor)
-        # With the check, which no index holds, the table itself is read, even where SQLite prefers an index.
+        # Selecting the check, which no index holds, makes SQLite read the table even where it prefers an index.
         there = {tuple(found) for *found, _ in tx.all(f"SELECT {key}, chk FROM {table} NOT INDEXED")}
         for name, sql in tx.all("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
             condition = (sql or "").partition(" WHERE ")[2]
@@ -304,17 +304,17 @@ class SqliteReader:
         return [str(each) for each in said if each != "ok"]
 
     def _found_sound(self, alone: bool) -> None:
-        """Go on behind all checks. Nobody writes through this connection, so it is the first one to read from."""
+        """Finish opening after all checks: nobody writes through this connection, so it becomes the first reader."""
         self._readers.append(self._cursor)
 
     # ------------------------------------------------------------------ reading
 
     def scoped(self, scope: str | None) -> Self:
-        """Scopes share everything here; statements name theirs."""
+        """Return the same backend: scopes share everything here, and statements name theirs."""
         return self
 
     def read(self, op: Op[T]) -> T:
-        """Run an operation that only looks, on a connection of its own."""
+        """Run an operation that only reads, on a connection of its own."""
         self._check_open()
         reader = self._take_reader()
         tx = SqliteTx(reader)
@@ -349,7 +349,7 @@ class SqliteReader:
     # ------------------------------------------------------------------ size and end
 
     def size_bytes(self) -> int:
-        """Bytes of all files of the store: database, log, its index, locks and ballast."""
+        """Return the bytes of all files of the store: database, log, its index, locks and ballast."""
         total = 0
         for suffix in ("", "-wal", "-shm", "-lock", "-open", "-ballast"):
             try:
@@ -368,11 +368,11 @@ class SqliteReader:
         self._closed = True
 
     def _close_readers(self) -> None:
-        while self._readers:  # one that is being read from is closed when it is given back
+        while self._readers:  # a reader in use is closed when it is given back
             close_quietly(self._readers.pop().connection)
 
     def abandon(self) -> None:
-        """In a forked child: the connections stay open for ever, because closing them could delete the parent's log."""
+        """Leak the connections in a forked child, because closing them could delete the parent's log."""
         for connection in (self._connection, *(reader.connection for reader in self._readers)):
             guard.leak(connection)
         self._guarded.clear()
@@ -380,15 +380,15 @@ class SqliteReader:
 
 
 def _real_path(path: str) -> str:
-    """Resolve links: SQLite does, and the files beside the database must be the same ones under every name."""
+    """Resolve links as SQLite does, so that the side files are the same under every name."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError) as error:
-        raise Invalid(f"{path!r} is no path: {error}") from error
+        raise Invalid(f"{path!r} is not a valid path: {error}") from error
 
 
 def _release(locks: list[files.FileLock], descriptors: list[int], guarded: list[tuple[int, int]]) -> None:
-    """Let go of what a backend holds beside its connections; also when it was dropped without being closed."""
+    """Release what a backend holds besides its connections, even if it was dropped without being closed."""
     guard.release(guarded)
     guarded.clear()
     while descriptors:

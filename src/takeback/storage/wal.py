@@ -1,10 +1,10 @@
-"""Reads SQLite's write-ahead log as bytes, to see what SQLite would drop in silence.
+"""Reads SQLite's write-ahead log as bytes, to find commits that SQLite would silently drop.
 
-SQLite replays a log up to the first frame whose checksum fails and forgets the rest: one flipped
-bit lost up to 117 of 150 acknowledged commits with every check green. Before a store that nobody
-has open is opened, ``inspect`` looks behind that frame. Whole commits there mean damage; a bad
-last transaction is a torn tail, which is what a crash leaves. ``salvage`` brings the frames behind
-the damage back in a copy, where row checks and hashes then tell the damaged record apart.
+SQLite replays a log up to the first frame whose checksum fails and ignores the rest: one flipped
+bit lost up to 117 of 150 acknowledged commits, with every check passing. Before opening a store that
+nobody has open, ``inspect`` reads on behind that frame. Complete commits there mean damage; a broken
+last transaction is a torn tail, the usual result of a crash. ``salvage`` recovers the frames behind
+the damage into a copy, where row checks and hashes then identify the damaged record.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _MASK = 0xFFFFFFFF
-_NEW = 0.25  # how likely a new page is, compared with one that is this much like it was before
-_GROWTH = 5000  # pages by which one commit may enlarge a database
+_NEW = 0.25  # a new page counts as much as one of which this fraction is unchanged
+_GROWTH = 5000  # the most pages by which one commit is assumed to grow a database
 Data: TypeAlias = "bytes | bytearray | mmap.mmap"
 
 
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
 
 class WalState(NamedTuple):
-    """What a log holds. ``lost_commits``: whole commits that SQLite would drop because of damage before them."""
+    """The state of a log. ``lost_commits`` counts complete commits that SQLite would drop because of damage."""
 
     frames: int
     valid_frames: int
@@ -43,7 +43,7 @@ class WalState(NamedTuple):
 
 
 def inspect(path: str) -> WalState:
-    """Look at a log file without changing it; a missing or empty one is fine."""
+    """Inspect a log file without changing it; a missing or empty one is fine."""
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < _HEADER.size + _FRAME.size:
@@ -68,7 +68,7 @@ def _header_is_valid(data: Data, header: tuple[int, ...]) -> bool:
 
 
 def _without_header(data: Data) -> WalState:
-    """Without a valid header SQLite drops everything; count the commits that frames still show."""
+    """Count the commits in a log without a valid header, which SQLite would drop entirely."""
     for page_size in (4096, 1024, 2048, 8192, 16384, 32768, 65536, 512):
         frames = list(_frames(data, page_size))
         commits = [f for f in frames if f.commit and f.salts == frames[0].salts and any(f.salts)]
@@ -87,7 +87,7 @@ def _frames(data: Data, page_size: int) -> list[Frame]:
 
 
 def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[Frame]) -> int:
-    """Count the frames that SQLite would replay: checked ones, up to the last commit among them."""
+    """Count the frames that SQLite would replay: those with valid checksums, up to the last commit among them."""
     page_size, big_endian = header[2], header[0] & 1
     running, committed, expected = (header[6], header[7]), 0, _HEADER.size
     for number, frame in enumerate(frames, 1):
@@ -104,10 +104,10 @@ def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[Frame]) -> i
 
 
 def _lost_commits(frames: list[Frame], valid: int) -> int:
-    """Count commits behind the replayed part, unless the last transaction is all there is.
+    """Count the commits behind the replayed part, unless there is only one last, torn transaction.
 
     Each commit is synced before the next begins, so anything behind a broken transaction proves
-    that the broken one was whole once. Frames that were checked but not committed do not count.
+    that it was once complete. Valid frames that were never committed do not count.
     """
     behind = frames[valid:]
     commits = [number for number, frame in enumerate(behind) if frame.commit]
@@ -126,9 +126,9 @@ def _checksum(data: Data, start: int, length: int, big_endian: int, seed: tuple[
 
 
 def salvage(source: str, target: str) -> int:
-    """Write a copy of a log in which every frame of its generation is valid again; give their count.
+    """Write a copy of a log in which every frame of its generation is valid again; return their count.
 
-    Contents are taken as they are: a damaged page is found afterwards by the row checks.
+    Page contents are copied as they are: row checks find a damaged page afterwards.
     """
     try:
         with open(source, "rb") as file:
@@ -163,24 +163,24 @@ def salvage(source: str, target: str) -> int:
 
 
 class _Mender:
-    """Puts page numbers and commit marks of frames right in which one bit was flipped.
+    """Corrects the page number or commit mark of a frame in which one bit was flipped.
 
-    The checksum alone does not tell where damage is: one bit of a page often changes it like one of those two numbers
-    does. So of the readings that fit, the one is taken that is in order, as pages are within a commit, and whose page
-    is most like that page was before.
+    The checksum alone does not tell where the damage is: a flipped bit in the page often changes it just like one in
+    these two numbers. So of all corrections that fit the checksum we take the one that keeps the pages of a commit in
+    order, and whose content is most like what that page held before.
     """
 
     def __init__(self, data: bytearray, page_size: int, big_endian: int, path: str) -> None:
         self._data = data
         self._size = page_size
         self._big_endian = big_endian
-        self._path = path  # of the database
-        self._newest = dict[int, int]()  # page: where its content begins in the log
+        self._path = path  # the database, not the log
+        self._newest = dict[int, int]()  # by page: where its newest content starts in the log
         self._pages = os.path.getsize(path) // page_size if os.path.exists(path) else 0
-        self._last = 0  # the page of the frame before, if that is of the same commit
+        self._last = 0  # the page of the previous frame, if that belongs to the same commit
 
     def mend(self, frame: Frame, before: tuple[int, int], after: Frame | None) -> Frame:
-        """Return the next frame as it was written; ``before`` is the checksum in the one before it."""
+        """Return the next frame as it was written; ``before`` is the checksum of the previous frame."""
         if not self._fits(frame, frame, before):
             flipped = [self._flipped(frame, bit) for bit in range(64)]
             fitting = [each for each in flipped if self._fits(each, frame, before)]
@@ -207,7 +207,7 @@ class _Mender:
         return possible, ordered, self._likeness(frame), -abs(frame.commit - self._pages) if frame.commit else -_GROWTH
 
     def _likeness(self, frame: Frame) -> float:
-        """Say which part of a page, without what was empty and is, is as it was before."""
+        """Return the fraction of a page's bytes that are unchanged, ignoring those that were and are zero."""
         if frame.page > self._pages:
             return _NEW
         start = frame.offset + _FRAME.size

@@ -1,4 +1,7 @@
-"""Backends around a backend: tracing, faults, read-only. Each keeps the contract of ``base``."""
+"""Backends that wrap a backend: tracing, faults, read-only.
+
+Each keeps the contract of ``base``, so wrappers can be stacked in any order.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ T = TypeVar("T")
 
 
 class Wrapper:
-    """Passes everything on; the base of the others."""
+    """Forwards everything; the base of the others."""
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
@@ -68,7 +71,7 @@ class ReadOnly(Wrapper):
 
 
 class _PassedTx:
-    """What the transactions of all wrappers pass on unchanged."""
+    """What the transactions of all wrappers forward unchanged."""
 
     def __init__(self, inner: Tx) -> None:
         self._inner = inner
@@ -79,7 +82,7 @@ class _PassedTx:
 
     @property
     def quick(self) -> Quick | None:
-        return None  # its statements would not be seen here
+        return None  # the wrapper would not see its statements
 
     def lock(self, what: str) -> None:
         self._inner.lock(what)
@@ -120,7 +123,7 @@ class _TracedTx(_PassedTx):
 
 
 class Traced(Wrapper):
-    """Reports each statement and its seconds to ``sink``: SQL text only, never values."""
+    """Reports each statement and its duration in seconds to ``sink``: only SQL text, never values."""
 
     def __init__(self, inner: Backend, sink: Callable[[str, float], None]) -> None:
         super().__init__(inner)
@@ -152,7 +155,7 @@ class _FaultyTx(_PassedTx):
 
 
 class Faulty(Wrapper):
-    """Calls ``before(sql)`` ahead of every statement; what it raises, the statement raises."""
+    """Calls ``before(sql)`` ahead of every statement; the statement raises what it raises."""
 
     def __init__(self, inner: Backend, before: Callable[[str], None]) -> None:
         super().__init__(inner)

@@ -1,6 +1,6 @@
-"""The demo: a scripted coding agent in a scratch directory, three acts, each with its proof.
+"""The demo: a scripted coding agent in a scratch directory, in three acts, each with proofs.
 
-``shell`` types commands into a real shell and reads what comes back; ``scratch`` makes the directory; ``agent`` is the
-agent, a program of its own that is copied there; ``story`` is what is typed, and what must hold afterwards. Nothing is
-acted: what is printed is what the commands wrote, and a proof looks at the files and the store, not at the text.
+``shell`` types commands into a real shell and reads the output; ``scratch`` creates the directory; ``agent`` is the
+agent, a separate program that is copied there; ``story`` holds what is typed and what must be true afterwards. Nothing
+is faked: what is printed is what the commands wrote, and a proof reads the files and the store, never the output.
 """

@@ -1,7 +1,7 @@
-"""A coding agent that follows a script: no model, no key, no network. All it knows is in the store.
+"""A coding agent that follows a script: no model, no key, no network. Everything it knows is in the store.
 
-``agent PROMPT`` begins a turn, ``agent`` goes on with one that was cut off, ``agent --request`` shows what would now go
-to the provider and holds it against the rules of four providers. ``takeback demo`` copies this file; read it, run it,
+``agent PROMPT`` starts a turn, ``agent`` continues one that was interrupted, ``agent --request`` shows the next request
+to the provider and checks it against the rules of four providers. ``takeback demo`` copies this file; read it, run it,
 change it: the loop is that of a real agent, with ``REPLIES`` in place of the model.
 """
 
@@ -23,22 +23,22 @@ TIDY = """rm test_pool.py; mv notes.md old.md; chmod 600 run.sh
 
 
 class Reply(NamedTuple):
-    """What the model says, and the command it wants to have run."""
+    """What the model says, and the command it asks to run."""
 
     text: str
     command: str | None = None
 
 
 REPLIES = [
-    Reply("I run the tests first.", "sh run.sh"),
-    Reply("It never tries again.", "echo 'retry(3)' > pool.py"),
-    Reply("Fixed: it tries three times."),
-    Reply("I tidy up.", TIDY),
-    Reply("Cleaned up: everything is where it belongs now."),
+    Reply("I'll run the tests first.", "sh run.sh"),
+    Reply("It never retries.", "echo 'retry(3)' > pool.py"),
+    Reply("Fixed: it retries three times."),
+    Reply("Tidying up.", TIDY),
+    Reply("Cleaned up: everything is in its place now."),
 ]
 OVER = Reply("My script ends here.")
 
-# What the model says while the tests run. In its middle the line goes quiet: time enough for a kill -9.
+# What the model says while the tests run. The stream stalls in the middle: time enough for a kill -9.
 MEANWHILE = ("While they run: ", "the pool ", "gives up ", "after the fi")
 QUIET_SECONDS, REST = 30.0, "rst try."
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def work(s: takeback.Session) -> None:
-    """Run what is open and ask the model, until it asks for nothing more."""
+    """Run open calls and ask the model, until it asks for nothing more."""
     while True:
         for call in s.pending_calls():
             use(s, call)
@@ -75,16 +75,16 @@ def work(s: takeback.Session) -> None:
 
 
 def next_reply(s: takeback.Session) -> Reply:
-    """Follow the script: half an answer does not count."""
+    """Return the next reply of the script; an interrupted answer does not count."""
     said = sum(each.role == "assistant" and each.status == "complete" for each in s.messages())
     return REPLIES[said] if said < len(REPLIES) else OVER
 
 
 def use(s: takeback.Session, call: takeback.ToolCall) -> None:
-    """Run a command as a tool. Takeback is told that it starts and how it ended, never which files it touches."""
-    again = call.status == "unknown"  # it was started, and the process that ran it died
+    """Run a command as a tool: Takeback learns when it starts and how it ends, never which files it touches."""
+    again = call.status == "unknown"  # the process that started it died
     command = call.arguments["command"]
-    tell("bash", command + (" # once more" if again else ""))
+    tell("bash", command + (" # retry" if again else ""))
     with s.retry(call) if again else s.tool(call) as running:
         child = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if command == REPLIES[0].command and not again:
@@ -95,7 +95,7 @@ def use(s: takeback.Session, call: takeback.ToolCall) -> None:
 
 
 def talk(s: takeback.Session) -> None:
-    """Stream an answer while a tool runs; what is shown is on disk."""
+    """Stream an answer while a tool runs; every piece is on disk before it is shown."""
     with s.stream(model="scripted") as stream:
         for number, piece in enumerate(MEANWHILE):
             stream.write(piece)
@@ -107,7 +107,7 @@ def talk(s: takeback.Session) -> None:
 
 
 def answer(s: takeback.Session, text: str) -> None:
-    """Stream the last answer of a turn, word by word."""
+    """Stream the final answer of a turn, word by word."""
     with s.stream(model="scripted") as stream:
         for word in text.split(" "):
             stream.write(f"{word} " if not text.endswith(word) else word)
@@ -116,7 +116,7 @@ def answer(s: takeback.Session, text: str) -> None:
 
 
 def tell(who: str, text: str, *, end: str = "\n") -> None:
-    """Write what happens."""
+    """Print what happens."""
     print(f"{who:<11}" + text.replace("\n", "\n" + " " * 11), end=end, flush=True)
 
 
@@ -124,7 +124,7 @@ def tell(who: str, text: str, *, end: str = "\n") -> None:
 
 
 def show_request(s: takeback.Session) -> int:
-    """Print the request, shortened, and what the validators say; 1 if a provider would refuse it."""
+    """Print the shortened request and the validators' verdict; return 1 if a provider would reject it."""
     for message in s.context("anthropic").messages:
         for number, block in enumerate(blocks(message["content"])):
             who = message["role"] if number == 0 else ""
@@ -134,19 +134,19 @@ def show_request(s: takeback.Session) -> int:
         problems = validators.problems(provider, s.context(provider).request(), sdk=False)
         refused += len(problems)
         for each in problems:
-            print(f"{provider} would refuse it: {each}")
+            print(f"{provider} would reject it: {each}")
     if not refused:
         print(f"valid for {', '.join(validators.PROVIDERS)}")
     return int(refused > 0)
 
 
 def blocks(content: Any) -> list[dict[str, Any]]:
-    """Give the blocks of a message."""
+    """Return the blocks of a message."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def shortened(block: dict[str, Any]) -> str:
-    """Write a block in one line."""
+    """Shorten a block to one line."""
     said = block.get("text") or block.get("input") or block.get("content")
     text = " ".join((said if isinstance(said, str) else json.dumps(said)).split())
     return text if len(text) <= 53 else text[:50] + "..."

@@ -1,4 +1,4 @@
-"""The directory of the demo: a small project, a store beside it, the agent, and what a shell needs to work there."""
+"""The demo's directory: a small project, a store beside it, the agent, and the environment for a shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = {
 
 
 class Kept(NamedTuple):
-    """What a file is: the beginning of its hash, and its mode."""
+    """The state of a file: the start of its hash, and its mode."""
 
     hash: str
     mode: int
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 class Scratch:
-    """A directory that is made once and left behind."""
+    """A directory that is created once and left behind."""
 
     def __init__(self, wanted: str | None) -> None:
         self.folder = _made(wanted)
@@ -55,7 +55,7 @@ class Scratch:
         (self.folder / "env").write_text(f"export TAKEBACK_STORE={store}\nexport PATH={programs}:$PATH\n", "utf-8")
 
     def look(self) -> dict[str, Kept]:
-        """Give what lies in the project now."""
+        """Return the state of every file in the project."""
         found = sorted(path for path in self.project.rglob("*") if path.is_file())
         return {str(path.relative_to(self.project)): _kept(path) for path in found}
 
@@ -66,7 +66,7 @@ def _made(wanted: str | None) -> Path:
     place = Path(wanted).resolve()
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
-        raise Stop(f"{wanted!r} is not empty; name a new directory, or none: takeback demo")
+        raise Stop(f"{wanted!r} is not empty; name a new directory, or leave it out: takeback demo")
     return place
 
 

@@ -1,8 +1,8 @@
-"""Commands typed into a real shell, and what comes back.
+"""Typing commands into a real shell and reading what they print.
 
-One shell lives as long as a person's terminal would: ``cd``, ``export`` and ``$!`` hold from line to line. Where
-colours are wanted its output is a terminal, else a pipe, so every program in it decides as it would for a person.
-Behind each command the shell writes its exit code between two marks that no program prints; that is where it ended.
+One shell lives as long as a person's terminal would: ``cd``, ``export`` and ``$!`` carry over from line to line. Its
+output is a pty if colours are wanted, else a pipe, so every program in it behaves as it would for a person. After each
+command the shell prints the exit code between two marks that no program prints: that is where the output ends.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Ran(NamedTuple):
-    """What a command gave: both streams as they came."""
+    """The result of a command: exit code, and both streams interleaved."""
 
     code: int
     text: str
 
 
 class Shell:
-    """A shell that is typed into."""
+    """A running shell."""
 
     def __init__(
         self, *, folder: str, env: Mapping[str, str], columns: int | None = None, show: Callable[[str], None]
@@ -47,12 +47,12 @@ class Shell:
                 ["sh"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, start_new_session=True
             )
         except FileNotFoundError as error:
-            raise Stop("this needs a POSIX shell, and there is no program 'sh'") from error
+            raise Stop("this needs a POSIX shell, but sh was not found; install one or put it on PATH") from error
         finally:
             os.close(theirs)
 
     def close(self) -> None:
-        """End it, with whatever it still runs."""
+        """End the shell and everything it still runs."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -63,7 +63,7 @@ class Shell:
         os.close(self._ours)
 
     def type(self, command: str) -> Ran:
-        """Type a command and wait for its end; one that ends in ``&`` goes on in the background."""
+        """Type a command and wait for it to finish; one that ends in ``&`` continues in the background."""
         assert self._process.stdin is not None
         line = f"{{ {command}\n}} </dev/null; printf '{_MARK}%s{_MARK}' $?\n"
         self._process.stdin.write(line.encode())
@@ -72,11 +72,11 @@ class Shell:
         return Ran(int(found[1]), text)
 
     def wait_for(self, text: str) -> str:
-        """Read on until a text was written; give all that came up to its end."""
+        """Read until a text appears, and return everything up to its end."""
         return self._read_to(re.compile(re.escape(text)), keep=True)[1]
 
     def _read_to(self, pattern: re.Pattern[str], *, keep: bool = False) -> tuple[re.Match[str], str]:
-        """Read up to a pattern, showing what comes; what lies behind it is for the next call."""
+        """Read up to a pattern, showing what arrives; the rest is left for the next call."""
         end, shown = time.monotonic() + PATIENCE, 0
         while True:
             whole = self._waiting.decode("utf-8", "ignore")
@@ -95,24 +95,24 @@ class Shell:
     def _more(self, end: float) -> bytes:
         ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
         if not ready:
-            raise Stop(f"nothing came back for {PATIENCE:.0f} seconds")
+            raise Stop(f"the shell printed nothing for {PATIENCE:.0f} seconds")
         try:
             got = os.read(self._ours, 65536)
         except OSError:  # the other end is closed
             got = b""
         if not got:
-            raise Stop("the shell ended by itself")
+            raise Stop("the shell exited unexpectedly")
         return got
 
 
 def plain(text: str) -> str:
-    """Give a text without colours."""
+    """Remove colours from text."""
     return _COLORS.sub("", text)
 
 
 def write_program(place: str, *arguments: str) -> None:
-    """Write a small program that runs this very Python with these arguments and those it is given."""
-    # -P: the directory that somebody works in must not hide modules of ours
+    """Write a launcher that runs this Python with the given arguments and its own."""
+    # -P: a module in the working directory must not shadow ours
     command = shlex.join([sys.executable, "-P", *arguments])
     with open(place, "w", encoding="utf-8") as file:
         file.write(f'#!/bin/sh\nexec {command} "$@"\n')
@@ -120,7 +120,7 @@ def write_program(place: str, *arguments: str) -> None:
 
 
 def _terminal(columns: int) -> tuple[int, int]:
-    """Give both ends of a terminal of that width."""
+    """Open a pty of this width and return both ends."""
     import fcntl
     import pty
     import struct
@@ -129,6 +129,6 @@ def _terminal(columns: int) -> tuple[int, int]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     settings = termios.tcgetattr(theirs)
-    settings[1] &= ~termios.OPOST  # ends of lines as they were written
+    settings[1] &= ~termios.OPOST  # keep line endings as written
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     return ours, theirs

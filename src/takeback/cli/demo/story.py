@@ -1,6 +1,6 @@
-"""The three acts: what is typed, and what must hold afterwards.
+"""The three acts: what is typed, and what must be true afterwards.
 
-A proof reads the project's files and the store, never what was printed. The first one that fails ends the demo.
+A proof reads the project's files and the store, never the output. The first one that fails ends the demo.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ YOURS = "config.py"
 
 
 class Stage:
-    """Where it is shown: headings, commands, what came back, proofs."""
+    """The demo's output: headings, commands, what they print, proofs."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self._fresh = True  # at the beginning of a line
+        self._fresh = True  # whether the cursor is at the start of a line
         self.proofs = list[str]()
 
     def show(self, text: str) -> None:
-        """Pass on what a command wrote."""
+        """Write what a command printed."""
         if self._out.for_people:
             sys.stdout.write(text)
             sys.stdout.flush()
         self._fresh = text.endswith("\n")
 
     def say(self, text: str, style: str = "") -> None:
-        """Write a line of the demo's own."""
+        """Write a line of the demo itself."""
         begin = "" if self._fresh else "\n"
         self.show(f"{begin}{self._out.paint(text, style) if text else ''}\n")
 
     def act(self, number: int, title: str) -> None:
-        """Open an act."""
+        """Write the heading of an act."""
         self.say("")
         self.say(f"{number}. {title}", "bold")
 
     def prove(self, holds: bool, claim: str) -> None:
-        """Go on only if a claim holds."""
+        """Record a claim as proved; raise ``Stop`` if it does not hold."""
         if not holds:
-            raise Stop(f"this does not hold: {claim}. That must not happen: please report it")
+            raise Stop(f"this does not hold: {claim}. That is a bug: please report it")
         self.proofs.append(claim)
         self.say(f"{self._out.mark('✓', '=>')} {claim}", "green")
 
@@ -69,7 +69,7 @@ class Story:
 
     @property
     def proofs(self) -> list[str]:
-        """What held."""
+        """The claims that were proved."""
         return self._stage.proofs
 
     def play(self) -> None:
@@ -85,11 +85,11 @@ class Story:
     # ------------------------------------------------------------------ typing
 
     def _new_shell(self) -> Shell:
-        """Give a shell that knows nothing of the person's own store."""
+        """Start a shell that knows nothing of the user's own store."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
         if self._columns and env.get("TERM", "dumb") == "dumb":
-            env["TERM"] = "xterm"  # colours were asked for
-        if "PYTHONPATH" in env:  # it may be meant from here, and the shell goes elsewhere
+            env["TERM"] = "xterm"  # colours are on, and programs would drop them on a dumb terminal
+        if "PYTHONPATH" in env:  # its paths may be relative to here, and the shell changes directory
             env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep)))
         return Shell(
             folder=os.getcwd(), env={**env, "TAKEBACK_PAGER": "cat"}, columns=self._columns, show=self._stage.show
@@ -99,7 +99,7 @@ class Story:
         self._stage.say(f"$ {command}", "cyan")
         ran = self._shell.type(command)
         if ran.code and not may_fail:
-            raise Stop(f"{command!r} ended with {ran.code}; look around in {self._scratch.folder}")
+            raise Stop(f"{command!r} failed with exit code {ran.code}; everything is left in {self._scratch.folder}")
         return ran
 
     def _enter(self) -> None:
@@ -112,41 +112,39 @@ class Story:
 
     def _kill(self) -> None:
         stage = self._stage
-        stage.act(1, "Killed with -9 in the middle of an answer, while a tool runs")
+        stage.act(1, "Killed with kill -9 in the middle of an answer, while a tool runs")
         self._type('agent "Fix the flaky test" &')
         self._shell.wait_for(HALF)
         self._type('kill -9 $!; wait $!; echo "exit code $?"')
         self._type("takeback resume fix-retry")
-        stage.say("It starts again. What would now go to the provider, shortened:", "bold")
+        stage.say("Start it again. The next request to the provider, shortened:", "bold")
         sent = self._type("takeback resume fix-retry --exec 'agent --request'", may_fail=True)
         with self._session() as session:
             halves = [each.text for each in session.messages() if each.status == "interrupted"]
-            stage.prove(halves == [HALF], f"half answer kept: all {len(HALF)} characters that were shown")
-            stage.prove(_are_closed(session), "open call closed: it has a result that says it was interrupted")
+            stage.prove(halves == [HALF], f"the partial answer is kept: all {len(HALF)} characters that were shown")
+            stage.prove(_are_closed(session), "the open call is closed: its result says it was interrupted")
         stage.prove(sent.code == 0, "the strict validators of four providers accept it")
         self._type("takeback resume fix-retry --exec agent")
         with self._session() as session:
-            stage.prove(not session.pending_calls() and session.turn_count == 1, "it went on and finished its turn")
+            stage.prove(not session.pending_calls() and session.turn_count == 1, "the agent finished its turn")
 
     def _rewind(self) -> tuple[Files, Files]:
         stage, before = self._stage, self._scratch.look()
-        stage.act(2, "A shell breaks five files while you edit a sixth")
+        stage.act(2, "A shell command breaks five files while you edit a sixth")
         self._type('agent "Clean up" &')
-        self._shell.wait_for("(no output)\n")  # the command is over; the agent goes on talking
+        self._shell.wait_for("(no output)\n")  # the command has finished; the agent is still talking
         self._type(f"echo 'TIMEOUT = 60  # your own' >> {YOURS}")
         self._type("wait")
         broken = self._scratch.look()
-        stage.prove(
-            len(_changed(before, broken) - {YOURS}) == 6, "five files are broken; one of them has another name now"
-        )
+        stage.prove(len(_changed(before, broken) - {YOURS}) == 6, "five files are broken, one of them renamed")
         self._type("takeback rewind fix-retry:1 -y")
         after = self._scratch.look()
         for each in _table(before, broken, after):
             stage.say(each)
-        stage.prove(_changed(before, after) == {YOURS}, "every other file is as before, by hash and by mode")
+        stage.prove(_changed(before, after) == {YOURS}, "every other file is as before: same hash, same mode")
         stage.prove(after[YOURS] == broken[YOURS], f"your {YOURS} is as you left it")
         with self._session() as session:
-            stage.prove(session.turn_count == 1, "the conversation went back too: it ends with turn 1")
+            stage.prove(session.turn_count == 1, "the conversation is back at the end of turn 1 too")
         return broken, after
 
     def _undo_and_redo(self, broken: Files, after: Files) -> None:
@@ -157,7 +155,7 @@ class Story:
         with self._session() as session:
             stage.prove(session.turn_count == 2, "the conversation has its second turn again")
         self._shell.close()
-        stage.say("The shell has ended. A new one:", "bold")
+        stage.say("That shell has exited. In a new one:", "bold")
         self._shell = self._new_shell()
         self._type(f"cd {shlex.quote(str(self._scratch.folder))}; . ./env; cd payments")
         self._type("takeback redo -y")
@@ -168,13 +166,13 @@ class Story:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """Look at the agent's session, without taking it."""
+        """Open the agent's session read-only, without holding it."""
         with open_store(self._scratch.store, read_only=True) as store:
             yield store.get_session("fix-retry")
 
 
 def _are_closed(session: Session) -> bool:
-    """Say whether the request has a result for each call, and there is one."""
+    """Whether the request holds at least one call, and a result for each."""
     blocks = [block for message in session.context("anthropic").messages for block in message["content"]]
     asked = {block["id"] for block in blocks if isinstance(block, dict) and block["type"] == "tool_use"}
     told = {block["tool_use_id"] for block in blocks if isinstance(block, dict) and block["type"] == "tool_result"}
@@ -186,7 +184,7 @@ def _changed(one: Files, other: Files) -> set[str]:
 
 
 def _table(before: Files, broken: Files, after: Files) -> Iterable[str]:
-    """Write the files with what they were at three moments."""
+    """Yield a table of the files at three moments."""
     yield f"  {'':14}{'before':14}{'broken':14}rewound"
     for name in sorted(before.keys() | broken.keys() | after.keys()):
         moments = (before.get(name), broken.get(name), after.get(name))

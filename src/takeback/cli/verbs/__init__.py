@@ -1,1 +1,1 @@
-"""The verbs, a theme to a file; ``app`` says which verb lies where."""
+"""The verbs, grouped by theme; ``app`` lists which module holds which verb."""

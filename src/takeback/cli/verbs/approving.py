@@ -1,4 +1,4 @@
-"""A person's yes or no to a tool call: ``approve`` and ``deny``, from any process."""
+"""``approve`` and ``deny``: a person's answer to a tool call that asks, given from any process."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ..output import line
 
 @verb("approve", changes=True)
 @ref_argument("ref", required=False)
-@click.option("--call", "wanted", metavar="ID", help="This call, or the beginning of its id; needed if several wait.")
-@click.option("--note", help="What the agent should know.")
+@click.option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
+@click.option("--note", help="A note for the agent.")
 def approve(frame: Frame, ref: str | None, wanted: str | None, note: str | None) -> None:
-    """Say yes to the tool call that a session asks about."""
+    """Approve the tool call that a session asks about."""
     _answer(frame, frame.session(ref), wanted, note, approved=True)
 
 
 @verb("deny", changes=True)
 @ref_argument("ref", required=False)
-@click.option("--call", "wanted", metavar="ID", help="This call, or the beginning of its id; needed if several wait.")
-@click.option("--note", help="Why, and what to do instead.")
+@click.option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
+@click.option("--note", help="Why not, and what to do instead.")
 def deny(frame: Frame, ref: str | None, wanted: str | None, note: str | None) -> None:
-    """Say no to the tool call that a session asks about."""
+    """Deny the tool call that a session asks about."""
     _answer(frame, frame.session(ref), wanted, note, approved=False)
 
 
@@ -47,22 +47,22 @@ def _answer(frame: Frame, session: Session, wanted: str | None, note: str | None
 
 
 def _asked(frame: Frame, session: Session, wanted: str | None) -> Approval:
-    """Find the question that is meant: the only one that waits, or the one whose call was named."""
+    """Find the question to answer: the only one waiting, or the one whose call was named."""
     short = frame.short(session.id)
     waiting = [each for each in session.approvals() if each.approved is None]
     found = [each for each in waiting if wanted is None or each.call.id.startswith(wanted)]
     if not waiting:
-        raise Stop(f"{short} asks for nothing", CONFLICT)
+        raise Stop(f"{short} is not waiting for an answer", CONFLICT)
     if len(found) == 1:
         return found[0]
     listed = "\n".join(f"  --call {line(each.call.id)}  {line(each.call.name)}" for each in found or waiting)
     if not found:
-        raise Stop(f"{short} asks about no call {wanted!r}; it asks about:\n{listed}", NOT_FOUND)
+        raise Stop(f"{short} does not ask about call {wanted!r}; it asks about:\n{listed}", NOT_FOUND)
     raise Stop(f"{short} asks about {len(found)} calls; name one:\n{listed}", CONFLICT)
 
 
 def _person() -> str | None:
-    """Name who answers; a machine without users has nobody to name."""
+    """Return the name of the user who answers; None in a container without a user database."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

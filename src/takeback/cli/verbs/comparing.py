@@ -1,4 +1,4 @@
-"""``compare``: two branches, or any two points of a session, side by side from where they part."""
+"""``compare``: two branches, or any two points of a session, side by side from where they diverge."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .moving import find_side
 from .status import change_line
 
 _SHOWN = 40  # messages of each side
-_WIDTH = 100  # columns, where there is no terminal
+_WIDTH = 100  # columns without a terminal
 
 
 @verb("compare")
 @ref_argument("a")
 @ref_argument("b", required=False)
 def compare(frame: Frame, a: str, b: str | None) -> None:
-    """Put two branches side by side, from where they part: messages, tools, tokens, cost, time and files.
+    """Compare two branches from where they diverge: messages, tools, tokens, cost, time and files.
 
-    A and B are branches or points of one session; without B the other one is where the session is now.
+    A and B are branches or points of one session; without B, A is compared with where the session is now.
     """
     first = find_side(frame, a)
     second = Resolved(first.session, None, None, None) if b is None else find_side(frame, b)
     session, point = first.session, point_of(first)
     if session.id != second.session.id:
-        raise Stop("both must be of one session; a session by itself: takeback stats REF", USAGE)
+        raise Stop("both must belong to the same session; for a single session use: takeback stats REF", USAGE)
     found = session.compare(session.head if point is None else point, point_of(second))
     names = [_name(session, each) for each in (first, second)]
     frame.out.one("comparison", _document(session, found, names), lambda: _lines(frame, found, names), long=True)
@@ -105,7 +105,7 @@ def _counts(stats: Stats) -> tuple[str, ...]:
 
 
 def _beside(frame: Frame, found: Comparison) -> Iterator[str]:
-    """Write the messages of both sides in two columns, a line each."""
+    """Yield the messages of both sides in two columns, one line each."""
     columns = shutil.get_terminal_size().columns if frame.out.is_terminal else _WIDTH
     half = max((columns - 3) // 2, 20)
     left, right = ([_line(each) for each in side.messages] for side in (found.left, found.right))
@@ -114,7 +114,7 @@ def _beside(frame: Frame, found: Comparison) -> Iterator[str]:
         yield f"{shown}{' ' * (half - width(shown))} | {cut(other, half)}".rstrip()
     hidden = max(len(left), len(right)) - _SHOWN
     if hidden > 0:
-        yield f"... and {hidden:,} more; --json has all"
+        yield f"... and {hidden:,} more; --json shows all"
 
 
 def _line(message: Message) -> str:

@@ -18,21 +18,21 @@ from ..output import Cell
 
 
 class Sum:
-    """What some part of the work adds up to."""
+    """The totals of some part of the work."""
 
     def __init__(self) -> None:
         self.messages = self.tool_calls = self.tool_failures = 0
         self.usage = Usage()
 
     def add(self, usage: Usage | None = None, *, messages: int = 0, calls: int = 0, failures: int = 0) -> None:
-        """Add to it."""
+        """Add usage and counts."""
         self.messages += messages
         self.tool_calls += calls
         self.tool_failures += failures
         self.usage += usage or Usage()
 
     def document(self, key: str) -> dict[str, Any]:
-        """Describe it."""
+        """Describe the totals for ``--json``."""
         usage = {name: getattr(self.usage, name) for name in self.usage.__struct_fields__}
         counts = {"messages": self.messages, "tool_calls": self.tool_calls, "tool_failures": self.tool_failures}
         return {"id": key, **counts, **usage}
@@ -40,10 +40,10 @@ class Sum:
 
 @verb("stats")
 @ref_argument("ref", required=False)
-@click.option("--by", type=click.Choice(["day", "model", "agent", "tool"]), help="Count apart.")
-@click.option("-a", "--all", "everywhere", is_flag=True, help="The whole store.")
+@click.option("--by", type=click.Choice(["day", "model", "agent", "tool"]), help="Count separately by this.")
+@click.option("-a", "--all", "everywhere", is_flag=True, help="Count the whole store.")
 def stats(frame: Frame, ref: str | None, by: str | None, everywhere: bool) -> None:
-    """Count messages, tokens, cost, time and tool failures of a session, of this workspace, or with -a of the store."""
+    """Count messages, tokens, cost, time and tool failures of a session, this workspace, or with -a the store."""
     sessions = [frame.session(ref)] if ref else [*_sessions(frame, everywhere)]
     if by is not None:
         _apart(frame, sessions, by)
@@ -89,7 +89,7 @@ def _lines(frame: Frame, count: int, total: dict[str, Any], path: Stats | None) 
     yield f"store     {frame.store.stats()}"
 
 
-# ---------------------------------------------------------------------- counted apart
+# ---------------------------------------------------------------------- by day, model, agent or tool
 
 
 def _apart(frame: Frame, sessions: list[Session], by: str) -> None:
@@ -129,7 +129,7 @@ Find = Callable[[str], Sum]
 
 
 def _by_agent(session: Session, find: Find) -> None:
-    """Count what was spent on all branches."""
+    """Count by agent, over all branches."""
     spent = session.stats(spent=True)
     find(session.agent_id).add(
         spent.usage, messages=spent.messages, calls=spent.tool_calls, failures=spent.tool_failures
@@ -166,7 +166,7 @@ _COUNTERS: dict[str, Callable[[Session, Find], None]] = {
 
 @verb("agents")
 def agents(frame: Frame) -> None:
-    """List the agents with their sessions."""
+    """List the agents with the number of their sessions."""
     found = [(each, [*each.sessions()]) for each in frame.store.list_agents(limit=10_000)]
     rows: Iterator[list[str | Cell]] = (
         [
@@ -187,7 +187,7 @@ def agents(frame: Frame) -> None:
         lambda: frame.out.table(columns, rows) if found else (),
     )
     if not found and frame.out.for_people:
-        tell("No agents. The first session makes one: takeback new NAME --agent AGENT")
+        tell("No agents yet. The first session creates one: takeback new NAME --agent AGENT")
 
 
 def _agent(each: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``demo``: the main job, shown and proved, in a directory that is left behind."""
+"""``demo``: shows and proves the main job in a scratch directory, which is left behind."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..params import directories
 @verb("demo")
 @click.argument("place", metavar="[DIRECTORY]", required=False, shell_complete=directories)
 def demo(frame: Frame, place: str | None) -> None:
-    """See it work: an agent is killed and goes on, its damage to files is taken back, undone and redone.
+    """See it work: an agent is killed and resumes, the files it breaks are rewound, and that is undone and redone.
 
-    A scripted agent works in DIRECTORY, new or empty, or else in a new one for temporary files; nothing is asked, no
-    model is called, no other store is touched. Each command is shown as you would type it, with what came back, and
-    each claim is proved from files and store: one that fails is exit code 1. The directory is left for looking around.
+    A scripted agent works in DIRECTORY, which must be new or empty, or in a new temporary directory. Nothing is asked,
+    no model is called, no other store is touched. Each command is shown as you would type it, with its output, and each
+    claim is proved from the files and the store; if one fails, the exit code is 1. The directory is left for you.
     """
     if os.name != "posix":
-        raise Stop("the demo needs a POSIX shell and workspaces, which are not supported here yet")
+        raise Stop("the demo needs a POSIX shell and workspaces, which are not supported on this system yet")
     if frame.settings.store is not None:
-        raise Stop("the demo has a store of its own; leave --store out", USAGE)
+        raise Stop("the demo uses its own store; leave out --store", USAGE)
     from ..demo.scratch import Scratch
     from ..demo.story import Story
 
@@ -40,7 +40,7 @@ def demo(frame: Frame, place: str | None) -> None:
 def _ending(frame: Frame, folder: str, proofs: int, seconds: float) -> list[str]:
     return [
         "",
-        frame.out.paint(f"All {proofs} proofs hold; {seconds:.0f} s. It is all left for you to look at:", "bold"),
+        frame.out.paint(f"All {proofs} proofs hold; {seconds:.0f} s. Everything is left for you to explore:", "bold"),
         f"  cd {shlex.quote(folder)}; . ./env; cd payments",
         "  takeback status; takeback show fix-retry; takeback log fix-retry; takeback ops",
     ]

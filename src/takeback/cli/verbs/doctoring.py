@@ -1,4 +1,4 @@
-"""``doctor``: a look at the store, its place and this installation; everything that could bite later, with its fix."""
+"""``doctor``: checks the store, its location and this installation for anything that could cause trouble later."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..frame import Frame, verb
 from ..output import line
 from .health import problem
 
-_ROOM = 100_000_000  # bytes that should be free at least
-_LOG = 64_000_000  # bytes of a log that should have been folded into the store long ago
+_ROOM = 100_000_000  # bytes: warn if less is free
+_LOG = 64_000_000  # bytes: a log this large should have been checkpointed into the store long ago
 _EXTRAS = {"watchfiles": "watch", "psycopg": "postgres", "tiktoken": "tokens", "genai_prices": "prices"}
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: ``ok``, ``note`` or ``problem``, what it is, and what to do."""
+    """The result of one check: ``ok``, ``note`` or ``problem``, what was found, and how to fix it."""
 
     kind: str
     where: str
@@ -36,9 +36,9 @@ class Finding(NamedTuple):
 
 
 @verb("doctor")
-@click.option("--full", is_flag=True, help="Verify the store too: every check and hash, as takeback verify does.")
+@click.option("--full", is_flag=True, help="Verify the store too, as takeback verify does.")
 def doctor(frame: Frame, full: bool) -> int | None:
-    """Look at the store, its place and this installation, and say what to do; nothing is changed."""
+    """Check the store, its location and this installation, and suggest fixes; nothing is changed."""
     found = [*_installation(), *_store(frame)]
     damage = None
     if full and frame.missing is None and not _failed(found):
@@ -73,7 +73,7 @@ def _lines(frame: Frame, found: list[Finding]) -> Iterator[str]:
     yield f"{words.count(problems, 'problem')}, {words.count(notes, 'note')}"
 
 
-# ---------------------------------------------------------------------- what is looked at
+# ---------------------------------------------------------------------- checks
 
 
 def _installation() -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def _store(frame: Frame) -> Iterator[Finding]:
         yield Finding("problem", "store", str(error))
         return
     if frame.missing is not None:
-        yield Finding("note", "store", f"there is none yet at {frame.missing}", "takeback new NAME")
+        yield Finding("note", "store", f"there is no store at {frame.missing} yet", "takeback new NAME")
         return
     stats = store.stats()
     yield Finding("ok", "store", f"{store.url}: {stats}")
@@ -108,38 +108,38 @@ def _store(frame: Frame) -> Iterator[Finding]:
 
 
 def _file(path: str, size: int) -> Iterator[Finding]:
-    """Look at the place of a store that is a file."""
+    """Check permissions, disk space and log of a store that is a file."""
     for each, most in ((path, 0o600), (os.path.dirname(path), 0o755)):
         mode = stat.S_IMODE(os.stat(each).st_mode)
         if mode & ~most & 0o077:
-            yield Finding("problem", "rights", f"others may use {each} (mode {mode:03o})", f"chmod {most:o} {each}")
+            yield Finding("problem", "rights", f"others can use {each} (mode {mode:03o})", f"chmod {most:o} {each}")
             break
     else:
-        yield Finding("ok", "rights", f"only you may read {path}")
+        yield Finding("ok", "rights", f"only you can read {path}")
     free = shutil.disk_usage(path).free
     short = free < max(_ROOM, size // 10)
     yield Finding(
         "problem" if short else "ok",
         "disk",
-        f"{free / 1e9:,.1f} GB free, {mounts.kind_of(path) or 'file system not known'}",
-        "make room: a full disk refuses writes, though it loses nothing" if short else "",
+        f"{free / 1e9:,.1f} GB free, {mounts.kind_of(path) or 'unknown file system'}",
+        "free some space: on a full disk writes fail, though nothing is lost" if short else "",
     )
     log = f"{path}-wal"
     if os.path.exists(log) and os.path.getsize(log) > _LOG:
-        what = f"{os.path.getsize(log) / 1e6:,.0f} MB are not folded into the store yet"
-        yield Finding("note", "log", what, "a reader that never ends holds it back: end it")
+        what = f"{os.path.getsize(log) / 1e6:,.0f} MB not yet merged into the store"
+        yield Finding("note", "log", what, "a long-running reader keeps it from shrinking: end that process")
 
 
 def _sessions(store: Store) -> Iterator[Finding]:
     cut_off = store.list_sessions(status="interrupted", archived=None, limit=1000)
     if cut_off:
         count = f"{len(cut_off)}{'+' if cut_off.cursor else ''}"
-        yield Finding("note", "sessions", f"{count} were cut off", "takeback ls -a --status interrupted")
+        yield Finding("note", "sessions", f"{count} interrupted", "takeback ls -a --status interrupted")
     gone = {each.workspace for each in store.list_sessions(limit=1000) if each.workspace}
     gone = {each for each in gone if not os.path.isdir(each)}
     if gone:
         some = ", ".join(sorted(gone)[:3])
-        yield Finding("note", "workspaces", f"{len(gone)} are not there any more: {some}", "their files are kept")
+        yield Finding("note", "workspaces", f"{len(gone)} missing: {some}", "captured files are kept")
 
 
 COMMANDS = {"doctor": doctor}

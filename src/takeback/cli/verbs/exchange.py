@@ -1,4 +1,4 @@
-"""Taking sessions out and bringing them in: export, import, and mirror, a folder that people can read."""
+"""Getting sessions out of a store and into one: export, import, and mirror, which writes readable folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...model.exchange import Exported, Loaded
 
 _COUNTED = ("sessions", "entries", "agents", "checkpoints", "operations", "blobs")
-_IN_MEMORY = 8 << 20  # bytes of a document that is shown
+_IN_MEMORY = 8 << 20  # bytes of a shown document that stay in memory
 
 
 # ---------------------------------------------------------------------- export
@@ -32,27 +32,27 @@ _IN_MEMORY = 8 << 20  # bytes of a document that is shown
 
 @verb("export")
 @ref_argument("ref", required=False)
-@click.option("--md", is_flag=True, help="A Markdown document instead: to read.")
-@click.option("--html", is_flag=True, help="One HTML file instead: to read, on any device.")
+@click.option("--md", is_flag=True, help="Write a Markdown document for reading.")
+@click.option("--html", is_flag=True, help="Write one self-contained HTML file for reading.")
 @click.option(
     "-o",
     "--output",
     "path",
     metavar="FILE",
     shell_complete=files,
-    help="Into this file, whole or not at all; else to stdout.",
+    help="Write to this file, all or nothing; default: stdout.",
 )
-@click.option("--here", is_flag=True, help="All sessions of this workspace.")
-@click.option("-a", "--all", "everything", is_flag=True, help="All sessions of the store.")
-@click.option("--no-subagents", is_flag=True, help="Without the sub-agents of the sessions.")
+@click.option("--here", is_flag=True, help="Export all sessions of this workspace.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Export all sessions of the store.")
+@click.option("--no-subagents", is_flag=True, help="Leave out the sessions' sub-agents.")
 @click.option(
     "--tools",
     type=click.Choice(["full", "short", "none"]),
     default="short",
     show_default=True,
-    help="With --md or --html: how much of what tools were given and gave.",
+    help="With --md or --html: how much of tool inputs and outputs to show.",
 )
-@click.option("--secrets", is_flag=True, help="With --md or --html: show what is likely a secret.")
+@click.option("--secrets", is_flag=True, help="With --md or --html: do not hide likely secrets.")
 def export(
     frame: Frame,
     ref: str | None,
@@ -65,18 +65,18 @@ def export(
     tools: str,
     secrets: bool,
 ) -> int:
-    """Write a session as lines of JSON that import reads back, losing nothing; or as a document to read.
+    """Export a session as JSON lines, which import reads back without loss, or as a document to read.
 
-    With --md or --html likely secrets are hidden, and REF:12 or REF/branch is read up to there.
+    With --md or --html, likely secrets are hidden, and REF:12 or REF/branch exports up to that point.
     """
     path = _place(frame, path)
     if path is None and not frame.out.for_people and not frame.settings.jsonl:
-        raise Stop("the export itself goes to stdout; name a file for it: -o FILE", USAGE)
+        raise Stop("the export itself goes to stdout; write it to a file instead: -o FILE", USAGE)
     if md and html:
-        raise Stop("--md and --html contradict each other: leave one out", USAGE)
+        raise Stop("--md and --html exclude each other; leave one out", USAGE)
     if md or html:
         if here or everything or no_subagents:
-            raise Stop("a document is of one session; leave out --md and --html, or name one", USAGE)
+            raise Stop("--md and --html export a single session; name one, or leave them out", USAGE)
         found, kept = frame.resolve(ref), "keep" if secrets else "mask"
         how = {"format": "html" if html else "markdown", "tools": tools, "secrets": kept, "at": point_of(found)}
         _document(frame, found.session, path, how)
@@ -88,7 +88,7 @@ def export(
 
 
 def _place(frame: Frame, path: str | None) -> str | None:
-    """Return the file that was named, None for stdout; one of the store is refused before the store is opened."""
+    """Return the file to write, None for stdout; refuse one of the store's own files before opening the store."""
     from ...exporters.export import require_elsewhere
 
     if path is None or open_number(path) == 1:
@@ -99,28 +99,28 @@ def _place(frame: Frame, path: str | None) -> str | None:
 
 def _tell_damaged(damaged: list[str]) -> None:
     for each in damaged:
-        tell(f"takeback: the record of session {each} is damaged and was left out; run: takeback verify")
+        tell(f"takeback: session {each} is damaged and was left out; run: takeback verify")
 
 
 def _chosen(frame: Frame, ref: str | None, here: bool, everything: bool, damaged: list[str]) -> list[Session]:
-    """Give the sessions to export; those whose record is damaged cannot be, and are added to a list."""
+    """Return the sessions to export; those that are damaged cannot be, and are added to ``damaged``."""
     if not here and not everything:
         return [frame.session(ref)]
     if ref is not None or (here and everything):
-        raise Stop("name one session, or --here, or --all", USAGE)
+        raise Stop("a session, --here and --all exclude each other; choose one", USAGE)
     if here and frame.workspace is None:
         raise Stop(
-            f"no session belongs to {line(frame.directory)}; takeback export --all takes all of the store", NOT_FOUND
+            f"no session belongs to {line(frame.directory)}; export all sessions: takeback export --all", NOT_FOUND
         )
     where: dict[str, Any] = {"workspace": frame.workspace} if here else {}
     found = [*frame.store._sessions_beside(damaged, archived=None, **where)]
     if not found and damaged:
         _tell_damaged(damaged)
         raise Stop(
-            f"no session in {line(frame.shown_url)} can be exported; takeback repair makes a copy that can", DAMAGED
+            f"no session in {line(frame.shown_url)} can be exported; make a copy that can be: takeback repair", DAMAGED
         )
     if not found:
-        raise Stop(f"there is no session in {line(frame.shown_url)}", NOT_FOUND)
+        raise Stop(f"{line(frame.shown_url)} holds no sessions", NOT_FOUND)
     return found
 
 
@@ -132,7 +132,7 @@ def _lines(frame: Frame, sessions: list[Session], path: str | None, *, subagents
         )
     _report(frame, done, f"{words.count(done.sessions, 'session')}, {done.lines:,} lines")
     if done.secrets:
-        tell(f"It likely holds secrets ({said(done.secrets)}): look before you give it to anybody.")
+        tell(f"It probably contains secrets ({said(done.secrets)}): check it before you share it.")
 
 
 def _document(frame: Frame, session: Session, path: str | None, how: dict[str, Any]) -> None:
@@ -152,7 +152,7 @@ def _stdout() -> BinaryIO:
 
 
 class _Terminal:
-    """Takes lines for a terminal, which must only show them."""
+    """Escapes exported lines for a terminal."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -180,15 +180,15 @@ def _report(frame: Frame, done: Exported, said: str) -> None:
     "--workspace",
     metavar="DIR",
     shell_complete=directories,
-    help="Sessions that had a workspace get this one; else they have none here.",
+    help="The workspace for sessions that had one; default: none.",
 )
 def import_(frame: Frame, path: str, workspace: str | None) -> None:
-    """Bring in what export wrote, or a folder of a mirror; - reads stdin. Doing it twice changes nothing.
+    """Import what export wrote, or a folder of a mirror; - reads stdin. Importing twice changes nothing.
 
-    The file is judged first, every hash of it computed again: one that is cut off, changed or forged is refused, and
-    nothing of it is in the store. No path in it is taken over. A name that is taken gets " (2)" behind it.
+    The file is checked first and every hash recomputed: a truncated, changed or forged file is rejected, and nothing of
+    it reaches the store. Paths in the file are not trusted. A session whose name is taken gets " (2)" appended.
     """
-    with frame.progress("Import", "lines are read") as shown:
+    with frame.progress("Import", "lines read") as shown:
         loaded = frame.store.load(
             sys.stdin.buffer if path == "-" else path,
             workspace=workspace,
@@ -203,7 +203,7 @@ def _show_loaded(frame: Frame, loaded: Loaded) -> None:
     new = {name: 0 if done is None else getattr(done, name) for name in _COUNTED}
     if done is None and not mirrored:
         count = words.count(len(loaded.sessions), "session")
-        tell(f"Dry run: the file is sound and holds {count}; nothing was changed.")
+        tell(f"Dry run: the file is valid and contains {count}; nothing was changed.")
     frame.out.items(
         "imported",
         ({"id": each, "from": mirrored.get(each, each)} for each in loaded.sessions),
@@ -211,13 +211,13 @@ def _show_loaded(frame: Frame, loaded: Loaded) -> None:
         about={"new": new, "left_out": [] if done is None else [*done.left_out], "renamed": loaded.renamed},
     )
     for each, name in loaded.renamed.items():
-        tell(f"Session {each} {'would be' if loaded.dry_run else 'is'} called {name!r} here: its name is taken.")
+        tell(f"Session {each} {'would be' if loaded.dry_run else 'is'} named {name!r} here, because its name is taken.")
 
 
 def _said_of_mirror(loaded: Loaded) -> list[str]:
     would = "would be " if loaded.dry_run else ""
     return [
-        f"{was}: {f'{would}brought back as {each}' if each in loaded.new else 'it is here already'}"
+        f"{was}: {f'{would}imported as {each}' if each in loaded.new else 'already here'}"
         for each, was in loaded.mirrored.items()
     ]
 
@@ -229,13 +229,13 @@ def _said_of_mirror(loaded: Loaded) -> list[str]:
 @click.argument("folder", metavar="DIR", shell_complete=directories)
 @click.option("-f", "--follow", is_flag=True, help="Keep it up to date until Ctrl-C.")
 @click.option(
-    "-a", "--all", "everything", is_flag=True, help="All sessions of the store; else those of this workspace."
+    "-a", "--all", "everything", is_flag=True, help="Mirror all sessions of the store; default: this workspace."
 )
 def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
-    """Write sessions as folders that people can read, and remove those of sessions that are gone.
+    """Write sessions as folders that people can read, and remove the folders of deleted sessions.
 
-    DIR/sessions/ID/ gets session.json, tasks.md, implementation_plan.md, walkthrough.md and reasoning_log.md, all
-    replaced together. Only folders that a mirror of this store made are ever replaced, and removed only when their
+    DIR/sessions/ID/ gets session.json, tasks.md, implementation_plan.md, walkthrough.md and reasoning_log.md, replaced
+    together. Only folders that a mirror of this store created are ever replaced or removed, and removed only once their
     sessions were deleted.
     """
     from ...exporters.mirror import Mirror, require_folder
@@ -244,16 +244,16 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
     place = None if everything else frame.workspace
     if place is None and not everything:
         raise Stop(
-            f"no session belongs to {line(frame.directory)}; takeback mirror --all takes all of the store", NOT_FOUND
+            f"no session belongs to {line(frame.directory)}; mirror all sessions: takeback mirror --all", NOT_FOUND
         )
     require_folder(folder)
     if frame.settings.dry_run:
         count, shown = frame.count(**({} if place is None else {"workspace": place}))
-        tell(f"Dry run: would write {shown} session{'' if count == 1 else 's'} into {line(folder)}.")
+        tell(f"Dry run: would write {shown} session{'' if count == 1 else 's'} to {line(folder)}.")
         return OK
     with Mirror(frame.store, folder, workspace=place) as made:
         if follow:
-            with contextlib.suppress(KeyboardInterrupt):  # how following is meant to end
+            with contextlib.suppress(KeyboardInterrupt):  # the normal way to stop following
                 made.follow(lambda done: _show_mirrored(frame, folder, done))
             return OK
         done = made.update()
@@ -262,10 +262,10 @@ def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
 
 
 def _require_store(frame: Frame) -> None:
-    """Refuse a store that is not there: it would look like one in which every session is gone."""
+    """Raise ``Stop`` if the store does not exist: the mirror would take every session for deleted."""
     assert frame.store
     if frame.missing is not None:
-        raise Stop(f"there is no store at {line(frame.missing)}; name another with --store", NOT_FOUND)
+        raise Stop(f"there is no store at {line(frame.missing)}; name one with --store", NOT_FOUND)
 
 
 def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
@@ -274,9 +274,9 @@ def _show_mirrored(frame: Frame, folder: str, done: Mirrored) -> None:
     frame.out.one("mirrored", document, lambda: [f"{line(folder)}: {said}"])
     sys.stdout.flush()
     for each in done.blocked:
-        tell(f"{line(each)} is no mirror's of this store: it was left as it is; move it away to get that session here")
+        tell(f"{line(each)} is not a mirror of this store and was left alone; move it away to mirror that session")
     for each in done.damaged:
-        tell(f"takeback: session {each} is damaged; its folder was left as it is. Run: takeback verify")
+        tell(f"takeback: session {each} is damaged, so its folder was left as it is; run: takeback verify")
 
 
 COMMANDS = {"export": export, "import": import_, "mirror": mirror}

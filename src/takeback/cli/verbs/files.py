@@ -1,4 +1,4 @@
-"""Files and messages through time: what differs between two points, and a file as it was."""
+"""Files and messages over time: what differs between two points, and a file as it was."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .status import change_line
 @verb("diff")
 @ref_argument("a", required=False)
 @ref_argument("b", required=False)
-@click.option("--stat", is_flag=True, help="Only which paths, and how many lines.")
-@click.option("--files", "only_files", is_flag=True, help="Only files, no messages.")
+@click.option("--stat", is_flag=True, help="Only paths and line counts.")
+@click.option("--files", "only_files", is_flag=True, help="Only files, not messages.")
 def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: bool) -> None:
-    """Show what differs between two points, files and messages; without B between A and now.
+    """Show how files and messages differ between two points; without B, between A and now.
 
-    Without A: since the last checkpoint of the newest session here, or since its beginning.
+    Without A, the start is the last checkpoint of the newest session here, or its beginning.
     """
     first = find_point(frame, None) if a is None else find_side(frame, a)
     second = None if b is None else _same_session(first.session, find_side(frame, b))
@@ -50,7 +50,7 @@ def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: boo
 
 
 def _since(found: Resolved[Session]) -> Point:
-    """Give the point to compare from: the one that was named, else the last checkpoint, else the beginning."""
+    """Return the point to compare from: the named one, else the last checkpoint, else the beginning."""
     named = point_of(found)
     if named is not None:
         return named
@@ -59,14 +59,14 @@ def _since(found: Resolved[Session]) -> Point:
 
 
 def _beginning(session: Session) -> str:
-    """Say what is compared with now where nobody named a point."""
+    """Describe the starting point when none was named."""
     made = session.checkpoints()
-    return f"Since the checkpoint {line(made[-1].name)}" if made else "Since the beginning"
+    return f"Since checkpoint {line(made[-1].name)}" if made else "Since the beginning"
 
 
 def _same_session(session: Session, found: Resolved[Session]) -> Point | None:
     if found.session.id != session.id:
-        raise Stop("both points must be of one session", USAGE)
+        raise Stop("both points must belong to the same session", USAGE)
     return point_of(found)
 
 
@@ -90,7 +90,7 @@ def _messages(frame: Frame, found: Diff) -> Iterator[str]:
 @ref_argument("ref")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=files)
 def cat(frame: Frame, ref: str, paths: tuple[str, ...]) -> None:
-    """Write a file as it was at a point: takeback cat REF:12 -- PATH. A pipe gets its very bytes."""
+    """Print a file as it was at a point: takeback cat REF:12 -- PATH. A pipe gets the exact bytes."""
     found = find_point(frame, ref)
     point = point_of(found)
     at = found.session.head.seq if point is None else point

@@ -1,8 +1,8 @@
-"""``guard``: a checkpoint of a directory whenever its files come to rest, whoever changed them.
+"""``guard``: takes a checkpoint of a directory whenever its files settle, whoever changed them.
 
-It has a session of its own for each directory and never holds its lease: what it sees is nobody's run, so it is in
-nobody's way, and whoever is killed leaves nothing behind. The session is archived, so that ``@`` and ``ls`` go on to
-speak of the sessions that people and agents work in.
+Each directory has its own guard session, and nobody ever holds its lease: a guard blocks nobody, and a killed guard
+leaves nothing to clean up. The session is archived, so that ``@`` and ``ls`` keep showing the sessions that people and
+agents work in.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ..output import line
 
 NAME = "guard"
 _SHOWN = 3
-_LATEST = 60.0  # seconds without a word after which everything is looked at all the same
-_PATIENCE = 30.0  # seconds after which files that never come to rest are taken as they are
+_LATEST = 60.0  # seconds without a notification after which we scan anyway: notifications can get lost
+_PATIENCE = 30.0  # seconds after which files that never settle are captured as they are
 
-Signs = dict[str, tuple[int, int] | None]  # the paths that changed, and what tells whether they go on changing
+Signs = dict[str, tuple[int, int] | None]  # changed paths with size and mtime, to see whether they still change
 
 
 class Span(click.ParamType[float]):
-    """A time that something takes: 2s, 1.5s, 5m."""
+    """A duration: 2s, 1.5s, 5m."""
 
     name = "time"
 
@@ -45,27 +45,27 @@ class Span(click.ParamType[float]):
         try:
             return value if isinstance(value, float) else times.parse_span(value)
         except ValueError:
-            return self.fail(f"{value!r} is no time; write 2s, 5m or 1h", param, ctx)
+            return self.fail(f"{value!r} is not a duration; write 2s, 5m or 1h", param, ctx)
 
 
 @verb("guard", changes=True, makes=True)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("--settle", type=Span(), default="2s", show_default=True, help="How long files must be quiet.")
+@click.option("--settle", type=Span(), default="2s", show_default=True, help="How long files must stay unchanged.")
 @click.option("--every", type=Span(), default="10s", show_default=True, help="At most one checkpoint in this time.")
-@click.option("--keep", type=click.IntRange(1), default=100, show_default=True, help="How many checkpoints stay.")
-@click.option("--once", is_flag=True, help="Take one now if something changed, and end.")
-@click.option("--poll", is_flag=True, help="Look every few seconds, also where the system could tell of changes.")
+@click.option("--keep", type=click.IntRange(1), default=100, show_default=True, help="Keep this many checkpoints.")
+@click.option("--once", is_flag=True, help="Take one now if something changed, and exit.")
+@click.option("--poll", is_flag=True, help="Scan every few seconds, even if the system can report changes.")
 def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: int, once: bool, poll: bool) -> None:
-    """Take a checkpoint of a directory whenever its files come to rest, until Ctrl-C.
+    """Take a checkpoint of a directory whenever its files settle, until Ctrl-C.
 
-    DIR is this workspace if none is named. Go back with takeback rewind guard:NAME; takeback checkpoints guard lists
-    them. What changed since the last one counts as yours and stays: take one first with --once.
+    DIR defaults to this workspace. Go back with takeback rewind guard:NAME; takeback checkpoints guard lists the names.
+    What changed since the last checkpoint counts as your own edit and stays: take one first with --once.
     """
     if frame.settings.json and not once:
-        raise Stop("--json gives one document: add --once, or take --jsonl for a stream", USAGE)
+        raise Stop("--json writes one document; add --once, or use --jsonl for a stream", USAGE)
     place = frame.place_of_new() if folder is None else os.path.realpath(folder)
     if (why := why_not_here(place)) is not None:
-        raise Stop(f"{place} is not guarded: {why}")
+        raise Stop(f"{place} cannot be guarded: {why}")
     if frame.settings.dry_run:
         _say_what_would_be_done(frame, place)
         return
@@ -85,11 +85,11 @@ def _say_what_would_be_done(frame: Frame, place: str) -> None:
     made = [] if found is None else found.checkpoints()
     changed = _changed(found, made[-1]) if found is not None and made else None
     what = "all files" if changed is None else words.count(len(changed), "change")
-    tell(f"Dry run: would guard {line(place)}, and begin with a checkpoint of {what}.")
+    tell(f"Dry run: would guard {line(place)}, starting with a checkpoint of {what}.")
 
 
 def _stand(guarding: Guard, settle: float, every: float, poll: bool) -> None:
-    """Take checkpoints until somebody ends it."""
+    """Take checkpoints until interrupted."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -100,7 +100,7 @@ def _stand(guarding: Guard, settle: float, every: float, poll: bool) -> None:
         tell(f"Guarding {line(guarding.place)}, {bell.how}. Ctrl-C ends it.")
         guarding.stand(bell, settle, every)
     except KeyboardInterrupt:
-        tell(f"{words.count(guarding.taken, 'checkpoint')} taken. They are listed by: takeback checkpoints {NAME}")
+        tell(f"{words.count(guarding.taken, 'checkpoint')} taken. List them: takeback checkpoints {NAME}")
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -119,20 +119,20 @@ class Guard:
         )
 
     def stand(self, bell: _Bell, settle: float, every: float) -> None:
-        """Take a checkpoint whenever something changed and then stays as it is, the first one at once."""
+        """Take a checkpoint now, and then whenever files changed and settled."""
         self.take(self.changed())
         last = time.monotonic()
         while True:
             bell.wait()
             found = self._at_rest(settle, last + every)
             if found == {}:
-                time.sleep(settle)  # what is ignored may change all the time: that is no reason to look all the time
+                time.sleep(settle)  # only ignored files changed: they may change all the time, so slow down
                 continue
             self.take(found)
             last = time.monotonic()
 
     def _at_rest(self, settle: float, earliest: float) -> Signs | None:
-        """Give what changed once it has stayed as it is for a while, and not too soon; or as it is if it never does."""
+        """Return what changed once it has settled, but not before ``earliest``; or as it is if it never settles."""
         began, before = time.monotonic(), None
         while True:
             now, found = time.monotonic(), self.changed()
@@ -143,22 +143,22 @@ class Guard:
             time.sleep(settle)
 
     def changed(self) -> Signs | None:
-        """Give what changed since the last checkpoint; None if nobody knows, or there is none yet."""
+        """Return what changed since the last checkpoint; None if that is unknown, or there is no checkpoint yet."""
         if not os.path.isdir(self.place):
-            raise Stop(f"{self.place} is gone, so there is nothing to guard any more")
+            raise Stop(f"{self.place} no longer exists, so there is nothing left to guard")
         try:
             made = self._session.checkpoints()
             return _changed(self._session, made[-1]) if made else None
-        except (Busy, OSError) as error:  # somebody puts files back just now
+        except (Busy, OSError) as error:  # a rewind is restoring files right now
             self._not_now(error)
             return None
 
     def take(self, changed: Signs | None) -> None:
-        """Take a checkpoint unless nothing changed, let the oldest go, and say so."""
+        """Take a checkpoint if anything changed, drop the oldest ones, and report it."""
         if changed is not None and not changed:
             return
         name = f"auto-{times.now().astimezone(UTC):%Y%m%d-%H%M%S}"
-        about = "the beginning" if changed is None else f"{words.count(len(changed), 'change')}: {_first(changed)}"
+        about = "first checkpoint" if changed is None else f"{words.count(len(changed), 'change')}: {_first(changed)}"
         try:
             made = self._session.checkpoint(name, type="automatic", description=about)
         except (Busy, OSError) as error:
@@ -174,7 +174,7 @@ class Guard:
         sys.stdout.flush()
 
     def _is_first(self, made: Checkpoint) -> bool:
-        """Say whether nobody else took the same a moment before, else give it up; and let the oldest ones go."""
+        """Whether no other guard took the same checkpoint just before; if one did, drop ours. Drops the oldest, too."""
         there = self._session.checkpoints()
         at = [each.id for each in there].index(made.id)
         if at and there[at - 1].tree == made.tree:
@@ -190,7 +190,7 @@ class Guard:
 
 
 def _changed(session: Session, since: Checkpoint) -> Signs:
-    """Give the paths that are otherwise than at a checkpoint, with their times."""
+    """Return the paths that differ from a checkpoint, with their size and mtime."""
     plan = session.preview_rewind(since, conversation=False)
     paths = sorted({*(each.path for each in plan.files), *plan.kept, *plan.others})
     return {path: _sign(os.path.join(session.workspace or "", path)) for path in paths}
@@ -209,24 +209,24 @@ def _first(changed: Signs) -> str:
     return ", ".join(islice(changed, _SHOWN)) + more
 
 
-# ---------------------------------------------------------------------- who tells of changes
+# ---------------------------------------------------------------------- notifications
 
 
 class _Bell:
-    """Waits until something may have changed: until the system tells so, or else a few seconds."""
+    """Waits until something may have changed: until the system reports it, or else a few seconds."""
 
     def __init__(self, place: str, seconds: float, poll: bool) -> None:
         self._seconds, self._told = seconds, None if poll else _told(place)
-        if self._told is not None and next(self._told, None) is None:  # it is told from the first time on
+        if self._told is not None and next(self._told, None) is None:  # the first step starts the watch, or fails
             self._told = None
 
     @property
     def how(self) -> str:
-        """Say how changes are noticed."""
-        return f"looking every {self._seconds:g} s" if self._told is None else "the system tells of changes"
+        """How changes are noticed."""
+        return f"scanning every {self._seconds:g} s" if self._told is None else "the system reports changes"
 
     def wait(self) -> None:
-        """Return when it is time to look."""
+        """Return when it is time to scan."""
         end = time.monotonic() + _LATEST
         if self._told is None:
             time.sleep(self._seconds)
@@ -234,11 +234,11 @@ class _Bell:
         for changes in self._told:
             if changes or time.monotonic() > end:
                 return
-        self._told = None  # it told of its end: look from now on
+        self._told = None  # the watch failed and has said so: poll from now on
 
 
 def _told(place: str) -> Iterator[Sequence[Any]] | None:
-    """Let the system tell of changes, if it can: that needs ``takeback[watch]``, and enough watches."""
+    """Watch for changes if the system can: that needs ``takeback[watch]`` and enough inotify watches."""
     try:
         import watchfiles
     except ImportError:
@@ -253,7 +253,7 @@ def _until_it_fails(watch: Any) -> Iterator[Sequence[Any]]:
     try:
         yield from watch
     except OSError as error:
-        tell(f"the system cannot tell of changes here ({line(str(error))}): looking every few seconds")
+        tell(f"the system cannot report changes here ({line(str(error))}); scanning every few seconds instead")
 
 
 COMMANDS = {"guard": guard}

@@ -1,4 +1,4 @@
-"""The health of a store: verify, repair, backup, migrate; read-only first. And completion for shells."""
+"""The health of a store: verify, repair, backup, migrate. And the completion scripts for shells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..params import files
 
 @verb("verify")
 def verify(frame: Frame) -> int | None:
-    """Recompute every check and hash of the store; nothing is changed. Damage is exit code 7."""
+    """Recompute every checksum and hash in the store; nothing is changed. Exit code 7 means damage."""
     store = _there(frame)
     with frame.progress("Verifying", "records") as progress:
         report = store.verify(progress=progress)
@@ -34,19 +34,19 @@ def verify(frame: Frame) -> int | None:
         about={"url": store.url, "checked": report.checked},
     )
     if report and frame.out.for_people:
-        tell("A copy without what is damaged: takeback repair")
+        tell("Make a copy without the damaged parts: takeback repair")
     return DAMAGED if report else None
 
 
 def _there(frame: Frame) -> Any:
     store = frame.store
     if frame.missing is not None:
-        raise Stop(f"there is no store at {frame.missing}", NOT_FOUND)
+        raise Stop(f"there is no store at {frame.missing}; name one with --store", NOT_FOUND)
     return store
 
 
 def problem(each: Problem) -> dict[str, Any]:
-    """Describe a finding."""
+    """Describe a problem for ``--json``."""
     return {"id": each.where, "kind": each.kind, "what": each.what, "fix": each.fix}
 
 
@@ -61,23 +61,23 @@ def _report_lines(report: Report) -> Iterator[str]:
     "--to",
     metavar="FILE",
     shell_complete=files,
-    help="Where the copy belongs; else beside the store, with .repaired behind it.",
+    help="Where to write the copy; default: beside the store, with .repaired appended.",
 )
 def repair(frame: Frame, to: str | None) -> int | None:
-    """Copy the store without what is damaged, verify the copy, and say what was lost; the store stays as it is."""
+    """Copy the store without the damaged parts, verify the copy, and list what was lost; the store is not changed."""
     store = _there(frame)
     if frame.settings.dry_run:
         report = store.verify()
         tell(f"Dry run: would make a copy without {words.count(len(report.problems), 'problem')}.")
         return None
-    with frame.progress("Repairing", "a copy is made"):
+    with frame.progress("Repairing", "making a copy"):
         done = store.repair(to)
     frame.out.items(
         "lost",
         map(problem, done.lost),
         lambda: [
             *(f"lost: {line(str(each))}" for each in done.lost),
-            f"{line(done.path)}: {len(done.lost):,} lost, {done.rebuilt:,} made again",
+            f"{line(done.path)}: {len(done.lost):,} lost, {done.rebuilt:,} rebuilt",
         ],
         about={"path": done.path, "rebuilt": done.rebuilt, "problems": len(done.report.problems)},
     )
@@ -87,10 +87,10 @@ def repair(frame: Frame, to: str | None) -> int | None:
 @verb("backup", changes=True, looks=lambda given: True)
 @click.argument("file", shell_complete=files)
 def backup(frame: Frame, file: str) -> int | None:
-    """Copy the whole store into a new file, as of one moment, and verify the copy; the store may be in use."""
+    """Copy the whole store to a new file, as of one moment, and verify the copy; the store may be in use."""
     store = _there(frame)
     if frame.settings.dry_run:
-        tell(f"Dry run: would copy {store.stats()} into {line(file)}.")
+        tell(f"Dry run: would copy {store.stats()} to {line(file)}.")
         return None
     with frame.progress("Backing up", "records verified") as progress:
         report = store.backup(file, progress=progress)
@@ -105,14 +105,14 @@ def backup(frame: Frame, file: str) -> int | None:
         about={"path": path, "bytes": size, "checked": report.checked},
     )
     if frame.out.for_people:
-        tell(f"Look at it with: takeback --store {line(file)} ls -a")
+        tell(f"Inspect it with: takeback --store {line(file)} ls -a")
     return DAMAGED if any(each.kind != LEFT_OUT for each in report.problems) else None
 
 
 @verb("migrate", changes=True, makes=True)
-@click.option("--check", is_flag=True, help="Only say whether there is something to do; exit code 1 if so.")
+@click.option("--check", is_flag=True, help="Only report whether an update is needed; exit code 1 if so.")
 def migrate(frame: Frame, check: bool) -> None:
-    """Bring the store's tables up to date; opening a store to write does so by itself."""
+    """Bring the store's tables up to date; opening a store for writing also does that."""
     current = _is_current(frame.url)
     if check or frame.settings.dry_run:
         if not current:
@@ -130,7 +130,7 @@ def migrate(frame: Frame, check: bool) -> None:
 
 
 def _is_current(url: str) -> bool:
-    """Say whether a store has the tables of this version: one that has not cannot be opened to read."""
+    """Whether a store's tables are current: one whose tables are older cannot be opened read-only."""
     try:
         open_store(url, read_only=True).close()
     except Unsupported as error:
@@ -146,7 +146,7 @@ def _is_current(url: str) -> bool:
 @verb("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(frame: Frame, shell: str) -> None:
-    """Write the script that completes verbs, flags, names and branches: eval "$(takeback completion bash)"."""
+    """Print the script that completes verbs, flags, names and branches: eval "$(takeback completion bash)"."""
     from ..app import make
     from ..completing import script
 

@@ -1,4 +1,4 @@
-"""What was: branches and checkpoints as a graph and as a list, sub-agents as a tree, operations."""
+"""History: branches and checkpoints as a graph and as a list, sub-agents as a tree, operations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _point_name(session: str, each: Checkpoint) -> str:
 
 
 class _Event(NamedTuple):
-    """What happens at a seq of a branch."""
+    """Something at one entry of a branch."""
 
     seq: int
     order: int
@@ -85,7 +85,7 @@ def log(frame: Frame, ref: str | None) -> None:
 
 
 class _Graph:
-    """Draws branches, each below the one that it leaves, with what lies on it in order."""
+    """Draws branches as a tree, each with its checkpoints and forks in order."""
 
     def __init__(self, frame: Frame, session: Session, branches: list[Branch], made: list[Checkpoint]) -> None:
         self._frame, self._out, self._session = frame, frame.out, session
@@ -117,7 +117,7 @@ class _Graph:
         head = self._session.head
         if branch.is_head:
             where = f"turn {self._session.turn_count}, entry {head.seq}"
-            detached = "" if head.attached else ": the next message opens a branch"
+            detached = "" if head.attached else "; the next message starts a branch"
             yield _Event(head.seq, 1, self._out.paint(f"● you are here, {where}{detached}", "green"))
 
     def _leaves(self, each: Branch, branch: Branch) -> bool:
@@ -140,7 +140,7 @@ class _Graph:
 @verb("tree")
 @ref_argument("ref", required=False)
 def tree(frame: Frame, ref: str | None) -> None:
-    """Show a session's sub-agents with status, tokens and runtime."""
+    """Show a session's sub-agents with status, tokens and run time."""
     found = frame.session(ref).tree()
     frame.out.one("tree", documents.tree(found), lambda: _tree_lines(frame, found, "", ""))
 
@@ -160,10 +160,10 @@ def _tree_lines(frame: Frame, found: Tree, edge: str, indent: str) -> Iterator[s
 
 
 @verb("ops")
-@click.option("--all", "everywhere", is_flag=True, help="Of all workspaces.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
+@click.option("--all", "everywhere", is_flag=True, help="In all workspaces.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 def ops(frame: Frame, everywhere: bool, limit: int) -> None:
-    """List what was done to sessions of this workspace, newest first; undo takes it back."""
+    """List the operations on sessions of this workspace, newest first; undo takes one back."""
     found = [*_first(here(frame, everywhere), limit)]
     frame.out.items(
         "operations",
@@ -172,11 +172,11 @@ def ops(frame: Frame, everywhere: bool, limit: int) -> None:
         about={"workspace": None if everywhere else frame.workspace},
     )
     if not found and frame.out.for_people:
-        tell("No operations" + ("" if everywhere else " in this workspace. Of all: takeback ops --all"))
+        tell("No operations" + ("" if everywhere else " in this workspace. In all workspaces: takeback ops --all"))
 
 
 def here(frame: Frame, everywhere: bool) -> Iterator[Operation]:
-    """Give the operations of the workspace, or all, newest first."""
+    """Yield the operations of the workspace, or all of them, newest first."""
     cursor = None
     if not everywhere and frame.workspace is None:
         return
@@ -213,7 +213,7 @@ def _operation_lines(frame: Frame, found: list[Operation]) -> Iterator[str]:
 
 
 def _telling(ids: list[str]) -> int:
-    """Give how many characters tell ids apart."""
+    """Return how many characters are needed to tell the ids apart."""
     return next((length for length in range(7, 25) if len({each[:length] for each in ids}) == len(ids)), 25)
 
 

@@ -1,6 +1,6 @@
-"""``hook``: records what another agent's program tells its hooks, and puts itself into that program's settings.
+"""``hook``: records the events that another agent passes to its hooks, and adds itself to that agent's settings.
 
-As a hook it says nothing on stdout, where it would become part of the conversation, and ends with 0 whatever happens:
+As a hook it writes nothing to stdout, which would become part of the conversation, and exits with 0 whatever happens:
 the other program must never wait for it or stop because of it.
 """
 
@@ -26,38 +26,38 @@ from ..output import line
 from ..plans import colored
 from .running import parent_session
 
-_SPARE = 2.0  # seconds to end in order before Claude Code would end us
-_GRACE = 1.0  # seconds of these after which the process ends wherever it is
-_STUCK = 0.2  # seconds: whoever hears so late that the time is up was not at work, but waited in a call of the store
+_SPARE = 2.0  # seconds left to exit cleanly before Claude Code kills us
+_GRACE = 1.0  # seconds after the deadline at which the process exits wherever it is
+_STUCK = 0.2  # seconds: a signal handled this late means Python was not running, but blocked in a store call
 
 
 class _TooLate(Exception):
-    """The time is up."""
+    """The deadline has passed."""
 
     def __init__(self, late: float) -> None:
-        super().__init__("the time is up")
+        super().__init__("the deadline has passed")
         self.stuck = late > _STUCK
 
 
 @verb("hook", changes=True, makes=True)
 @click.argument("program", type=click.Choice(["claude-code"]))
-@click.option("--install", is_flag=True, help="Write the hooks into the settings of this project.")
-@click.option("--uninstall", is_flag=True, help="Take them out again.")
-@click.option("--user", is_flag=True, help="The settings of all your projects instead.")
-@click.option("--local", is_flag=True, help="Your own settings of this project, which are not shared.")
+@click.option("--install", is_flag=True, help="Add the hooks to this project's settings.")
+@click.option("--uninstall", is_flag=True, help="Remove the hooks again.")
+@click.option("--user", is_flag=True, help="Use your settings for all projects instead.")
+@click.option("--local", is_flag=True, help="Use your personal settings for this project.")
 def hook(frame: Frame, program: str, install: bool, uninstall: bool, user: bool, local: bool) -> None:
-    """Record a hook's event from stdin as Claude Code gives it; --install puts the hooks into its settings.
+    """Record an event that Claude Code passes to a hook on stdin; --install adds the hooks to its settings.
 
-    A session of its own for each of its sessions: prompts, tool calls with results, and the files around each call.
+    Each of its sessions becomes a session here: prompts, tool calls with results, and the files around each call.
     """
     if (install and uninstall) or (user and local):
-        raise Stop("leave one of the two out", USAGE)
+        raise Stop("--install and --uninstall exclude each other, as do --user and --local; leave one out", USAGE)
     if install or uninstall:
         _settle(frame, _path(frame, user, local), install)
     elif user or local:
-        raise Stop("--user and --local say where to --install or --uninstall", USAGE)
+        raise Stop("--user and --local need --install or --uninstall", USAGE)
     elif sys.stdin.isatty():
-        raise Stop(f"this reads an event from stdin; to record them all: takeback hook {program} --install", USAGE)
+        raise Stop(f"this reads one event from stdin; to record all events: takeback hook {program} --install", USAGE)
     else:
         _record(frame)
 
@@ -66,11 +66,11 @@ def hook(frame: Frame, program: str, install: bool, uninstall: bool, user: bool,
 
 
 def _record(frame: Frame) -> None:
-    """Record an event; what fails is a line on stderr."""
+    """Record an event; report a failure as one line on stderr."""
     with _Deadline() as deadline:
         try:
             _record_in_time(frame, deadline)
-        except Exception as error:  # whatever it is: Claude Code goes on
+        except Exception as error:  # whatever it is, Claude Code must continue
             tell(_not_recorded(deadline.what, str(error) or type(error).__name__))
         frame.close()
 
@@ -93,12 +93,12 @@ def _record_in_time(frame: Frame, deadline: _Deadline) -> None:
             raise TimeoutError(_in_use(deadline.seconds)) from None
         if looking is None or not looking.looking:
             raise TimeoutError(f"it took more than {deadline.seconds:.0f} seconds") from None
-        why = f"a look at them took more than {deadline.seconds:.0f} seconds"
-        why = f"{why}; leave what is large out with a .takebackignore"
+        why = f"scanning them took more than {deadline.seconds:.0f} seconds"
+        why = f"{why}; exclude large directories in .takebackignore"
         looking.give_up_files(why)
         raise TimeoutError(f"{claude_code.CAPTURE_OFF}: {why}") from None
     if hook.unseen is not None:
-        tell(f"takeback: the files were not looked at: {line(hook.unseen)}")
+        tell(f"takeback: the files were not scanned: {line(hook.unseen)}")
 
 
 def _not_recorded(what: str, why: str) -> str:
@@ -106,7 +106,7 @@ def _not_recorded(what: str, why: str) -> str:
 
 
 def _in_use(seconds: float) -> str:
-    return f"the store is in use: it gave no answer within {seconds:.0f} seconds; another program holds it locked"
+    return f"the store is in use: another program has kept it locked for {seconds:.0f} seconds"
 
 
 def _event(deadline: _Deadline) -> Event:
@@ -115,17 +115,17 @@ def _event(deadline: _Deadline) -> Event:
     try:
         data = json.load(sys.stdin)
     except _TooLate:
-        raise TimeoutError(f"no event came on stdin within {deadline.seconds:.0f} seconds") from None
+        raise TimeoutError(f"no event arrived on stdin within {deadline.seconds:.0f} seconds") from None
     if not isinstance(data, dict):
-        raise ValueError("an event is a JSON object")
+        raise ValueError("the event is not a JSON object")
     return Event(data, os.environ.get("CLAUDE_PROJECT_DIR") or None)
 
 
 class _Deadline:
-    """The time that an event may take from the beginning on, reading it and opening the store included.
+    """The time that an event may take in all, including reading it and opening the store.
 
-    When it is up ``_TooLate`` is raised, as soon as Python is asked anything. A call into the store that waits for
-    somebody's lock asks it nothing: a moment later the process ends where it is, which no store minds.
+    When it runs out, the signal handler raises ``_TooLate``. Python runs the handler only between bytecodes, so a call
+    blocked on a lock of the store never sees it: a watchdog then exits the process, which is safe for any store.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class _Deadline:
             signal.signal(signal.SIGALRM, self._before)
 
     def set(self, seconds: float) -> None:
-        """Let all of it take so long and no longer."""
+        """Allow this many seconds from the start of the event."""
         self._disarm()
         self.seconds = seconds
         left = max(self._began + seconds - time.monotonic(), 0.001)
@@ -166,7 +166,7 @@ class _Deadline:
         raise _TooLate(time.monotonic() - self._began - self.seconds)
 
     def _end(self) -> None:
-        """End the process: it waits for the store, or else it would have ended by itself."""
+        """Exit the process, which must be blocked on the store: otherwise it would have finished by now."""
         tell(_not_recorded(self.what, _in_use(self.seconds)))
         sys.stderr.flush()
         os._exit(0)
@@ -183,7 +183,7 @@ def _path(frame: Frame, user: bool, local: bool) -> str:
 
 
 def _settle(frame: Frame, path: str, install: bool) -> None:
-    """Put the hooks in or take them out, and say what became of the file."""
+    """Add or remove the hooks, and report what changed in the file."""
     typed = hook_settings.command(frame.settings.store)
     before = hook_settings.read(path)
     after = hook_settings.installed(before, typed) if install else hook_settings.removed(before)
@@ -191,7 +191,7 @@ def _settle(frame: Frame, path: str, install: bool) -> None:
     if changed and not frame.settings.dry_run:
         try:
             hook_settings.write(path, after)
-        except OSError as error:  # it names a file of its own beside the settings
+        except OSError as error:  # it names our temporary file, not the settings
             raise Stop(refused(error, path, "write")) from error
     now = before if frame.settings.dry_run else after
     document: dict[str, Any] = {
@@ -205,14 +205,14 @@ def _settle(frame: Frame, path: str, install: bool) -> None:
     if frame.settings.dry_run:
         tell("Dry run: nothing was changed.")
     elif frame.out.for_people and changed and install:
-        tell("Claude Code uses it from its next start on. Take it out with the same command and --uninstall.")
+        tell("Takes effect when Claude Code starts next. Remove it with the same command and --uninstall.")
         if not typed.startswith("takeback "):
-            tell("takeback is not on PATH, so the settings name the Python of this installation: they hold here only.")
+            tell("takeback is not on PATH, so the settings name this Python: they work only on this machine.")
 
 
 def _lines(frame: Frame, path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     if before == after:
-        yield f"{line(path)} stays as it is"
+        yield f"{line(path)} is unchanged"
     elif frame.settings.dry_run:
         old, new = (hook_settings.text(each).splitlines(keepends=True) for each in (before, after))
         yield from colored(

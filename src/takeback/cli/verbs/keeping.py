@@ -1,4 +1,4 @@
-"""What people do to keep order: titles, tags, pins, the archive, the trash. All but ``purge`` can be undone."""
+"""Housekeeping: titles, tags, pins, the archive, the trash. Everything except ``purge`` can be undone."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..frame import Frame, ref_argument, verb
 from ..output import line
 
 _DELETING = """\b
-Which is for what:
-  archive  leaves a session out of lists; unarchive brings it back
-  rm       puts it into the trash; restore or undo brings it back
-  purge    erases it for good; nothing brings it back
-  prune    erases contents of no session: what others left behind
+Which one to use:
+  archive  hides a session from lists; unarchive shows it again
+  rm       moves it to the trash; restore or undo brings it back
+  purge    erases it permanently; nothing brings it back
+  prune    erases content that belongs to no session any more
 """
 _REFS = ref_argument("refs", nargs=-1, required=True, metavar="REF...")
 
 
 def _each(frame: Frame, refs: tuple[str, ...], what: str, change: Callable[[Session], Operation | None]) -> None:
-    """Do something to each session that is named: all are found before the first is changed."""
+    """Apply a change to each named session; all are found before the first is changed."""
     sessions = [frame.session(ref) for ref in refs]
     if frame.settings.dry_run:
         for each in sessions:
@@ -51,7 +51,7 @@ def _called(frame: Frame, session: Session) -> str:
 @ref_argument("ref")
 @click.argument("title")
 def rename(frame: Frame, ref: str, title: str) -> None:
-    """Give a session another title."""
+    """Change a session's title."""
     _each(frame, (ref,), "rename", lambda each: each.rename(title))
 
 
@@ -67,74 +67,74 @@ def tag(frame: Frame, ref: str, tags: tuple[str, ...]) -> None:
 @ref_argument("ref")
 @click.argument("tags", nargs=-1, required=True)
 def untag(frame: Frame, ref: str, tags: tuple[str, ...]) -> None:
-    """Take tags away from a session."""
+    """Remove tags from a session."""
     _each(frame, (ref,), "untag", lambda each: each.untag(*tags))
 
 
 @verb("pin", changes=True)
 @_REFS
 def pin(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Mark sessions for finding them again."""
+    """Pin sessions, to mark them in lists."""
     _each(frame, refs, "pin", lambda each: each.pin())
 
 
 @verb("unpin", changes=True)
 @_REFS
 def unpin(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Take the mark away."""
+    """Unpin sessions."""
     _each(frame, refs, "unpin", lambda each: each.unpin())
 
 
 @verb("archive", changes=True, epilog=_DELETING)
 @_REFS
 def archive(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Leave sessions out of lists."""
+    """Hide sessions from lists."""
     _each(frame, refs, "archive", lambda each: each.archive())
 
 
 @verb("unarchive", changes=True, epilog=_DELETING)
 @_REFS
 def unarchive(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Put sessions back into lists."""
+    """Show sessions in lists again."""
     _each(frame, refs, "unarchive", lambda each: each.unarchive())
 
 
 @verb("rm", changes=True, epilog=_DELETING)
 @_REFS
 def rm(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Put sessions into the trash; main, directory and cron sessions go back to empty."""
-    _each(frame, refs, "put into the trash", lambda each: frame.store.delete_session(each))
+    """Move sessions to the trash; main, directory and cron sessions start again empty."""
+    _each(frame, refs, "move to the trash:", lambda each: frame.store.delete_session(each))
 
 
 @verb("restore", changes=True, epilog=_DELETING)
 @_REFS
 def restore(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Take sessions out of the trash, by id or by name."""
+    """Restore sessions from the trash, by id or by name."""
     found = tuple(_in_trash(frame, ref).id for ref in refs)
     _each(frame, found, "restore", lambda each: frame.store.restore_session(each))
 
 
 def _in_trash(frame: Frame, ref: str) -> Session:
-    """Find a session in the trash; a name is looked for only there."""
+    """Find a session in the trash by name or id prefix."""
     named = [each for each in frame.store.iter_sessions(trash=True) if ref == each.name or each.id.startswith(ref)]
     if len(named) == 1:
         return named[0]
     if not named:
-        raise Stop(f"nothing in the trash matches {ref!r}; takeback ls -a --trash lists it", NOT_FOUND)
+        raise Stop(f"no session in the trash matches {ref!r}; list them with: takeback ls -a --trash", NOT_FOUND)
     listed = "\n".join(f"  {each.id}  {line(each.title or '')}" for each in named[:10])
     raise Stop(f"{ref!r} matches several sessions in the trash:\n{listed}", NOT_FOUND)
 
 
 @verb("purge", changes=True, epilog=_DELETING)
 @ref_argument("ref")
-@click.option("--include-forks", is_flag=True, help="Also the sessions that were forked from it.")
+@click.option("--include-forks", is_flag=True, help="Erase the sessions forked from it too.")
 def purge(frame: Frame, ref: str, include_forks: bool) -> None:
-    """Erase a session for good, also from the trash. This cannot be undone."""
+    """Erase a session permanently, even from the trash. This cannot be undone."""
     session = _to_purge(frame, ref)
-    forks = " and what was forked from it" if include_forks else ""
+    forks = " and the sessions forked from it" if include_forks else ""
     what = f"{_called(frame, session)} ({session.message_count} messages){forks}"
     if frame.out.for_people:
-        frame.out.text([f"Erase {what} for good"])
+        frame.out.text([f"Erase {what} permanently"])
     if not agreed(frame.settings, "Erase?"):
         return
     done = frame.store.purge_session(session, include_forks=include_forks)
@@ -155,9 +155,9 @@ def purge(frame: Frame, ref: str, include_forks: bool) -> None:
 @verb("prune", changes=True, epilog=_DELETING)
 @click.option("--policy", type=click.Choice(["unreferenced"]), default="unreferenced", show_default=True)
 def prune(frame: Frame, policy: str) -> None:
-    """Erase contents that nothing needs any more: what purged sessions and popped attachments left behind.
+    """Erase content that nothing needs any more, left behind by purged sessions and popped attachments.
 
-    What was stored within the last hour stays. Each agent that changed gets a checkpoint first.
+    Content stored within the last hour stays. Each agent that changed gets a checkpoint first.
     """
     found = frame.store.prune(policy)
     if found.blobs:
@@ -171,7 +171,7 @@ def prune(frame: Frame, policy: str) -> None:
 
 def _pruned_lines(found: Pruned) -> list[str]:
     if not found.blobs:
-        return ["Nothing to erase: everything in the store is needed, or was stored within the last hour."]
+        return ["Nothing to erase: all content is needed, or was stored within the last hour."]
     return [] if found.dry_run else [str(found)]
 
 

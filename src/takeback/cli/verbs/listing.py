@@ -1,4 +1,4 @@
-"""``ls``: the sessions of a workspace, last changed first; what is not shown is said, with the flag that shows it."""
+"""``ls``: the sessions of a workspace, last changed first; a footer counts the hidden ones and names the flag."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "
 
 
 OPTIONS = (
-    flag("-a", "--all", to="everywhere", help="Sessions of all workspaces."),
-    Option(("--agent",), "agent", TEXT, "Only of this agent."),
+    flag("-a", "--all", to="everywhere", help="List the sessions of all workspaces."),
+    Option(("--agent",), "agent", TEXT, "Only sessions of this agent."),
     Option(("--kind",), "kinds", Choice("main", "subagent", "cron"), "Only this kind.", many=True),
     Option(
         ("--status",),
         "status",
         Choice("active", "completed", "error", "timeout", "stopped", "interrupted"),
-        "Only with this status.",
+        "Only sessions with this status.",
         many=True,
     ),
     Option(("--since",), "since", Kind("when", times.parse_since), "Only changed since: 90m, 36h, 2w, 2026-01-31."),
-    Option(("--label",), "label", TEXT, "Only with this label."),
-    Option(("--tag",), "tag", TEXT, "Only with this tag."),
-    flag("--pinned", to="pinned", help="Only pinned ones."),
-    flag("--archived", to="archived", help="Archived ones too."),
-    flag("--trash", to="trash", help="Only what is in the trash."),
-    Option(("--limit",), "limit", Whole(1, 10_000), "At most so many.", default=50),
+    Option(("--label",), "label", TEXT, "Only sessions with this label."),
+    Option(("--tag",), "tag", TEXT, "Only sessions with this tag."),
+    flag("--pinned", to="pinned", help="Only pinned sessions."),
+    flag("--archived", to="archived", help="Include archived sessions."),
+    flag("--trash", to="trash", help="Only sessions in the trash."),
+    Option(("--limit",), "limit", Whole(1, 10_000), "List at most this many.", default=50),
 )
 
 
 def ls(frame: Look[Any], everywhere: bool, limit: int, **given: Any) -> None:
-    """List the sessions of this workspace, last changed first; -a lists all."""
+    """List the sessions of this workspace, last changed first; -a lists those of all workspaces."""
     filters = _filters(given)
     place = None if everywhere else (frame.workspace or frame.directory)
     where: dict[str, Any] = {} if place is None else {"workspace": place}
@@ -58,11 +58,11 @@ def ls(frame: Look[Any], everywhere: bool, limit: int, **given: Any) -> None:
     if frame.out.for_people:
         _footer(frame, found, place, filters, more=page.cursor is not None)
     for each in page.damaged:
-        tell(f"takeback: the record of session {each} is damaged and was left out; run: takeback verify")
+        tell(f"takeback: session {each} is damaged and was left out; run: takeback verify")
 
 
 def _filters(given: dict[str, Any]) -> dict[str, Any]:
-    """Give the filters that were asked for, as the library names them."""
+    """Return the chosen filters under the names the library uses."""
     chosen = {name: value for name, value in given.items() if value}
     if "archived" in chosen:
         chosen["archived"] = None
@@ -130,19 +130,19 @@ def _footer(
 
 
 def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> str:
-    """Say which filter hid how many, and what shows them."""
+    """Explain an empty list: which filter hid how many sessions, and how to show them."""
     if frame.missing is not None:
-        return f"No sessions: there is no store yet at {words.plain(frame.missing)}. Start one: takeback new NAME"
+        return f"No sessions: there is no store at {words.plain(frame.missing)} yet. Start one: takeback new NAME"
     where = {} if place is None else {"workspace": place}
     here, shown = frame.count(**where)
     in_place = "" if place is None else f" in {place}"
     if filters and here:
         said = [_hidden(frame, name, where, filters) for name in filters]
-        hint = "; ".join(filter(None, said)) or f"together the filters hide {shown}"
-        return f"No sessions match{in_place}: {hint}. Show them: takeback ls{'' if place else ' -a'}"
+        hint = "; ".join(filter(None, said)) or f"the filters together hide {shown}"
+        return f"No matching sessions{in_place}: {hint}. Show them: takeback ls{'' if place else ' -a'}"
     elsewhere, count = frame.count()
     if place is not None and elsewhere:
-        return f"No sessions{in_place}; {count} elsewhere. Show them: takeback ls -a"
+        return f"No sessions{in_place} yet; {count} elsewhere. Show them: takeback ls -a"
     archived = frame.store.list_sessions(trash=True, limit=1)
     return "No sessions" + (
         ", only some in the trash. Show them: takeback ls -a --trash" if archived else ". Start one: takeback new NAME"

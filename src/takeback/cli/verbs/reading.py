@@ -1,4 +1,4 @@
-"""A session as people read it: ``show`` turn by turn or as Markdown. Long ones are read in pages."""
+"""``show``: a session as people read it, turn by turn or as Markdown. Long ones are read in pages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _SHORT = 100
 
 
 def _turns(text: str) -> tuple[int, int | None]:
-    """Read a turn or a range of them: 12, 10-20, 10-, -20."""
+    """Parse a turn or a range of turns: 12, 10-20, 10-, -20."""
     before, dash, behind = text.partition("-")
-    if not all(each == "" or (each.isascii() and each.isdigit() and len(each) < 10) for each in (before, behind)):
-        raise ValueError(f"{text!r} is no range of turns; write 12, 10-20, 10- or -20")
-    if not before and not behind:
-        raise ValueError(f"{text!r} is no range of turns; write 12, 10-20, 10- or -20")
+    sound = all(each == "" or (each.isascii() and each.isdigit() and len(each) < 10) for each in (before, behind))
+    if not sound or not (before or behind):
+        raise ValueError(f"{text!r} is not a range of turns; write 12, 10-20, 10- or -20")
     first = int(before or 0)
     last = int(behind) if behind else None if dash else first
     if last is not None and last < first:
@@ -36,14 +35,14 @@ def _turns(text: str) -> tuple[int, int | None]:
 
 TOOLS = Choice("full", "short", "none")
 OPTIONS = (
-    Option(("--turns",), "turns", Kind("range", _turns), "Only these: 12, 10-20, 10-, -20."),
+    Option(("--turns",), "turns", Kind("range", _turns), "Only these turns: 12, 10-20, 10-, -20."),
     Option(("--tools",), "tools", TOOLS, default="short"),
-    flag("--md", to="md", help="As Markdown."),
+    flag("--md", to="md", help="Write Markdown."),
 )
 
 
 def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
-    """Read a session; REF:12 reads it up to the end of turn 12."""
+    """Print a session; REF:12 prints it up to the end of turn 12."""
     found = frame.resolve(ref)
     after, before = _bounds(frame, found, turns)
     said = _messages(found, after, before, tools)
@@ -59,13 +58,13 @@ def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None
 
 
 def _bounds(frame: Look[Any], found: Resolved[Any], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
-    """Give the seq behind which to begin, and the one before which to end."""
+    """Return the entry to start after, and the entry to stop before."""
     if turns is None:
         return 0, None
     first, last = turns
     count = found.session.stats(point_of(found)).turns
     if first > count:
-        raise Stop(f"the session has turns 1 to {count}; there is no turn {first}", NOT_FOUND)
+        raise Stop(f"no such turn: {first}; the session has turns 1 to {count}", NOT_FOUND)
     after = _end_of(frame, found, first - 1) if first > 0 else 0
     return after, None if last is None or last >= count else _end_of(frame, found, last) + 1
 
@@ -83,14 +82,14 @@ def _messages(found: Resolved[Any], after: int, before: int | None, tools: str) 
 
 
 class Asked:
-    """What tools were asked to do whose calls no message announced: programs that run them say it at their start."""
+    """Finds the arguments of tool calls that no message announced: programs report them when they start a tool."""
 
     def __init__(self, session: Reading) -> None:
         self._session, self._announced = session, set[str]()
-        self._calls = dict[str, ToolCall | None]()  # None for what is not on the path
+        self._calls = dict[str, ToolCall | None]()  # None for calls that are not on this path
 
     def of(self, message: Message) -> dict[str, ToolCall]:
-        """Give the calls that a message answers and that nobody has read of yet, by their ids."""
+        """Return the calls, by id, that a message answers and no earlier message announced."""
         self._announced |= {call.id for call in message.tool_calls}
         wanted = {each.call_id for each in message.tool_results} - self._announced
         if not wanted <= self._calls.keys():
@@ -110,12 +109,12 @@ class Plain:
         self._turn = -1
 
     def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
-        """Write a session from its heading on."""
+        """Yield a session's heading and messages."""
         yield from heading(self._frame, session)
         yield from self.those(messages)
 
     def those(self, messages: Iterator[Message]) -> Iterator[str]:
-        """Write messages; each turn begins with a line of its own."""
+        """Yield messages, each turn under a line of its own."""
         for message in messages:
             if message.turn != self._turn:
                 self._turn = message.turn
@@ -125,7 +124,7 @@ class Plain:
             yield from self._message(message)
 
     def _message(self, message: Message) -> Iterator[str]:
-        results, text = message.tool_results, message.text  # each is read from what the provider said
+        results, text = message.tool_results, message.text  # each access decodes the raw message
         if not results:
             state = "" if message.status == "complete" else f" ({message.status})"
             yield self._out.paint(f"{line(message.role)}{state}", _STYLES.get(message.role, "bold"))
@@ -155,7 +154,7 @@ _STYLES = {"user": "cyan", "assistant": "green"}
 
 
 def heading(frame: Look[Any], session: Reading) -> Iterator[str]:
-    """Say in a few lines which session this is."""
+    """Yield a few lines that identify a session."""
     out, utc = frame.out, frame.out.utc
     title = line(session.title or session.name or "untitled")
     name = f", named {line(session.name)}" if session.name and session.name != session.title else ""
@@ -181,7 +180,7 @@ def heading(frame: Look[Any], session: Reading) -> Iterator[str]:
 
 
 class _Markdown:
-    """Writes messages as a Markdown document."""
+    """Writes messages as Markdown."""
 
     def __init__(self, tools: str, asked: Asked) -> None:
         self._tools, self._asked = tools, asked
@@ -213,7 +212,7 @@ class _Markdown:
 
 
 def _fenced(text: str, tools: str) -> list[str]:
-    """Write a text as a block of code; the fence is longer than any in it."""
+    """Write a text as a code block, with a fence longer than any in it."""
     import re
 
     shown = text if tools == "full" or len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."

@@ -1,4 +1,4 @@
-"""``resume`` looks at where a session stopped and what is open, and changes nothing; ``--exec`` starts a program."""
+"""``resume``: shows where a session stopped and what is open, and changes nothing; ``--exec`` starts a program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CUT = 200
 @ref_argument("ref", required=False)
 @click.option("--exec", "command", metavar="CMD", help="Run CMD with TAKEBACK_SESSION and TAKEBACK_STORE set.")
 def resume(frame: Frame, ref: str | None, command: str | None) -> int | None:
-    """Say where a session stopped and what is open; with --exec run a program that goes on with it."""
+    """Show where a session stopped and what is open; with --exec run a program that continues it."""
     session = frame.session(ref)
     if command is not None:
         return _run(frame, session, command)
@@ -67,39 +67,39 @@ def _lines(frame: Frame, session: Session) -> Iterator[str]:
         if task.status in ("pending", "in_progress"):
             yield f"  open task: {line(task.description)}"
     if pending := session.rewind_pending():
-        yield f"  {line(pending)}; going on puts that right"
-    yield f"  go on: takeback resume {frame.short(session.id)} --exec 'your-agent'"
+        yield f"  {line(pending)}; the next run fixes that"
+    yield f"  continue: takeback resume {frame.short(session.id)} --exec 'your-agent'"
 
 
-# What became of a call, for somebody who decides what to do with it.
-_CALLS = {"pending": "not started", "running": "running", "unknown": "started; it may or may not have had its effect"}
+# The status of a call, for somebody who decides what to do with it.
+_CALLS = {"pending": "not started", "running": "running", "unknown": "started; it may or may not have taken effect"}
 
 
 def _stopped(session: Session) -> Iterator[str]:
     if session.holder is not None:
-        yield f"  it is being run by {line(str(session.holder))}"
+        yield f"  in use by {line(str(session.holder))}"
     elif session.status == "interrupted":
         turn = "" if session.stopped_at is None else f" in turn {session.stopped_at}"
         times_ = f", {session.crashes} times in a row" if session.crashes > 1 else ""
-        yield f"  it was cut off{turn}{times_}"
+        yield f"  interrupted{turn}{times_}"
     elif session.status == "active":
-        yield f"  nobody runs it; it was left cleanly {times.ago(session.updated_at)}"
+        yield f"  not running; last closed cleanly {times.ago(session.updated_at)}"
     else:
-        yield f"  it is {session.status}; entering it lets it go on"
+        yield f"  {session.status}; opening it again resumes it"
 
 
 def _run(frame: Frame, session: Session, command: str) -> int:
-    """Run a program in the session's workspace and give its exit code."""
+    """Run a program in the session's workspace and return its exit code."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:
-        raise Stop(f"--exec cannot be read: {error}", USAGE) from error
+        raise Stop(f"--exec cannot be parsed: {error}", USAGE) from error
     if not arguments:
         raise Stop("--exec needs a program to run", USAGE)
     place = session.workspace if session.workspace and os.path.isdir(session.workspace) else None
     program = programs.Program(arguments, place, environment(frame, session))
     program.require()
-    frame.store.close()  # the program has the store to itself
+    frame.store.close()  # before the program starts: it may need the store to itself
     return programs.exit_code(programs.run(program))
 
 

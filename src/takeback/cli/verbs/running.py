@@ -1,7 +1,7 @@
-"""``run``: any program as a session. What it shows is recorded as it runs, what it did to files can be taken back.
+"""``run``: any program as a session. Its output is recorded as it runs, and what it did to files can be taken back.
 
-The program's whole run is one turn: the command line is the prompt, the run a tool call whose result is the output. So
-the workspace is looked at before and after, and everything in between is put down to that call.
+The whole run is one turn: the command line is the prompt, the run a tool call whose result is the output. So the
+workspace is scanned before and after, and every change in between is attributed to that call.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..frame import Frame, verb, why_not_here
 from ..output import line
 from ..programs import Program
 
-_KEPT = 1 << 20  # characters of output that are kept: half of them the first, half the last
-_MARKS = {"delete": "added", "create": "deleted"}  # what a rewind would do to a path, and what the program did to it
+_KEPT = 1 << 20  # characters of output to keep: the first half and the last half of that many
+_MARKS = {"delete": "added", "create": "deleted"}  # what a rewind does is the inverse of what the program did
 
 
 @verb("run", changes=True, makes=True, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
-@click.option("--name", help="Add to the session of this name in this workspace; else one of its own.")
-@click.option("--agent", default="main", show_default=True, help="Whose session it is.")
+@click.option("--name", help="Continue the session of this name in this workspace; default: a new one.")
+@click.option("--agent", default="main", show_default=True, help="The agent that owns it.")
 def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) -> int:
     """Run any program as a session: its output is recorded, and takeback rewind takes back what it did to files.
 
-    You see and type exactly as without it, and its exit code is passed on. The program finds TAKEBACK_SESSION and
-    TAKEBACK_STORE set. With --json, --jsonl, --fields or -q what it writes goes to stderr, and the result to stdout.
+    The program sees your terminal as usual, finds TAKEBACK_SESSION and TAKEBACK_STORE set, and its exit code is passed
+    on. With --json, --jsonl, --fields or -q its output goes to stderr, and the result to stdout.
     """
     program = Program(command, frame.directory, os.environ)
     program.require()
@@ -58,25 +58,25 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
             prompt = session.user(shlex.join(command))
             _record(frame, session, program, ended)
             _end(session, ended[0])
-        if file is not None and _file(frame) != file:  # what was written since went into a file that nobody can find
-            tell(f"takeback: the store {line(frame.shown_url)} is gone or another one, so nothing of this run is kept")
+        if file is not None and _file(frame) != file:  # we wrote to a deleted file
+            tell(f"takeback: the store {line(frame.shown_url)} was deleted or replaced meanwhile, so this run is lost")
         else:
             _report(frame, session, prompt, ended[0])
     except Error as error:
         if not ended:
             raise
-        tell(f"takeback: not all of it was recorded: {line(str(error))}")  # the program's end is what counts
+        tell(f"takeback: the run was not fully recorded: {line(str(error))}")  # still pass its exit code on
     return programs.exit_code(ended[0])
 
 
 def _not_captured(place: str) -> str | None:
-    """Say as sessions do that a workspace is not captured; None if it can be."""
+    """Explain, in the words of sessions, why a workspace is not captured; None if it can be."""
     why = why_not_here(place)
     return None if why is None else f"the workspace {place!r} is not captured: {why}"
 
 
 def _file(frame: Frame) -> tuple[int, int] | None:
-    """Say which file the store is; None if it is none, or gone."""
+    """Return device and inode of the store's file; None if it is not a file, or gone."""
     try:
         found = os.stat(frame.url.removeprefix("sqlite:///"))
     except OSError:
@@ -85,14 +85,14 @@ def _file(frame: Frame) -> tuple[int, int] | None:
 
 
 def parent_session(frame: Frame) -> str | None:
-    """Give the session in which this command runs, if it is one of this store."""
+    """Return the id of the session that this command runs in, if it is in this store."""
     wanted = os.environ.get("TAKEBACK_SESSION")
     found = None if not wanted else frame.store.find_session(wanted)
     return None if found is None else found.id
 
 
 def environment(frame: Frame, session: Session) -> dict[str, str]:
-    """Give a program what it needs to find its session."""
+    """Return the environment in which a program finds its session."""
     url = frame.url if "://" in frame.url else os.path.realpath(frame.url)
     return {**os.environ, "TAKEBACK_SESSION": session.id, "TAKEBACK_STORE": url}
 
@@ -101,14 +101,14 @@ def environment(frame: Frame, session: Session) -> dict[str, str]:
 
 
 class _Output:
-    """Records what a program shows, as text; a store that fails stops the record and not the program."""
+    """Records a program's output as text; a failing store stops the recording, never the program."""
 
     def __init__(self, running: ToolRun) -> None:
         self._running, self._decoder = running, codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self.failure: Error | None = None
 
     def hear(self, data: bytes, *, last: bool = False) -> None:
-        """Record what came."""
+        """Record a piece of output."""
         text = self._decoder.decode(data, last)
         if text and self.failure is None:
             try:
@@ -118,7 +118,7 @@ class _Output:
 
 
 def _record(frame: Frame, session: Session, program: Program, ended: list[int]) -> None:
-    """Run the program as a tool call; its return code is put into ``ended`` whatever becomes of the record."""
+    """Run the program as a tool call; its return code is added to ``ended`` even if recording fails."""
     given = {"command": [*program.arguments], "directory": program.directory}
     results = programs.STDOUT if frame.out.for_people else programs.STDERR
     with session.tool("run", given, keep=_KEPT) as running:
@@ -132,7 +132,7 @@ def _record(frame: Frame, session: Session, program: Program, ended: list[int]) 
 
 
 def _end(session: Session, returncode: int) -> None:
-    """Say in the session how its program ended."""
+    """Record in the session how the program ended."""
     badly = programs.how_it_ended(returncode)
     if badly is None:
         session.complete({"exit_code": 0})
@@ -170,9 +170,9 @@ def _changes(session: Session, prompt: Message) -> dict[str, int]:
 
 def _words(session: Session, counts: dict[str, int], point: str) -> str:
     place = session.workspace or ""
-    if not os.path.isdir(place) and session.capture_error == _not_captured(place):  # and it was before
+    if not os.path.isdir(place) and session.capture_error == _not_captured(place):  # it was there before the run
         back = shlex.join(["takeback", "fork", point, "--into", f"{place}.before"])
-        return f"the workspace {line(place)} is gone. What was in it comes back beside it with: {line(back)}"
+        return f"the workspace {line(place)} is gone. Restore its files to a new directory with: {line(back)}"
     if session.capture_error is not None:
         return f"files were not captured: {line(session.capture_error)} (session {point.partition(':')[0]})"
     if not any(counts.values()):

@@ -23,9 +23,9 @@ class _Now(NamedTuple):
     session: Session
     checkpoint: Checkpoint | None
     changes: tuple[FileDiff, ...]
-    unknown: str | None  # why the changes are not known
+    unknown: str | None  # why the changes are unknown
     calls: list[ToolCall]
-    pending: str | None  # a rewind that is under way or was cut off
+    pending: str | None  # a rewind that is in progress or was interrupted
 
 
 @verb("status")
@@ -41,7 +41,7 @@ def _look(session: Session) -> _Now:
     last = made[-1] if made else None
     try:
         changes, unknown = (session.diff(last).files if last is not None else ()), None
-    except (Error, OSError) as error:  # a workspace that cannot be looked at must not hide the rest
+    except (Error, OSError) as error:  # a workspace that cannot be scanned must not hide the rest
         changes, unknown = (), str(error)
     return _Now(session, last, changes, unknown, session.pending_calls(), session.rewind_pending())
 
@@ -69,12 +69,12 @@ def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
 
 def _lines(frame: Frame, here: _Now | None) -> Iterator[str]:
     if frame.missing is not None:
-        yield f"store       {line(frame.missing)} (not made yet: takeback new NAME)"
+        yield f"store       {line(frame.missing)} (does not exist yet: takeback new NAME)"
         return
     yield f"store       {line(frame.store.url)} ({frame.store.stats()})"
     if here is None:
         yield f"workspace   none: no session belongs to {line(frame.directory)} or a directory above it"
-        yield "session     none: takeback ls -a, or takeback new NAME"
+        yield "session     none here: takeback ls -a, or takeback new NAME"
         return
     place = here.session.workspace
     if place is not None:
@@ -82,7 +82,7 @@ def _lines(frame: Frame, here: _Now | None) -> Iterator[str]:
     yield from _session(frame, here.session)
     if here.pending is not None:
         mark = frame.out.paint("!", "yellow")
-        yield f"pending     {mark} {line(here.pending)}; the next rewind or run puts that right"
+        yield f"pending     {mark} {line(here.pending)}; the next rewind or run fixes that"
     yield from _changes(frame, here)
     for call in here.calls[:_SHOWN]:
         yield f"open call   {line(call.name)} ({call.status}) {line(documents.compact(call.arguments))[:80]}"
@@ -94,9 +94,9 @@ def _session(frame: Frame, session: Session) -> Iterator[str]:
     yield f"session     {frame.out.paint(frame.short(session.id), 'cyan')} {title}"
     yield f"            {where}, changed {times.both(session.updated_at, utc=frame.out.utc)}"
     if session.holder is not None:
-        yield f"running     {line(str(session.holder))}"
+        yield f"in use by   {line(str(session.holder))}"
     if session.status == "interrupted":
-        yield f"stopped     at turn {session.stopped_at}: takeback resume {frame.short(session.id)}"
+        yield f"interrupted at turn {session.stopped_at}: takeback resume {frame.short(session.id)}"
     if session.task_count:
         yield f"tasks       {session.completed_count} of {session.task_count} done"
 
@@ -109,10 +109,10 @@ def _changes(frame: Frame, here: _Now) -> Iterator[str]:
     name = line(made.name) if made.name != made.id else made.id[:12]
     yield f"checkpoint  {name} at turn {made.stats.turns}, {times.both(made.created_at, utc=frame.out.utc)}"
     if here.unknown is not None:
-        yield f"changes     not known: {line(here.unknown)}"
+        yield f"changes     unknown: {line(here.unknown)}"
         return
     if not here.changes:
-        yield "changes     no file changed since then"
+        yield "changes     none since then"
     for number, each in enumerate(here.changes[:_SHOWN]):
         yield f"{'changes' if number == 0 else '':12}{change_line(frame, each)}"
     if len(here.changes) > _SHOWN:
@@ -120,7 +120,7 @@ def _changes(frame: Frame, here: _Now) -> Iterator[str]:
 
 
 def change_line(frame: Frame, each: FileDiff) -> str:
-    """Write a path with what became of it."""
+    """Format a path with its kind of change and its line counts."""
     mark, style = _MARKS[documents.action(each)]
     added, removed = each.lines
     return f"{frame.out.paint(mark, style)} {line(each.path)} +{added} -{removed}"

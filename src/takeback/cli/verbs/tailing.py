@@ -1,4 +1,4 @@
-"""The end of a session, and what is added to it: ``tail``."""
+"""``tail``: the end of a session, and new messages as they arrive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .reading import TOOLS, Asked, Plain
 
 @verb("tail")
 @ref_argument("ref", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with each new message until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new messages as they arrive, until Ctrl-C.")
 @click.option(
-    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages."
+    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="Number of messages."
 )
 @click.option("--tools", type=click.Choice(TOOLS.words), default="short", show_default=True)
 def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
@@ -27,7 +27,7 @@ def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) ->
     session = frame.session(ref)
     asked = Asked(session)
     write = Plain(frame, tools, asked)
-    cursor = _now(frame) if follow else None
+    cursor = _now(frame) if follow else None  # before reading, so that no message falls in between
     said = [each for each in session.messages(limit=count, tools=tools != "none") if each.seq or not follow]
     seen = max((each.seq for each in said), default=session.refresh().head.seq)
     if frame.settings.json:
@@ -36,12 +36,12 @@ def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) ->
         return
     _show(frame, write, asked, said)
     if follow:
-        with contextlib.suppress(KeyboardInterrupt):  # how following is meant to end
+        with contextlib.suppress(KeyboardInterrupt):  # the normal way to stop following
             _follow(frame, session, write, asked, seen, cursor)
 
 
 def _now(frame: Frame) -> str | None:
-    """Give the place of the feed behind everything that is there."""
+    """Return the cursor of the last event in the feed."""
     cursor = None
     for change in frame.store.events():
         cursor = change.cursor

@@ -1,6 +1,6 @@
-"""Writing from a script: a new session, what is said, tasks, plan, notes, state.
+"""Writing from a script: a new session, messages, tasks, plan, notes, state.
 
-Text is given as arguments, or ``-`` reads it from stdin. Without any the verb only looks, and opens the store so.
+Text comes from the arguments, or from stdin for ``-``. Without text a verb only reads, and opens the store read-only.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ..consent import tell
 from ..frame import Frame, ref_option, verb
 from ..output import block, line
 
-_REF = ref_option("-s", "--session", "ref", metavar="REF", help="Of this session; else the newest here.")
+_REF = ref_option("-s", "--session", "ref", metavar="REF", help="Use this session; default: the newest here.")
 _BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
 
 
 def _text(words: tuple[str, ...], what: str) -> str:
-    """Give a text: the arguments, or what comes in when they are ``-``."""
+    """Return the text: the arguments, or stdin if they are ``-``."""
     if words == ("-",):
         return sys.stdin.read().removesuffix("\n")
     if not words:
-        raise Stop(f"give the {what}, or - to read it from stdin", USAGE)
+        raise Stop(f"the {what} is missing; write it as an argument, or - to read it from stdin", USAGE)
     return " ".join(words)
 
 
 def _would(frame: Frame, session: Session, what: str) -> bool:
-    """Say whether this is a dry run, and what would be done."""
+    """Whether this is a dry run; if so, report what would be done."""
     if frame.settings.dry_run:
         tell(f"Dry run: would {what} {frame.short(session.id)}.")
     return frame.settings.dry_run
@@ -44,14 +44,14 @@ def _would(frame: Frame, session: Session, what: str) -> bool:
 
 @verb("new", changes=True, makes=True)
 @click.argument("name", required=False)
-@click.option("--agent", default="main", show_default=True, help="Whose session it is.")
-@click.option("--title", help="What people read in lists.")
-@click.option("--prompt", help="What it is asked for.")
-@click.option("--model", help="The model it begins with.")
+@click.option("--agent", default="main", show_default=True, help="The agent that owns it.")
+@click.option("--title", help="The title shown in lists.")
+@click.option("--prompt", help="The prompt it starts from.")
+@click.option("--model", help="The model it starts with.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@click.option("--no-workspace", is_flag=True, help="A session without a directory.")
+@click.option("--no-workspace", is_flag=True, help="Do not bind it to a directory.")
 def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> None:
-    """Start a session in this workspace: that of the directory, of its repository, or the directory itself."""
+    """Start a session in this workspace: the nearest one upwards, else the repository, else the directory itself."""
     place = None if no_workspace else frame.place_of_new()
     if frame.settings.dry_run:
         tell(f"Dry run: would start a session{'' if place is None else f' in {line(place)}'}.")
@@ -66,8 +66,8 @@ def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> No
 @click.argument("text", nargs=-1)
 @_REF
 @click.option("--role", type=click.Choice(["user", "assistant", "system"]), default="user", show_default=True)
-@click.option("--model", help="The model that spoke.")
-@click.option("--key", help="An idempotency key: the same call again adds nothing.")
+@click.option("--model", help="The model that produced it.")
+@click.option("--key", help="Idempotency key: repeating the call adds nothing.")
 def say(frame: Frame, text: tuple[str, ...], ref: str | None, role: str, model: str | None, key: str | None) -> None:
     """Add a message to a session."""
     session, content = frame.session(ref), _text(text, "message")
@@ -88,17 +88,17 @@ def say(frame: Frame, text: tuple[str, ...], ref: str | None, role: str, model: 
 @verb("task", changes=True, looks=lambda given: not given["text"] and given["index"] is None)
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--set", "index", type=click.IntRange(1), metavar="N", help="Change the task of this number.")
-@click.option("--status", type=click.Choice(TASK_STATES), help="Its status.")
+@click.option("--set", "index", type=click.IntRange(1), metavar="N", help="Change task number N.")
+@click.option("--status", type=click.Choice(TASK_STATES), help="The task's status.")
 def task(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None, status: str | None) -> None:
-    """List the tasks of a session; with a text add one; with --set N change one."""
+    """List a session's tasks; with TEXT add one; with --set N change one."""
     session = frame.session(ref)
     if index is not None:
         _change_task(frame, session, index, status, text)
     elif text and not _would(frame, session, "add a task to"):
         session.add_task(_text(text, "task"), status or "pending")
     elif status and not text:
-        raise Stop("name the task: takeback task --set N --status ...", USAGE)
+        raise Stop("name the task to change: takeback task --set N --status ...", USAGE)
     tasks = session.tasks()
     frame.out.items(
         "tasks",
@@ -112,9 +112,9 @@ def task(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None
 
 def _change_task(frame: Frame, session: Session, index: int, status: str | None, text: tuple[str, ...]) -> None:
     if index > len(session.tasks()):
-        raise Stop(f"there is no task {index}; takeback task lists them", NOT_FOUND)
+        raise Stop(f"no such task: {index}; list them with: takeback task", NOT_FOUND)
     if status is None and not text:
-        raise Stop("say what becomes of it: --status, or another text", USAGE)
+        raise Stop("nothing to change; add --status or a new text", USAGE)
     if not _would(frame, session, f"change task {index} of"):
         session.update_task(index - 1, status, description=_text(text, "task") if text else None)
 
@@ -126,12 +126,12 @@ def _task(number: int, each: Task) -> dict[str, Any]:
 @verb("plan", changes=True, looks=lambda given: not given["text"] and not given["clear"])
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--clear", is_flag=True, help="Take the plan away.")
+@click.option("--clear", is_flag=True, help="Remove the plan.")
 def plan(frame: Frame, text: tuple[str, ...], ref: str | None, clear: bool) -> None:
-    """Show a session's plan; with a text set it."""
+    """Show a session's plan; with TEXT set it."""
     session = frame.session(ref)
     if text and clear:
-        raise Stop("a plan is set or cleared, not both", USAGE)
+        raise Stop("TEXT and --clear exclude each other; leave one out", USAGE)
     if (text or clear) and not _would(frame, session, "change the plan of"):
         session.set_plan(None if clear else _text(text, "plan"))
     found = session.get_plan()
@@ -143,9 +143,9 @@ def plan(frame: Frame, text: tuple[str, ...], ref: str | None, clear: bool) -> N
 @verb("note", changes=True, looks=lambda given: not given["text"])
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--task", "index", type=click.IntRange(1), metavar="N", help="About the task of this number.")
+@click.option("--task", "index", type=click.IntRange(1), metavar="N", help="Attach the note to task number N.")
 def note(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None) -> None:
-    """List a session's notes; with a text add one."""
+    """List a session's notes; with TEXT add one."""
     session = frame.session(ref)
     if text and not _would(frame, session, "add a note to"):
         session.note(_text(text, "note"), task=None if index is None else index - 1)
@@ -171,9 +171,9 @@ def note(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None
 @click.argument("key", required=False)
 @click.argument("value", required=False)
 @_REF
-@click.option("--agent", help="The state of this agent instead.")
+@click.option("--agent", help="Use the state of this agent instead.")
 @click.option("--delete", is_flag=True, help="Remove KEY.")
-@click.option("--expect", type=int, metavar="VERSION", help="Only if the state has this version; else exit 5.")
+@click.option("--expect", type=int, metavar="VERSION", help="Change it only if this is its version; else exit 5.")
 def state(
     frame: Frame,
     key: str | None,
@@ -185,10 +185,10 @@ def state(
 ) -> None:
     """Show the state of a session or an agent; KEY shows one value, KEY VALUE sets it.
 
-    VALUE is JSON if it can be read as such, else text; - reads it from stdin.
+    VALUE is parsed as JSON if possible, else it is text; - reads it from stdin.
     """
     if delete and (key is None or value is not None):
-        raise Stop("name the key to remove, and no value", USAGE)
+        raise Stop("--delete takes a key and no value", USAGE)
     owner: Any = frame.store.get_agent(agent) if agent is not None else frame.session(ref)
     if delete or value is not None:
         if frame.settings.dry_run:
@@ -212,7 +212,7 @@ def state(
 
 def _one_value(frame: Frame, key: str, items: dict[str, Any]) -> None:
     if key not in items:
-        known = f"; it has {', '.join(map(line, items))}" if items else ""
+        known = f"; its keys: {', '.join(map(line, items))}" if items else ""
         raise Stop(f"the state has no key {key!r}{known}", NOT_FOUND)
     found = _plain(items[key])
     frame.out.one(
@@ -239,7 +239,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Give data as JSON can hold it: bytes as base64."""
+    """Convert data to what JSON can hold: bytes become base64."""
     if isinstance(value, bytes):
         import base64
 

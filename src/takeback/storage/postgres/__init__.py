@@ -1,1 +1,1 @@
-"""PostgreSQL through psycopg 3: the same operations, run at once by any number of processes on many machines."""
+"""PostgreSQL through psycopg 3: the same operations, run concurrently by any number of processes and machines."""

@@ -1,13 +1,13 @@
 """The PostgreSQL backend: transactions on pooled connections, statements sent ahead, retries until a deadline.
 
-A write runs as READ COMMITTED and is kept apart from others by locks: the rows of the session and the agent that it
-reads, and a lock per scope that it shares with other writes; an operation that reaches across sessions (``alone``)
-takes that one for itself. Unique indexes decide who was first; the other one runs again and finds it. A read is one
-snapshot. Statements whose answer nobody waits for are sent together with the next one that is waited for.
+A write runs as READ COMMITTED and is isolated from others by locks: on the rows of the session and the agent that it
+reads, and on the scope, which it shares with other writes; an operation that reaches across sessions (``alone``)
+locks the scope exclusively. Unique indexes decide who was first; the loser runs again and finds the winner's row. A
+read is one snapshot. Statements whose result nobody needs are sent together with the next one that is waited for.
 
-The invariant: a write that returns is committed, and one that raises is not - also when the connection breaks
-while it commits, since the fate of its transaction is then asked for by number. Only where that cannot
-be found out does it raise an error that says so.
+The invariant: a write that returns is committed, and one that raises is not - even if the connection breaks during
+the commit, because the server is then asked for the outcome by transaction number. Only if that cannot be found out
+does the write raise an error that says so.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .pool import Pool
 
 T = TypeVar("T")
 
-# A life of the server begins with a recovery from a crash, after which it gives out numbers of transactions again that
-# it had given to some that were lost. Only its statistics show that: they are reset then.
+# After recovering from a crash the server reuses the numbers of transactions that were lost, so a number only counts
+# within one life of the server. Only the statistics reveal a recovery, because it resets them.
 _LIFE = "pg_stat_get_bgwriter_stat_reset_time()::text"
-# Every statement has an index that leads to its rows. Without statistics - of a table that grew a moment ago, say - the
-# server would rather read all of a table, or of a scope, so it is told not to; what has no index is read whole all the
-# same.
+# Every statement has an index that leads to its rows. But without statistics, as for a table that has just grown, the
+# planner would rather read a whole table or scope, so these plans are turned off. A statement that has no index still
+# reads everything.
 _WAYS = ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "material")
 _BY_INDEX = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in _WAYS)
 _SET_READ = f"""SELECT set_config('takeback.scope', $1, true), set_config('statement_timeout', $2, true), {_BY_INDEX},
@@ -49,23 +49,23 @@ _SET_READ = f"""SELECT set_config('takeback.scope', $1, true), set_config('state
 _SET_WRITE = f"""SELECT pg_current_xact_id()::text, {_LIFE}, set_config('takeback.scope', $1, true),
 set_config('statement_timeout', $2, true), set_config('lock_timeout', $3, true), {{lock}}($4), {{sync}}, {_BY_INDEX},
 {{end}}"""
-# A transaction that its client has left, unnoticed by the server, holds its locks and keeps back the feed no longer.
+# The server ends a transaction whose client vanished unnoticed, which would otherwise hold its locks and the feed.
 _END = "set_config('transaction_timeout', '{}', true)"
 _END_SINCE = 170000
 _SHARED, _ALONE = "pg_advisory_xact_lock_shared", "pg_advisory_xact_lock"
 _STATUS = f"SELECT {_LIFE}, pg_xact_status($1::text::xid8)"
-_FUTURE = "22023"  # no such number was given out yet
+_FUTURE = "22023"  # no transaction has this number yet
 _SIZE = """SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'"""
 _MAY_SEE_ALL = """SELECT r.rolsuper OR r.rolbypassrls, pg_has_role(n.nspowner, 'USAGE')
 FROM pg_roles r, pg_namespace n WHERE r.rolname = current_user AND n.nspname = $1"""
 _END_AFTER = 2.0
-_ATTEMPTS = 200  # of the same call; the deadline ends it sooner
+_ATTEMPTS = 200  # per call; usually the deadline comes first
 _PREPARE_AFTER = 5  # uses of a statement on one connection
 
 
 class PostgresTx:
-    """A transaction on one connection. It begins with its first statement, so an append may be one of its own."""
+    """A transaction on one connection. It begins with its first statement, so an append can be its own transaction."""
 
     def __init__(
         self, connection: Line, store: PostgresBackend, begin: Sequence[Any] | None, unheard: KnownAppend | None
@@ -85,11 +85,11 @@ class PostgresTx:
 
     @property
     def dialect(self) -> Dialect:
-        """What this engine does otherwise than the others."""
+        """How this engine differs from the others."""
         return self._store.words.dialect
 
     def _start(self) -> None:
-        """Send the beginning of the transaction; nobody waits for it."""
+        """Send the statements that begin the transaction, without waiting for their results."""
         self._pipeline.enter_context(self._connection.pipeline())
         self._first = self._connection.cursor()
         if self._begin is None:
@@ -101,7 +101,7 @@ class PostgresTx:
         self._silent = self._connection.cursor()
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
-        """Execute a statement that gives no rows; what the server says to it comes with the next answer."""
+        """Execute a statement that returns no rows; its errors arrive with the next result."""
         assert not self.finished, "the transaction is over"
         if self._silent is None:
             self._start()
@@ -109,12 +109,12 @@ class PostgresTx:
         self._silent.execute(self._words(sql), args)
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
-        """Give the first row, or None."""
+        """Return the first row, or None."""
         rows = self.all(sql, args)
         return rows[0] if rows else None
 
     def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
-        """Give all rows."""
+        """Return all rows."""
         assert not self.finished, "the transaction is over"
         if self._silent is None:
             self._start()
@@ -124,7 +124,7 @@ class PostgresTx:
         return rows
 
     def _learn_number(self) -> None:
-        """Remember number and life of this transaction, whose fate can be asked for by them."""
+        """Remember this transaction's number and the server's life, by which its outcome can be asked for."""
         if self._begin is not None and self._first is not None:
             said = self._first.fetchone()
             assert said is not None
@@ -132,22 +132,22 @@ class PostgresTx:
             self.number = number, life
 
     def lock(self, what: str) -> None:
-        """Take a lock by name; it is sent ahead like any statement that nobody waits for."""
+        """Take a lock by name; like any statement without rows, it is sent without waiting."""
         self.run("SELECT pg_advisory_xact_lock(?)", (schemas.lock_key(f"{self._store.words.schema}:{what}"),))
 
     def keyed(self) -> None:
-        """Remember that it may be run again if nobody can say whether it was committed."""
+        """Remember that this may be run again if the outcome of its commit is unknown."""
         self.repeatable = True
 
     def next(self, table: str) -> int:
-        """Give the next local number of a table from its sequence."""
+        """Return the next local number of a table from its sequence."""
         return int(self.all(f"SELECT nextval('{self._store.words.schema}.{table}_number')")[0][0])
 
     def reached(self, position: int) -> None:
-        """Positions are the server's."""
+        """Do nothing: the server assigns positions."""
 
     def newest(self) -> int | None:
-        """Another transaction may have written a newer one."""
+        """Return None: another transaction may have written a newer change."""
         return None
 
     @property
@@ -156,7 +156,7 @@ class PostgresTx:
         return self._silent is not None
 
     def commit(self) -> None:
-        """End the transaction and wait for the server's word."""
+        """Commit and wait for the server's confirmation."""
         if self._begin is not None and self.number is None:
             self._learn_number()
         self.committing = True
@@ -164,15 +164,15 @@ class PostgresTx:
         self._pipeline.close()
 
     def give_up(self) -> None:
-        """End a failed transaction; where that fails too the pool closes the connection."""
+        """Roll back a failed transaction; if that fails too, close the connection."""
         try:
             self._pipeline.close()
         except psycopg.Error:
-            pass  # what failed was raised already
+            pass  # the failure was already raised
         try:
             status = self._connection.info.transaction_status
             if status == psycopg.pq.TransactionStatus.INERROR:
-                self._connection.rollback()  # the driver, too, forgets what was not prepared behind the error
+                self._connection.rollback()  # makes the driver forget statements not prepared because of the error
             elif status != psycopg.pq.TransactionStatus.IDLE:
                 self._connection.execute("ROLLBACK")
         except psycopg.Error:
@@ -182,14 +182,14 @@ class PostgresTx:
 
     @property
     def quick(self) -> PostgresTx | None:
-        """The engine's own append, while nothing else was sent in this transaction."""
+        """The engine's own append, as long as nothing was sent in this transaction."""
         return self if self._begin is not None and not self.began and self._store.quick else None
 
     def append_known(self, wanted: KnownAppend) -> int | None:
-        """Append if the session is as it was seen, as one statement that is a transaction of its own.
+        """Append if the session is unchanged since it was read, as one statement and its own transaction.
 
-        If the answer to an earlier try was never heard, that very append is made again: it is stored at most once,
-        since it counts only while nobody - itself included - has changed the session.
+        If the reply to an earlier attempt was lost, that same append is sent again: it is stored at most once,
+        because it takes effect only while nobody - itself included - has changed the session.
         """
         unheard, self._unheard = self._unheard, None
         asked, calls = unheard or wanted, self._store.calls
@@ -206,7 +206,7 @@ class PostgresTx:
             if is_lost(error, self._connection):
                 raise InDoubt(error, again=again) from error
             if error.sqlstate == "22003":
-                return None  # the operation itself says which number is too large
+                return None  # the general way then reports which number is too large
             raise
         self.finished = found is not None
         return found
@@ -215,14 +215,14 @@ class PostgresTx:
 class PostgresBackend:
     """A store on a PostgreSQL server, for any number of processes on any number of machines."""
 
-    suspect = False  # the server looks after its files
+    suspect = False  # the server takes care of its files
 
     def __init__(self, url: str, *, durability: str = "full", read_only: bool = False) -> None:
         self._address = address = Address.of(url)
         self._read_only = read_only
         self._relaxed = durability == "relaxed"
         self._process = guard.process_generation()
-        self._closed = [False]  # one for all scopes
+        self._closed = [False]  # a list, so that the views of all scopes share it
         self._scope: str | None = ""
         self._begins = dict[bool, tuple[str, tuple[Any, ...]]]()
         self._prepare = [True]
@@ -244,27 +244,27 @@ class PostgresBackend:
     # ------------------------------------------------------------------ opening
 
     def _greet(self, connection: Line) -> None:
-        """Find out on a new connection what it can be used for, and whether this is still the server that it was."""
+        """Find out what a new connection can be used for, and whether this is still the same cluster."""
         if connection.is_direct():
             connection.prepare_threshold = _PREPARE_AFTER
         if not self._read_only and schemas.version(connection, self._address.schema):
             self._begin_epoch(connection)
 
     def _begin_epoch(self, connection: Line) -> None:
-        """Note the epoch; a connection that is ours all the time is told once what others are told every time."""
+        """Record the epoch; a connection that is not pooled gets once the settings that others get every time."""
         schemas.begin_epoch(connection, self._address.schema)
         if connection.prepare_threshold is not None:
             connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._milliseconds(),))
             connection.epoch = schemas.epoch(connection, self._address.schema)
 
     def _look_around(self, connection: Line) -> None:
-        """Make the tables if they are missing, and find out what this server and this role can do."""
+        """Create the tables if they are missing, and find out what this server and this role can do."""
         name = self._address.schema
         found, known = schemas.version(connection, name), migrate.load()
         if found == 0 or migrate.pending(found, known):
             if self._read_only:
                 raise NotFound(
-                    f"there is no store in schema {name!r} of this database, or an older one; open it to write"
+                    f"schema {name!r} of this database holds no store, or an older one; open it for writing first"
                 )
             schemas.bring_up_to_date(connection, name)
             self._begin_epoch(connection)
@@ -293,7 +293,7 @@ class PostgresBackend:
         )
 
     def scoped(self, scope: str | None) -> PostgresBackend:
-        """Give a view of one scope on the same connections; None is all scopes, for a role that may see them."""
+        """Return a view of one scope on the same connections; None means all scopes, for a role that may see them."""
         if scope is None and not self.capabilities.all_scopes:
             return self
         if scope == self._scope:
@@ -306,7 +306,7 @@ class PostgresBackend:
     # ------------------------------------------------------------------ transactions
 
     def reading_as(self) -> tuple[str, tuple[str, str]]:
-        """Give the first statement of a read."""
+        """Return the first statement of a read."""
         return _SET_READ.format(end=self._end), (self._said_scope(), self._milliseconds())
 
     def _said_scope(self) -> str:
@@ -316,7 +316,7 @@ class PostgresBackend:
         return str(int(self._timeout * 1000))
 
     def _writing_as(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
-        """Give the first statement of a write."""
+        """Return the first statement of a write."""
         found = self._begins.get(alone)
         if found is None:
             found = self._begins[alone] = self._begin(alone=alone)
@@ -329,7 +329,7 @@ class PostgresBackend:
         return sql, (self._said_scope(), self._milliseconds(), self._milliseconds(), key)
 
     def read(self, op: Op[T]) -> T:
-        """Run an operation that only looks."""
+        """Run an operation that only reads."""
         self._check_open()
         return self._repeat(lambda deadline, unheard: self._attempt(op, None, deadline, unheard))
 
@@ -344,7 +344,7 @@ class PostgresBackend:
         return value
 
     def _repeat(self, attempt: Callable[[float, KnownAppend | None], T]) -> T:
-        """Run a transaction until it goes through, fails for good, or the time is up."""
+        """Run a transaction until it succeeds, fails for good, or runs out of time."""
         deadline, doubt = time.monotonic() + self._timeout, None
         for number in range(_ATTEMPTS):
             try:
@@ -354,7 +354,7 @@ class PostgresBackend:
                 if (late or last) and doubt is not None:
                     raise in_doubt(doubt) from again
                 if late:
-                    raise Busy(f"the server gave no answer within {self._timeout:g} s: {again.error}") from again
+                    raise Busy(f"this did not succeed within {self._timeout:g} s: {again.error}") from again
                 if last:
                     raise again.error from again.__cause__
             except InDoubt as found:
@@ -366,9 +366,9 @@ class PostgresBackend:
                 if doubt is None:
                     raise
                 raise in_doubt(doubt) from error
-            except psycopg.Error as error:  # of a new connection
+            except psycopg.Error as error:  # while opening a connection
                 raise (translate(error) if doubt is None else in_doubt(doubt)) from error
-            time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))
+            time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))  # so that losers do not collide again
         raise AssertionError("unreachable")
 
     def _attempt(
@@ -378,7 +378,7 @@ class PostgresBackend:
         deadline: float,
         unheard: KnownAppend | None,
     ) -> T:
-        """Run one transaction, a read without ``begin``."""
+        """Run one transaction; without ``begin`` it is a read."""
         with self._pool.taken(deadline) as connection:
             if not self._prepare[0]:
                 connection.prepare_threshold = connection.epoch = None
@@ -396,23 +396,23 @@ class PostgresBackend:
                 if lost and tx.committing and begin is not None:
                     raise InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
                 raise self._judged(error, lost) from error
-            except (UnicodeError, OverflowError) as error:  # a value that the driver cannot write
+            except (UnicodeError, OverflowError) as error:  # a value that the driver cannot encode
                 tx.give_up()
                 raise translate(error) from error
             except BaseException as error:
-                if not isinstance(error, Exception):  # an interrupt may have struck between a statement and its answer
+                if not isinstance(error, Exception):  # an interrupt may have struck between a statement and its reply
                     connection.close()
                 tx.give_up()
                 raise
 
     def _judged(self, error: psycopg.Error, lost: bool) -> Exception:
-        """Decide whether a transaction that failed before it could commit may run again."""
+        """Return the error for a transaction that failed before its commit: one that allows another attempt, or not."""
         if error.sqlstate in PREPARED:
             self._prepare[0] = False
         return Again(translate(error)) if lost or may_run_again(error) else translate(error)
 
     def _settle(self, doubt: InDoubt, deadline: float) -> bool:
-        """Find out whether a transaction was committed; False: it was not, or it is safe to run it again."""
+        """Whether a transaction was committed; False if it was not, or if it is safe to run it again."""
         while doubt.number is not None:
             try:
                 with self._pool.taken(deadline) as connection:
@@ -436,21 +436,21 @@ class PostgresBackend:
     # ------------------------------------------------------------------ the rest
 
     def listen(self) -> Listener:
-        """Give something that can be waited on for changes."""
+        """Return something to wait on for changes."""
         return Listener(self._ear)
 
     def size_bytes(self) -> int:
-        """Bytes of all tables and indexes of the store's schema."""
+        """Return the bytes of all tables and indexes in the store's schema."""
         return self.read(lambda tx: int((tx.one(_SIZE, (self._address.schema,)) or (0,))[0] or 0))
 
     def check(self) -> list[str]:
-        """The server checks its own pages; what it finds damaged it says when they are read."""
+        """Return nothing: the server checks its own pages, and reports damage when they are read."""
         return []
 
     def copy_to(self, path: str) -> list[str]:
-        """A server's files are its own: a damaged server is restored from its backup."""
+        """Raise ``Unsupported``: a damaged server is restored from its own backup."""
         raise Unsupported(
-            "repair makes a copy of a damaged file; restore the server from a backup, or takeback.copy what is sound",
+            "repair is only for files; restore the server from a backup, or takeback.copy what is intact",
             capability="repair",
         )
 
@@ -468,7 +468,7 @@ class PostgresBackend:
 
 
 def bring_up_to_date(url: str, *, grant_to: str | None) -> int:
-    """Make or update the tables of a store, and let another role use them."""
+    """Create or update the tables of a store, and grant their use to another role."""
     address = Address.of(url)
     try:
         with address.connect(address.connect_timeout) as connection:

@@ -1,6 +1,6 @@
-"""Calls of the function that appends in one statement (``schema/append.sql``), its values written by hand.
+"""Calls of the function that appends in one statement (``schema/append.sql``), with hand-encoded values.
 
-An append to a session that was seen is the hottest call of all: it goes to the server as one prepared statement
+An append to a session read before is the hottest call of all: it goes to the server as one prepared statement
 through the driver's lowest layer, which takes a third of the time of a cursor.
 """
 
@@ -18,7 +18,7 @@ from ...tables.entries import ENTRY
 from ..appends import KnownAppend
 from .address import Line
 
-# As this version calls it: another version's of the same name may be there beside it.
+# The signature that this version calls: another version's function of the same name may exist beside it.
 FUNCTION = "append_known(text,text,text,text,text,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bigint[])"
 _NUMBER = Struct(">q")
 _NAME = b"takeback_append_known"
@@ -26,9 +26,9 @@ _UNKNOWN = "26000"
 _GIVEN = 12
 _BINARY = [1] * _GIVEN
 _COUNT = 14
-_BIGINT = 20  # the type's number
-_HEADER = Struct(">iiIii")  # of an array: dimensions, whether nulls are in it, type, length, number of the first one
-_NUMBERS = Struct(_HEADER.format + "iq" * _COUNT)  # each behind its own length
+_BIGINT = 20  # the type's oid
+_HEADER = Struct(">iiIii")  # of an array: dimensions, whether it has nulls, element type, length, lower bound
+_NUMBERS = Struct(_HEADER.format + "iq" * _COUNT)  # each number after its length
 _FIELDS = [1, 0, _BIGINT, _COUNT, 1, *[8] * (2 * _COUNT)]
 
 
@@ -43,15 +43,15 @@ class Calls:
             ON s.scope = e.scope AND s.sid = $4 AND s.rest = $5 WHERE e.scope = $1 AND e.key = $2 AND e.rest = $3"""
 
     def append_known(self, connection: Line, wanted: KnownAppend) -> int | None:
-        """Append an entry that was computed from a row that was seen; return its position."""
+        """Append an entry computed from a row read before; return its feed position, None if the row has changed."""
         values = written(wanted, connection.epoch or 0)
         if connection.epoch is None:
             return _one(connection, self._known.format(self._lock_ms), values)
-        # A connection of our own, which waits for no lock longer than it was told in the beginning.
+        # A connection that is not pooled: its lock timeout was set when it was opened.
         return _prepared(connection, self._known.format("NULL"), values)
 
     def find(self, connection: Line, wanted: KnownAppend) -> int | None:
-        """Look whether an append whose answer was not heard was stored; behind it the session may have gone on."""
+        """Return the position of an append whose reply was lost, if it was stored; the session may have moved on."""
         entry = ENTRY.unchecked(wanted.entry)
         with connection.transaction():
             connection.execute("SELECT set_config('takeback.scope', $1, true)", (f"s{wanted.scope}",))
@@ -63,7 +63,7 @@ class Calls:
 
 
 def written(wanted: KnownAppend, epoch: int) -> list[bytes | None]:
-    """Write what append_known wants behind the settings, in PostgreSQL's binary form; ``epoch`` is 0 if not known."""
+    """Encode the arguments of append_known after the settings, in PostgreSQL's binary format; 0 is no known epoch."""
     entry, check = ENTRY.unchecked(wanted.entry), wanted.entry[-1]
     key, once = (None, 0) if wanted.once is None else wanted.once
     numbers = (wanted.sid, wanted.check, wanted.updated_ms, entry.key, entry.at_ms, entry.turns)
@@ -82,7 +82,7 @@ def written(wanted: KnownAppend, epoch: int) -> list[bytes | None]:
 
 
 def array(numbers: Sequence[Any]) -> bytes:
-    """Write numbers as PostgreSQL does an array of them in its binary form."""
+    """Encode numbers as an array in PostgreSQL's binary format."""
     fields = _FIELDS[:]
     fields[6::2] = numbers
     return _NUMBERS.pack(*fields)
@@ -96,14 +96,14 @@ def _one(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | No
 
 
 def _prepared(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | None:
-    """Run the call as a statement that this connection prepared before, or prepares now."""
+    """Run the call as a prepared statement, preparing it first if this connection has not."""
     if connection.knows_append:
         try:
             return _executed(connection, values)
         except psycopg.Error as error:
             if error.sqlstate != _UNKNOWN:
                 raise
-            connection.knows_append = False  # after a rollback the driver makes the server forget all statements
+            connection.knows_append = False  # after a rollback the driver deallocates all statements
     connection.pgconn.send_prepare(_NAME, sql.encode())
     _answer(connection)
     connection.knows_append = True
@@ -121,9 +121,9 @@ def _number(result: psycopg.pq.abc.PGresult) -> int | None:
 
 
 def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
-    """Wait for what the server says to a statement that was sent; an interrupt is heard meanwhile."""
+    """Wait for the result of a statement that was sent; an interrupt can end the wait."""
     pgconn = connection.pgconn
-    while pgconn.flush():  # more than the socket takes at once
+    while pgconn.flush():  # the statement does not fit into the socket's buffer at once
         connection.wait_for(select.POLLIN | select.POLLOUT)
         pgconn.consume_input()
     result = None
@@ -137,7 +137,7 @@ def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
 
 
 def _next_result(connection: Line) -> psycopg.pq.abc.PGresult | None:
-    """Wait for the next part of an answer, None at its end: asking for it too soon would stop all threads."""
+    """Wait for the next result, None at the end; ``get_result`` would block all threads if called too early."""
     pgconn = connection.pgconn
     while pgconn.is_busy():
         connection.wait_for(select.POLLIN)

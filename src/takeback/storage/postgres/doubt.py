@@ -1,4 +1,4 @@
-"""What became of a transaction that did not simply go through: nothing was stored, or nobody can say yet."""
+"""The outcomes of a transaction that did not succeed: nothing was stored, or the outcome is not known yet."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class InDoubt(Exception):
         self.error = error
         self.number = number
         self.value = value
-        self.again = again  # whether to run it again stores it once: by its key, or this very append
+        self.again = again  # whether running it again stores it only once: by its key, or as this same append
 
 
 def in_doubt(doubt: InDoubt) -> BackendError:
-    """Give the error that says so."""
+    """Return the error for a call whose outcome is unknown."""
     return BackendError(
-        f"the connection broke while this was being stored ({words(doubt.error)}); it may have been stored or not."
-        " Read, or call again with an idempotency key"
+        f"the connection broke while this was being stored ({words(doubt.error)}); it may or may not be stored."
+        " Read to find out, or call again with an idempotency key"
     )

@@ -1,4 +1,4 @@
-"""What the server and the driver say, in our words."""
+"""Errors of the server and the driver, translated into ours."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import psycopg
 from ...errors import BackendError, Busy, Corrupt, Error, Invalid, StorageFull, Unsupported
 from .pool import words
 
-# Nothing of the transaction was stored, and the same call may go through now.
+# Nothing of the transaction was stored, and the same call may succeed now.
 _AGAIN = frozenset(
     {
-        *("40001", "40P01"),  # two transactions were in each other's way
-        "23505",  # somebody was faster with the same name or key: looking again finds it
-        *("57P01", "57P02", "57P03", "25006"),  # the server is being stopped or started, or is no primary any more
-        *("26000", "42P05", "0A000"),  # a pooler gave us a server connection that knows other prepared statements
+        *("40001", "40P01"),  # a serialization failure or a deadlock
+        "23505",  # another transaction used the same name or key first: the next attempt finds it
+        *("57P01", "57P02", "57P03", "25006"),  # the server is stopping or starting, or no longer the primary
+        *("26000", "42P05", "0A000"),  # a pooler gave us a server connection with other prepared statements
     }
 )
 PREPARED = frozenset({"26000", "42P05"})
-# The same call would fail again on the same connection: it knows statements, or is with a server, of the past.
+# The same call would fail again on this connection: its prepared statements, or its server, are out of date.
 STALE = PREPARED | {"0A000", "25006"}
 
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[object]) -> bool:
-    """Say whether the connection is gone, so that the fate of what was sent is unknown.
+    """Whether the connection is lost, so that the outcome of what was sent is unknown.
 
-    A fatal error is the end of it, which may not have been read yet; it may come after the word that something was
-    committed, and the driver may tell no more than that it lost track.
+    A fatal error ends the connection, even if the driver has not noticed yet. It may follow a successful commit, and
+    the driver may only report that it lost track.
     """
     lost_track = error.sqlstate is None and isinstance(error, psycopg.OperationalError)
     return (
@@ -38,31 +38,31 @@ def is_lost(error: psycopg.Error, connection: psycopg.Connection[object]) -> boo
 
 
 def may_run_again(error: psycopg.Error) -> bool:
-    """Say whether the server refused a transaction that may go through when it is run again."""
+    """Whether the server rejected a transaction that may succeed when it is run again."""
     return error.sqlstate in _AGAIN
 
 
 def translate(error: Exception) -> Error:
-    """Turn a driver's exception into one of ours."""
+    """Translate a driver's exception into one of ours."""
     state = getattr(error, "sqlstate", None) or ""
     text = words(error)
     match state:
         case "53100" | "53200":
-            return StorageFull("the disk or the memory of the PostgreSQL server is full; nothing was stored")
+            return StorageFull("the PostgreSQL server is out of disk space or memory; nothing was stored")
         case "55P03" | "57014":
-            return Busy("the server did not answer in time, since others hold what this call needs; call again")
+            return Busy("the server did not answer in time, as others hold what this call needs; try again")
         case "42501":
-            return Unsupported(f"this role may not do that: {text}", capability="write")
+            return Unsupported(f"this role is not allowed to do that: {text}", capability="write")
         case "25006":
-            return Unsupported("this server only reads (a standby); connect to the primary", capability="write")
+            return Unsupported("this server is a read-only standby; connect to the primary", capability="write")
         case "54000":
             return Invalid(f"a name or key is too long for PostgreSQL's indexes (about 2,600 bytes together): {text}")
         case "23505":
-            return Busy("another program kept taking the same name or key at the same moment; call again")
+            return Busy("another program kept taking the same name or key at the same moment; try again")
         case "22003":
-            return Invalid("a number would pass 2^63")
+            return Invalid("a number would exceed 2^63 - 1")
     if state in ("XX001", "XX002"):
         return Corrupt(f"the server reports damaged data: {text}. Restore a backup", what="server")
     if state[:2] == "22" or isinstance(error, psycopg.DataError | UnicodeError | OverflowError):
         return Invalid(f"a value cannot be stored: {text}")
-    return BackendError(f"PostgreSQL refused: {text}")
+    return BackendError(f"PostgreSQL failed: {text}")

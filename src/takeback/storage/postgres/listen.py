@@ -1,9 +1,9 @@
 """Hints that something changed: NOTIFY outside of any write, LISTEN on one connection per store.
 
-A notice is a hint and never the truth, which is the feed: it may come late, twice or not at all, so whoever waits also
-looks by itself now and then. Notices are not sent inside the writing transactions, because the server lets only
-one transaction at a time commit with a notice; a thread sends at most one per ``_PAUSE`` for all writes of this
-process instead. Behind a pooler nobody listens: the server's connection belongs to somebody else a moment later.
+A notification is only a hint; the truth is the feed. It may come late, twice or not at all, so whoever waits also
+polls now and then. Notifications are not sent inside writing transactions, because the server lets only one
+transaction at a time commit with one; instead a thread sends at most one per ``_PAUSE`` for all writes of this
+process. Behind a pooler nobody listens: the server's connection belongs to another client a moment later.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ...errors import Error
 from .pool import Pool, Pooled, start_thread
 
 _PAUSE = 0.02
-_APART = 0.07  # between two looks of one listener: many of them would otherwise keep the server busy with looking
+_APART = 0.07  # seconds between two reads by one listener: many listeners would otherwise keep the server busy
 _QUIET = 5.0
 _PATIENCE = 5.0
 _BREATH = 0.5
 
-# A hint need not be on disk; for this transaction only, since a pooler gives the connection to others.
+# A hint need not be durable. Set for this transaction only, as a pooler passes the connection on to others.
 _TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')"
 
 
 def channel(schema: str) -> str:
-    """Give the name under which changes of a schema are told."""
+    """Return the name of the channel for changes in a schema."""
     name = f"takeback_{schema}"
-    return name if len(name) < 64 else f"takeback_{sha256(schema.encode()).hexdigest()[:50]}"  # the server's limit
+    return name if len(name) < 64 else f"takeback_{sha256(schema.encode()).hexdigest()[:50]}"  # its limit is 63
 
 
 class Hints:
-    """Tells listeners, soon after a change and not more often than they can use."""
+    """Notifies listeners soon after a change, but no more often than is useful."""
 
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool = pool
@@ -46,13 +46,13 @@ class Hints:
         self._closed = False
 
     def changed(self) -> None:
-        """Note that something was committed."""
+        """Record that something was committed."""
         if self._changed:
             return
         with self._mutex:
             if not self._closed and (self._thread is None or not self._thread.is_alive()):
                 self._thread = start_thread("takeback-hints", self._run)
-            self._changed = self._thread is not None  # without a thread whoever follows looks by itself
+            self._changed = self._thread is not None  # without a thread, followers rely on polling
             self._wake.notify()
 
     def _run(self) -> None:
@@ -64,14 +64,14 @@ class Hints:
                     with self._pool.within(_PATIENCE, line) as connection:
                         connection.execute(_TELL, (self._channel,))
                 except (psycopg.Error, Error, OSError):
-                    _close(line)  # whoever follows looks by itself
+                    _close(line)  # followers rely on polling
                     line = None
                 time.sleep(_PAUSE)
         finally:
             _close(line)
 
     def _wait(self) -> bool:
-        """Wait for the next change; after a quiet time, or when the store is closed, the thread ends."""
+        """Wait for the next change; False, after a quiet time or when the store is closed, ends the thread."""
         with self._mutex:
             if not self._changed and not self._closed:
                 self._wake.wait(_QUIET)
@@ -82,14 +82,14 @@ class Hints:
             return True
 
     def close(self) -> None:
-        """Tell what is left to tell and end."""
+        """Send a last notification if one is due, and end."""
         with self._mutex:
             self._closed = True
             self._wake.notify()
 
 
 class Ear:
-    """Listens for one process: one connection and one thread for however many wait."""
+    """Listens for the whole process: one connection and one thread, however many wait."""
 
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool = pool
@@ -98,29 +98,29 @@ class Ear:
         self._heard = threading.Condition(self._mutex)
         self._thread: threading.Thread | None = None
         self.users = 0
-        self.count = 0  # how often something may have changed
+        self.count = 0  # of notifications
 
     def join(self) -> None:
-        """Begin to listen for one more."""
+        """Add a listener."""
         with self._mutex:
             self.users += 1
             if self._thread is None or not self._thread.is_alive():
                 self._thread = start_thread("takeback-ear", self._run)
 
     def leave(self) -> None:
-        """Listen for one less."""
+        """Remove a listener."""
         with self._mutex:
             self.users -= 1
 
     def wait(self, count: int, seconds: float) -> int:
-        """Return when something was heard since ``count``, at the latest after ``seconds``; give the count then."""
+        """Wait for a notification after ``count``, at most ``seconds``; return the new count."""
         with self._mutex:
             if self.count == count:
                 self._heard.wait(seconds)
             return self.count
 
     def _run(self) -> None:
-        """Listen as long as somebody waits; where nobody tells, those who wait look by themselves."""
+        """Listen as long as anybody waits; without notifications, those who wait rely on polling."""
         line: Pooled | None = None
         try:
             while self._is_needed():
@@ -129,7 +129,7 @@ class Ear:
                         line = self._pool.apart(_PATIENCE)
                         if not self._listens(line):
                             return
-                        self._tell()  # what was told before is for them to look for
+                        self._tell()  # earlier notifications were missed, so let everybody look
                     for _ in line.connection.notifies(timeout=_BREATH, stop_after=1):
                         self._tell()
                 except (psycopg.Error, Error, OSError):
@@ -159,7 +159,7 @@ class Ear:
 
 
 class Listener:
-    """Waits for changes that other processes tell of."""
+    """Waits for changes by other processes."""
 
     def __init__(self, ear: Ear) -> None:
         self._ear = ear

@@ -1,11 +1,11 @@
-"""Connections to the server: taken, looked at, given back, and never waited for beyond a deadline.
+"""Connections to the server: taken, checked, given back, and never waited for beyond a deadline.
 
-The pool has no threads of its own for connecting: whoever needs a connection makes it and sees the server's own
-words when that fails, and tries again until its deadline, so a server that comes back is used at once. Looking whether
-an idle connection was closed by the server costs no round trip: nothing may be readable on it. A single watch thread
-per pool cuts connections whose call has passed its deadline, since a reply that never comes would be waited for
-for ever (a half-closed socket made psycopg wait for more than nine minutes). An interrupt may strike anywhere: what it
-makes a call forget, the pool forgets too.
+The pool has no threads for connecting: whoever needs a connection opens it, sees the server's own error if that
+fails, and retries until its deadline, so a server that comes back is used at once. Checking whether the server closed
+an idle connection costs no round trip: the socket must have nothing to read. One watch thread per pool cuts
+connections whose call has passed its deadline, because a call would wait forever for a reply that never comes (a
+half-closed socket made psycopg wait for more than nine minutes). An interrupt may strike anywhere: a connection that
+an interrupted call loses frees its place in the pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .address import Line
 
 _LOOK_SECONDS = 0.2
 _QUIET_LOOKS = 25
-_GRACE = 1.0  # the server ends by itself, and with better words, what takes too long there
+_GRACE = 1.0  # seconds more than the server's own timeout, whose error message is better
 _RETRY_SECONDS = 0.1
 _LIFETIME = 1800.0
 _IDLE = 300.0
@@ -34,23 +34,23 @@ _IDLE_STATUS = psycopg.pq.TransactionStatus.IDLE
 
 
 class _Place:
-    """One of the connections that a pool may have; it is free again when nobody knows of it any more."""
+    """A slot for one connection of a pool; it is free again once nothing refers to it any more."""
 
     __slots__ = ("__weakref__",)
 
 
 class Pooled:
-    """A connection with its age, and a hold on its socket by which another thread can end it."""
+    """A connection with its age, and a duplicate of its socket through which another thread can end it."""
 
     __slots__ = ("__weakref__", "_looks", "_socket", "connection", "cut_at", "made", "place", "used")
 
     def __init__(self, connection: Line, place: _Place | None = None) -> None:
         self.connection = connection
         self.place = place
-        self.cut_at: float | None = None  # while somebody waits for it
+        self.cut_at: float | None = None  # set while a call waits on it
         self.made = self.used = time.monotonic()
         try:
-            # A descriptor of our own: the driver may close its at any moment, and the number then means another file.
+            # A duplicate: the driver may close its descriptor at any moment, and the number then means another file.
             self._socket = socket.socket(fileno=os.dup(connection.pgconn.socket))
         except BaseException:
             connection.close()
@@ -60,19 +60,19 @@ class Pooled:
         self._looks = poll.poll
 
     def is_fresh(self) -> bool:
-        """Say whether the connection can be used: not old, and the server, whose last word is its end, is silent."""
+        """Whether the connection is usable: not too old, and nothing to read, which would be the server closing it."""
         now = time.monotonic()
         return now - self.made < _LIFETIME and now - self.used < _IDLE and not self._looks(0)
 
     def cut(self) -> None:
-        """End the connection under whoever waits for it."""
+        """Shut down the connection under whoever waits on it."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
     def close(self) -> None:
-        """Let go of the connection, whatever state it is in."""
+        """Close the connection, whatever state it is in."""
         try:
             self.connection.close()
         except psycopg.Error:
@@ -81,13 +81,13 @@ class Pooled:
 
 
 class Pool:
-    """At most ``size`` connections, the last used one first; ``greet`` is what is done on each new one."""
+    """At most ``size`` connections, the most recently used first; ``greet`` is called with each new one."""
 
     def __init__(self, connect: Callable[[float], Line], greet: Callable[[Line], None], *, size: int) -> None:
         self._connect = connect
         self._greet = greet
         self._size = size
-        self._mutex = threading.Lock()  # taken by itself: an interrupt may strike inside a condition's own "with"
+        self._mutex = threading.Lock()  # used directly: an interrupt may strike inside a condition's own "with"
         self._free = threading.Condition(self._mutex)
         self._idle = list[Pooled]()
         self._places = weakref.WeakSet[_Place]()
@@ -96,15 +96,15 @@ class Pool:
         self._watch = Watch()
 
     def take(self, deadline: float) -> Pooled:
-        """Give a connection; none free or none to be had by the deadline is an error that says why."""
+        """Return a connection; if none is free or can be opened by the deadline, raise an error that says why."""
         with self._mutex:
             while not self._idle and len(self._places) >= self._size and not self._closed:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Busy(f"all {self._size} connections of this store are in use; call again, or raise pool_size")
+                    raise Busy(f"all {self._size} connections of this store are in use; try again, or raise pool_size")
                 self._waiting += 1
                 try:
-                    self._free.wait(min(left, _LOOK_SECONDS))  # nobody tells of a place that was forgotten
+                    self._free.wait(min(left, _LOOK_SECONDS))  # a lost place notifies nobody
                 finally:
                     self._waiting -= 1
             if self._closed:
@@ -146,7 +146,7 @@ class Pool:
         return pooled
 
     def give(self, pooled: Pooled, *, broken: bool = False) -> None:
-        """Take a connection back; one that is broken, or not idle, is closed."""
+        """Take a connection back; close it if it is broken or not idle."""
         pooled.cut_at = None
         if broken or self._closed or pooled.connection.pgconn.transaction_status != _IDLE_STATUS:
             pooled.close()
@@ -166,9 +166,9 @@ class Pool:
 
     @contextmanager
     def taken(self, deadline: float, *, reach: float | None = None) -> Iterator[Line]:
-        """Use a connection that is cut when the deadline passes; one that is not idle afterwards is closed.
+        """Use a connection that is cut when the deadline passes, and closed if it is not idle afterwards.
 
-        A server that cannot be reached is tried for ``reach`` seconds, else until the deadline.
+        An unreachable server is retried for ``reach`` seconds if given, else until the deadline.
         """
         pooled, broken = self.take(deadline if reach is None else min(deadline, time.monotonic() + reach)), False
         try:
@@ -177,19 +177,19 @@ class Pool:
             yield pooled.connection
         except Exception:
             raise
-        except BaseException:  # an interrupt may have struck between a statement and its answer
+        except BaseException:  # an interrupt may have struck between a statement and its reply
             broken = True
             raise
         finally:
             self.give(pooled, broken=broken)
 
     def apart(self, seconds: float) -> Pooled:
-        """Make a connection beside the pool, for somebody who keeps it."""
+        """Open a connection outside the pool, for a caller who keeps it."""
         return self._watch.know(Pooled(self._connect(seconds)))
 
     @contextmanager
     def within(self, seconds: float, pooled: Pooled) -> Iterator[Line]:
-        """Use a connection that was made apart for no longer than that."""
+        """Use a connection opened by ``apart`` for at most this long."""
         self._watch.until(time.monotonic() + seconds, pooled)
         try:
             yield pooled.connection
@@ -197,7 +197,7 @@ class Pool:
             pooled.cut_at = None
 
     def close(self) -> None:
-        """Close idle connections now and those in use as they come back."""
+        """Close idle connections now, and those in use when they come back."""
         with self._mutex:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -208,10 +208,10 @@ class Pool:
 
 
 class Watch:
-    """Cuts connections whose deadline has passed; its thread ends when nothing was watched for a while.
+    """Cuts connections whose deadline has passed; its thread ends when there was nothing to watch for a while.
 
-    A connection itself says until when it may be waited for, so that watching one takes no lock. A cut may come
-    a moment too late and meet the next one who uses the connection: for that one it breaks, as any connection may.
+    A connection holds its own deadline, so watching it takes no lock. A cut may come a moment too late and hit the
+    next user of the connection: for that one it breaks, as any connection may.
     """
 
     def __init__(self) -> None:
@@ -221,13 +221,13 @@ class Watch:
         self._closed = False
 
     def know(self, pooled: Pooled) -> Pooled:
-        """Take a new connection among those that are looked at."""
+        """Add a new connection to those that are watched."""
         with self._mutex:
             self._known.add(pooled)
         return pooled
 
     def until(self, deadline: float, pooled: Pooled) -> None:
-        """Watch a connection until its ``cut_at`` is taken away."""
+        """Watch a connection until its ``cut_at`` is cleared."""
         pooled.cut_at = deadline + _GRACE
         if self._thread is None:
             with self._mutex:
@@ -241,18 +241,18 @@ class Watch:
             quiet = 0 if self._look() else quiet + 1
             if quiet > (0 if self._closed else _QUIET_LOOKS):
                 self._thread = None
-                if not self._look() or not self._took_over():  # whoever comes from here on starts a thread
+                if not self._look() or not self._took_over():  # from here on a new call starts a thread
                     return
 
     def _took_over(self) -> bool:
-        """Go on for somebody who still saw this thread, unless another one was started."""
+        """Continue for a call that still saw this thread, unless another thread was started; return whether we do."""
         with self._mutex:
             if self._thread is None:
                 self._thread = threading.current_thread()
             return self._thread is threading.current_thread()
 
     def _look(self) -> bool:
-        """Cut what is late; say whether anything is waited for."""
+        """Cut connections that are late; return whether any is waited on."""
         with self._mutex:
             waited = [(pooled, at) for pooled in self._known if (at := pooled.cut_at) is not None]
         now = time.monotonic()
@@ -263,12 +263,12 @@ class Watch:
         return bool(waited)
 
     def close(self) -> None:
-        """Let the thread end with the last call; what is under way is still watched."""
+        """Let the thread end after the last call; calls in progress are still watched."""
         self._closed = True
 
 
 def start_thread(name: str, run: Callable[[], None]) -> threading.Thread | None:
-    """Start a thread, or give None where none can be had: a call that can do without one must not fail over it."""
+    """Start a thread; None if the system cannot start one, so that a call that can do without it does not fail."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()
@@ -278,7 +278,7 @@ def start_thread(name: str, run: Callable[[], None]) -> threading.Thread | None:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Say whether connecting again may help: a wrong password or an unknown database stays wrong."""
+    """Whether connecting again may help: a wrong password or an unknown database stays wrong."""
     state = getattr(error, "sqlstate", None)
     text = str(error)
     lasting = ("password authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry")
@@ -288,5 +288,5 @@ def _may_pass(error: Exception) -> bool:
 
 
 def words(error: BaseException) -> str:
-    """Give a driver's message in one line."""
+    """Return a driver's message on one line."""
     return " ".join(str(error).split())

@@ -1,9 +1,9 @@
-"""Making and updating the tables: one transaction, one at a time, by a role that may; run-time roles only use them.
+"""Creating and updating the tables: in one transaction, one process at a time, by a role with the rights.
 
-A new store is made from the descriptors of ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. An older
-one is brought up to date by this engine's own files of the same numbers and names as the shared ones. A migration sees
-the rows of all scopes; row security is put back behind it. Whoever starts first takes an advisory lock; the others find
-the work done.
+A new store is created from the descriptors in ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. An
+older one is brought up to date by this engine's own files, with the same numbers and names as the shared ones. A
+migration sees the rows of all scopes; row security is restored after it. Whoever starts first takes an advisory lock;
+the others find the work done. Run-time roles need only the right to use the tables.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON
 _EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
 ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
 APPENDS = "SELECT to_regprocedure($1) IS NOT NULL"
-_ATTEMPTS = 10  # of a migration: it waits for tables that others have, who may wait for one that it has
-QUICK = 180000  # from this server version on there is crc32(), which an append in one statement needs
+_ATTEMPTS = 10  # of a migration, which can deadlock with writers over tables
+QUICK = 180000  # the first server version with crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
 
 
 def begin_epoch(connection: Connection, schema: str) -> None:
-    """Note if this is another life of the cluster than the last one seen: restored, or a promoted standby."""
+    """Start an epoch if this is not the cluster that was last seen, but a restored one or a promoted standby."""
     (cluster,) = _one(connection, _CONTROL)
     connection.execute(_NEXT_EPOCH.format(schema=dialect.quoted(schema)), (cluster,))
 
 
 def epoch(connection: Connection, schema: str) -> int:
-    """Give the epoch that this life of the cluster was given."""
+    """Return the current epoch of the cluster."""
     return int(_one(connection, f"SELECT {dialect.quoted(schema)}.current_epoch()")[0])
 
 
 def epochs_over(connection: Connection, schema: str) -> int:
-    """Give the last epoch if this is another life of the cluster and nobody has written in it yet, else 0.
+    """Return the last epoch if this is another life of the cluster in which nobody has written yet, else 0.
 
-    A standby follows the life of its primary, whatever its own records say.
+    A standby follows the life of its primary, whatever its own control data says.
     """
     (cluster,) = _one(connection, _CONTROL)
     epoch, follows = _one(connection, _EPOCHS_OVER.format(schema=dialect.quoted(schema)), (cluster,))
@@ -66,21 +66,21 @@ def epochs_over(connection: Connection, schema: str) -> int:
 
 
 def lock_key(text: str) -> int:
-    """Give the number of an advisory lock, far from those that other programs choose."""
+    """Return the number of an advisory lock, unlikely to clash with other programs."""
     return int.from_bytes(uuid.uuid5(uuid.NAMESPACE_OID, f"takeback:{text}").bytes[:8], "big", signed=True)
 
 
 def version(connection: Connection, schema: str) -> int:
-    """Give the schema version, 0 where there is none yet."""
+    """Return the schema version, 0 if there is no store yet."""
     where = dialect.quoted(schema)
     names = [f"{where}.{table}" for table in ("migration", "meta", "epoch")]
     try:
         if None in _one(connection, "SELECT to_regclass($1), to_regclass($2), to_regclass($3)", tuple(names)):
-            return 0  # nothing there, or another program's
+            return 0  # no tables, or another program's
         (found,) = _one(connection, _VERSION.format(where))
     except psycopg.errors.InsufficientPrivilege as error:
         raise Unsupported(
-            f"this role may not use the store in schema {schema!r} ({error}); let its owner run"
+            f"this role is not allowed to use the store in schema {schema!r} ({error}); ask its owner to run"
             f" takeback.migrate(url, grant_to={connection.info.user!r})",
             capability="grant",
         ) from error
@@ -96,24 +96,24 @@ def _one(connection: Connection, sql: str, args: tuple[Any, ...] = ()) -> Any:
 
 
 def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | None = None) -> int:
-    """Apply what is missing and give the version; a role without the rights is told what to do."""
+    """Apply missing migrations and return the version; a role without the rights gets an error that says what to do."""
     try:
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(psycopg.errors.DeadlockDetected), connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock($1)", (lock_key(f"migrate:{schema}"),))
                 return _migrate(connection, schema, grant_to)
-        raise Busy("the tables cannot be changed while so many others write; try again, or stop some of them")
+        raise Busy("the tables cannot be changed while so many others write; try again, or stop some writers")
     except psycopg.errors.InsufficientPrivilege as error:
         raise Unsupported(
-            f"the tables of this store are missing or too old, and this role may not make them ({error});"
+            f"the tables of this store are missing or too old, and this role may not create them ({error});"
             " run takeback.migrate(url) with a role that may",
             capability="migrate",
         ) from error
     except psycopg.errors.UndefinedObject as error:
-        raise Invalid(f"the store cannot be given to {grant_to!r}: {error}; create the role first") from error
+        raise Invalid(f"access cannot be granted to {grant_to!r}: {error}; create the role first") from error
     except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateFunction) as error:
         raise Invalid(
-            f"the schema {schema!r} holds tables of another program ({error}); choose another schema"
+            f"schema {schema!r} contains tables of another program ({error}); choose another schema"
         ) from error
 
 
@@ -143,7 +143,7 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
         scoped = ", ".join(f"'{table.name}'" for table in tables.TABLES if not table.local)
         _run(connection, _own_file("scopes.sql").replace(":tables", scoped), where)
     (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
-    if connection.info.server_version >= QUICK and (made or pending or may):  # it belongs to this version
+    if connection.info.server_version >= QUICK and (made or pending or may):  # one function per Takeback version
         _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
@@ -161,5 +161,5 @@ def _own_file(name: str) -> str:
 
 
 def _run(connection: Connection, sql: str, schema: str) -> None:
-    """Run a file of statements without values."""
+    """Run the statements of a file, which take no values."""
     connection.execute(re.sub(r":schema\b", lambda _: schema, sql))
