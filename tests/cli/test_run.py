@@ -408,9 +408,7 @@ def test_a_kill_of_takeback_in_a_terminal_ends_the_program(world: World) -> None
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
 def test_a_program_that_lets_go_of_its_terminal_can_still_be_interrupted(world: World, key: str, code: int) -> None:
-    terminal = Terminal(
-        "run", "--", "bash", "-c", "ulimit -c 0; echo began; exec sleep 900 >/dev/null 2>&1 </dev/null"
-    )
+    terminal = Terminal("run", "--", "bash", "-c", "ulimit -c 0; echo began; exec sleep 900 >/dev/null 2>&1 </dev/null")
     terminal.wait_for("began")
     time.sleep(0.5)
     terminal.press(key)
