@@ -43,7 +43,7 @@ bench: .venv-bench/.ready
 
 # Whether every benchmark still runs, with as little as it can do; judges no figure, and needs no peer.
 bench-quick: .venv/.ready
-	$(RUN) -m benchmarks --smoke
+	$(if $(MEMORY),TMPDIR=$(MEMORY) )$(RUN) -m benchmarks --smoke > /dev/null
 
 features: .venv/.ready
 	@$(RUN) tools/features.py
