@@ -1,5 +1,7 @@
 """Run the groups and write the page. ``--only p1,p4`` runs some of them, ``--quick`` takes three minutes.
 
+``--smoke`` does as little as can be, also without peers, and writes nothing: it shows that all groups run.
+
 Groups are imported when they run: writing processes import this module again, and need none of the peers.
 """
 
@@ -44,10 +46,12 @@ def main() -> None:
     SCRATCH.mkdir(parents=True, exist_ok=True)
     described, before = machine(SCRATCH), load()
     say(f"{described}, load average {before}")
-    found = _run(options.only, quick=options.quick, seed=options.seed)
+    found = _run(options.only, options)
     for section in found.values():
         print(f"\n{section.markdown()}")
     print(f"\n{summary(check for section in found.values() for check in section.checks)}")
+    if options.smoke:
+        return
     described = f"Last run: {', '.join(found)}; seed {options.seed}; {described}; load average {before} before the run"
     described += f" and {load()} after it, its own work included."
     _write(SCRATCH if options.quick else ROOT / "docs", found, described)
@@ -57,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", type=_names, default=list(GROUPS), help=f"some of {','.join(GROUPS)}")
     parser.add_argument("--quick", action="store_true", help="small amounts; writes to build/bench, not to docs")
+    parser.add_argument("--smoke", action="store_true", help="hardly anything, to see that it runs; writes nothing")
     parser.add_argument("--seed", type=int, default=1, help="of the messages and of the order of arms")
     return parser.parse_args()
 
@@ -69,14 +74,22 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _run(names: list[str], *, quick: bool, seed: int) -> dict[str, Section]:
+def _run(names: list[str], options: argparse.Namespace) -> dict[str, Section]:
     found = {}
     for name in names:
         started = time.monotonic()
-        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=SCRATCH))
+        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=None if options.smoke else SCRATCH))
         try:
             group = import_module(f"benchmarks.{GROUPS[name]}")
-            found[name] = group.run(Settings(scratch, quick=quick, seed=seed, rng=random.Random(seed)))
+            found[name] = group.run(
+                Settings(
+                    scratch,
+                    quick=options.quick or options.smoke,
+                    smoke=options.smoke,
+                    seed=options.seed,
+                    rng=random.Random(options.seed),
+                )
+            )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         say(f"{name} took {time.monotonic() - started:.0f} s")

@@ -9,12 +9,17 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
+
+from .peers import is_installed
+
+Kind = TypeVar("Kind")
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRATCH = ROOT / "build" / "bench"  # ignored by git, on the disk of the repository: a tmpfs would sync nothing
@@ -22,22 +27,36 @@ SCRATCH = ROOT / "build" / "bench"  # ignored by git, on the disk of the reposit
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run: where to put files, how much to do, which randomness."""
+    """How to run: where to put files, how much to do, which randomness; ``smoke`` does as little as can be."""
 
     scratch: Path
     quick: bool = False
+    smoke: bool = False
     seed: int = 1
     rng: random.Random = field(default_factory=random.Random)
 
     def pick(self, full: int, quick: int) -> int:
         """Choose an amount of work."""
-        return quick if self.quick else full
+        return max(1, quick // 10) if self.smoke else quick if self.quick else full
+
+    def sizes(self, full: tuple[int, ...], quick: tuple[int, ...], smoke: tuple[int, ...]) -> tuple[int, ...]:
+        """Choose the sizes of stores."""
+        return smoke if self.smoke else quick if self.quick else full
+
+    def able(self, kinds: Iterable[Kind]) -> list[Kind]:
+        """Return all kinds; those that need a library which is not installed are left out of a smoke run only."""
+        return [kind for kind in kinds if not (self.smoke and not _can_run(kind))]
 
     def directory(self, *names: object) -> Path:
         """Make a new directory for one arm."""
         path = self.scratch.joinpath(*(str(name).replace(" ", "-") for name in names))
         path.mkdir(parents=True)
         return path
+
+
+def _can_run(kind: object) -> bool:
+    needs = getattr(kind, "needs", "")
+    return not needs or is_installed(needs)
 
 
 _started = time.monotonic()

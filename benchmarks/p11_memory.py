@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from .common import ROOT, Settings, say, show_time
+from .peers import is_installed
 from .report import Check, Section, Table
 
 MOST = 100e6
@@ -84,7 +85,6 @@ def _messages(settings: Settings, base: Measured) -> tuple[Table, list[Check]]:
     )
     built = _child("build", ours)
     _child("build_limit", bare)
-    _child("build_peer", peer)
     text = (
         f"**Does a long session need a lot of memory?** A session of {count:,} messages was built by appending"
         f" {_BATCH:,} at a time in {show_time(built['seconds'])}. Each row is a new process that opens the store, does"
@@ -97,7 +97,9 @@ def _messages(settings: Settings, base: Measured) -> tuple[Table, list[Check]]:
     peaks.row("Takeback, building", amount, built)
     peaks.judge("Takeback, the last 50", amount, _child("tail", ours))
     peaks.judge("Takeback, role and content of each", amount, _child("iterate", ours))
-    peaks.row("OpenAI Agents SQLiteSession, everything", f"{peer_count:,} messages", _child("read_peer", peer))
+    if is_installed("agents") or not settings.smoke:
+        _child("build_peer", peer)
+        peaks.row("OpenAI Agents SQLiteSession, everything", f"{peer_count:,} messages", _child("read_peer", peer))
     return peaks.table, peaks.checks
 
 

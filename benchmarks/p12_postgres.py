@@ -33,6 +33,7 @@ from .p12_stores import (
     TakebackDecoded,
     plain,
 )
+from .peers import is_installed
 from .report import Check, Section, Table
 from .stores import Arm
 
@@ -60,22 +61,20 @@ class Bench:
     """A server with the arms for one size."""
 
     def __init__(self, settings: Settings, server: postgres.Server, size: int) -> None:
-        from .peers.langgraph_postgres import LangGraphPostgres
-
         self.settings, self.size, name = settings, size, f"size_{size}"
         url = server.create_database(name)
         socket = server.socket_dsn(name)
         self.limit, self.takeback, self.decoded = Limit(url), Takeback(url), TakebackDecoded(url)
-        self.peer, self.steps = LangGraphPostgres(url), Steps(url)
+        self.peers, self.steps = _peers(settings, url), Steps(url)
         bare, other = [BareKnown(url), LowestKnown(url)], [SocketLimit(socket), SocketTakeback(socket)]
-        self.singles: list[Arm] = [self.limit, Lowest(url), *bare, self.takeback, self.steps, *other, self.peer]
-        self.readers: list[Arm] = [self.limit, self.takeback, self.decoded, self.peer]
+        self.singles: list[Arm] = [self.limit, Lowest(url), *bare, self.takeback, self.steps, *other, *self.peers]
+        self.readers: list[Arm] = [self.limit, self.takeback, self.decoded, *self.peers]
         self.plain = cycle(plain(settings.seed))
         self.stream = messages.stream(settings.seed + 1)
         for arm in self.all:
             arm.open()
         filling = messages.take(size, settings.seed)
-        for arm in (self.limit, self.takeback, self.peer) if size else ():
+        for arm in (self.limit, self.takeback, *self.peers) if size else ():
             arm.use("session")
             arm.fill(arm.prepare(filling))
         for arm in self.all:
@@ -114,7 +113,7 @@ class Bench:
 
     def _block(self, arm: Arm) -> dict[str, list[float]]:
         """Append some messages; give the times by what was appended."""
-        if arm is self.peer:
+        if arm in self.peers:
             return {arm.name: arm.append(arm.prepare(self._texts(1)))}
         if arm is not self.steps:
             times = arm.append(arm.prepare(self._texts(_BLOCK)))
@@ -163,6 +162,14 @@ class Bench:
         return seconds
 
 
+def _peers(settings: Settings, url: str) -> list[Arm]:
+    if settings.smoke and not is_installed("langgraph.checkpoint.postgres"):
+        return []
+    from .peers.langgraph_postgres import LangGraphPostgres
+
+    return [LangGraphPostgres(url)]
+
+
 def _is_call(message: Message) -> bool:
     return any(part["type"] == "tool_use" for part in message["content"])
 
@@ -175,7 +182,7 @@ def run(settings: Settings) -> Section:
     with postgres.start(settings.scratch) as server:
         described = _describe(server)
         say(f"p12: {described}, load average {before}")
-        for size in _SIZES:
+        for size in settings.sizes(_SIZES, _SIZES, (0, _FULL)):
             bench = Bench(settings, server, size)
             if size == _FULL:
                 tail, whole = bench.reads(LAST), bench.reads(None)

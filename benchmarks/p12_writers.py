@@ -278,7 +278,7 @@ def _ways(mode: str) -> list[str]:
 def measure(settings: Settings, server: postgres.Server) -> dict[str, dict[str, list[Tally]]]:
     """Let eight write in every way, several rounds; a round has a new store."""
     found: dict[str, dict[str, list[Tally]]] = {mode: {name: [] for name in _ways(mode)} for mode in GROUPS}
-    seconds = 0.7 if settings.quick else 1.5
+    seconds = 0.1 if settings.smoke else 0.7 if settings.quick else 1.5
     for number in range(settings.pick(3, 1)):
         for mode, (run_one, sessions) in GROUPS.items():
             for name in settings.rng.sample(_ways(mode), len(_ways(mode))):

@@ -179,7 +179,10 @@ class Databases(Engine):
 
 def run(settings: Settings) -> Section:
     """Build stores of all sizes on both engines and make every call on each of them."""
-    sizes = [round(10 ** float(scale)) for scale in _chosen(SCALES, "3.5,4.5" if settings.quick else "4,5,6")]
+    sizes = [
+        round(10 ** float(scale))
+        for scale in _chosen(SCALES, "3.5" if settings.smoke else "3.5,4.5" if settings.quick else "4,5,6")
+    ]
     tables, checks = list[Table](), list[Check]()
     for engine in map(_engine, _chosen(ENGINES, "sqlite,postgresql")):
         with engine(settings) as place:

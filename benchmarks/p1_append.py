@@ -37,7 +37,7 @@ Found: TypeAlias = dict[int, Samples]
 
 def run(settings: Settings) -> Section:
     """Measure every size in both states."""
-    sizes = (0, 1000, 10_000) if settings.quick else (0, 1000, 10_000, 100_000)
+    sizes = settings.sizes((0, 1000, 10_000, 100_000), (0, 1000, 10_000), (0, 100))
     fresh: Found = {}
     warm: Found = {}
     for size in sizes:
@@ -56,7 +56,7 @@ def run(settings: Settings) -> Section:
 def _build(settings: Settings, size: int) -> list[Arm]:
     """Open the arms with a session of ``size`` messages each."""
     filling, arms = messages.take(size, settings.seed), []
-    for kind in _KINDS:
+    for kind in settings.able(_KINDS):
         if kind.slow and size > _SLOW_MOST:
             continue
         arm = kind(settings.directory("p1", size, kind.__name__))

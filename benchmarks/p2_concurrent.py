@@ -144,6 +144,7 @@ class OpenAIAgents(Writers):
     """Tasks of one event loop; the library itself hands each call to a worker thread."""
 
     name = "OpenAI Agents SQLiteSession"
+    needs = "agents"
 
     def session(self, number: int) -> Any:
         """Open the session of one writer."""
@@ -295,10 +296,11 @@ Run = Callable[[type[Writers], Path, int, float], Tally]
 
 
 def _rounds(settings: Settings, mode: str, run_one: Run) -> dict[str, list[Tally]]:
-    found: dict[str, list[Tally]] = {name: [] for name in KINDS}
-    seconds = 1.0 if settings.quick else 3.0
+    kinds = settings.able(KINDS.values())
+    found: dict[str, list[Tally]] = {kind.name: [] for kind in kinds}
+    seconds = 0.1 if settings.smoke else 1.0 if settings.quick else 3.0
     for number in range(settings.pick(3, 1)):
-        for kind in settings.rng.sample(list(KINDS.values()), len(KINDS)):
+        for kind in settings.rng.sample(kinds, len(kinds)):
             directory = settings.directory("p2", mode, number, kind.__name__)
             tally = run_one(kind, directory / "store.db", settings.seed, seconds)
             found[kind.name].append(tally)

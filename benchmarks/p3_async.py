@@ -147,6 +147,7 @@ class Aiosqlite(Way):
     """What one writes first: a connection in a thread of its own, a hand-over and a commit per append."""
 
     name = "aiosqlite, one plain INSERT"
+    needs = "aiosqlite"
 
     async def open(self) -> None:
         import aiosqlite
@@ -170,6 +171,7 @@ class OpenAIAgents(Way):
     """SQLiteSession of openai-agents, which hands each call to a worker thread."""
 
     name = "OpenAI Agents SQLiteSession"
+    needs = "agents"
 
     async def open(self) -> None:
         from agents import SQLiteSession
@@ -188,6 +190,7 @@ class Agno(Way):
     """AsyncSqliteDb of agno, one run per message, as its own agents save it."""
 
     name = "agno AsyncSqliteDb"
+    needs = "agno"
     slow = True
 
     async def open(self) -> None:
@@ -220,6 +223,7 @@ class GoogleADK(Way):
     """SqliteSessionService of google-adk, which opens a connection per call."""
 
     name = "Google ADK SqliteSessionService"
+    needs = "google.adk"
     slow = True
 
     async def open(self) -> None:
@@ -259,7 +263,7 @@ def run(settings: Settings) -> Section:
 
 
 async def _rounds(settings: Settings) -> dict[str, list[Round]]:
-    ways = [kind(settings.directory("p3", kind.__name__)) for kind in WAYS]
+    ways = [kind(settings.directory("p3", kind.__name__)) for kind in settings.able(WAYS)]
     for way in ways:
         await way.open()
         await _round(way, settings.seed, way.each)  # logs are at full length, threads started

@@ -24,14 +24,18 @@ LAST = 50
 _ALL_OF = 10_000
 _SLOW_MOST = 10_000
 _SLOW_EVERY = 4  # rounds
+_KINDS: tuple[type[Arm], ...] = (
+    *(Limit, Takeback, TakebackDecoded),
+    *(OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph),
+)
 _JUDGED = (Takeback.name, TakebackDecoded.name)
 Found: TypeAlias = dict[str, dict[int, list[float]]]
 
 
 def run(settings: Settings) -> Section:
     """Read the tail at every size, and everything at one."""
-    sizes = (100, 1000, 10_000) if settings.quick else (100, 1000, 10_000, 100_000)
-    kinds = (Limit, Takeback, TakebackDecoded, OpenAIAgents, Agno, GoogleADK, WholeJson, LangGraph)
+    sizes = settings.sizes((100, 1000, _ALL_OF, 100_000), (100, 1000, _ALL_OF), (100, _ALL_OF))
+    kinds = settings.able(_KINDS)
     tails: Found = {kind.name: {} for kind in kinds}
     whole: Found = {kind.name: {} for kind in kinds}
     for size in sizes:
@@ -44,7 +48,7 @@ def run(settings: Settings) -> Section:
     return _section(tails, whole, sizes)
 
 
-def _build(settings: Settings, kinds: tuple[type[Arm], ...], size: int) -> list[Arm]:
+def _build(settings: Settings, kinds: list[type[Arm]], size: int) -> list[Arm]:
     filling, arms = messages.take(size, settings.seed), []
     for kind in kinds:
         if kind.slow and size > _SLOW_MOST:

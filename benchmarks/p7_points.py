@@ -38,15 +38,16 @@ class Traveller(ABC):
     """A store that can mark a point of a session and go back to it."""
 
     name: str
+    needs = ""
     slow = False  # few samples
     most: int | None = None  # messages; what has a most has no pop either
 
-    def __init__(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def __init__(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         self.times: Times = {}
         self.build(directory, filling, popped=popped)
 
     @abstractmethod
-    def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def build(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         """Open the store and fill its session; then pop and append again and again, if asked to."""
 
     @abstractmethod
@@ -70,7 +71,7 @@ class Limit(Traveller):
 
     name = stores.Limit.name
 
-    def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def build(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         self._arm = stores.ExtendedLimit(directory)
         self._arm.open()
         self._arm.use("session")
@@ -89,13 +90,13 @@ class Takeback(Traveller):
 
     name = "Takeback"
 
-    def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def build(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         path = directory / "store.db"
         with takeback.open(path, durability="relaxed") as store:
             session = store.create_session("session")
             for start in range(0, len(filling), _BATCH):
                 session.append(*filling[start : start + _BATCH])
-            for number in range(POPPED if popped else 0):
+            for number in range(popped):
                 session.pop()
                 session.user(f"another try, number {number}")
         self._store = takeback.open(path)
@@ -122,10 +123,11 @@ class LangGraph(Traveller):
     """LangGraph: each checkpoint holds the whole state; going back copies an old one to the front."""
 
     name = langgraph.LangGraph.name
+    needs = langgraph.LangGraph.needs
     slow = True
     most = 10_000
 
-    def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def build(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         self._arm = langgraph.LangGraph(directory)
         self._arm.open()
         self._arm.use("session")
@@ -150,7 +152,7 @@ class WholeJson(Traveller):
     slow = True
     most = 100_000
 
-    def build(self, directory: Path, filling: list[messages.Message], *, popped: bool) -> None:
+    def build(self, directory: Path, filling: list[messages.Message], *, popped: int) -> None:
         self._arm = json_files.WholeJson(directory)
         self._arm.open()
         self._arm.use("session")
@@ -174,8 +176,8 @@ KINDS: tuple[type[Traveller], ...] = (Limit, Takeback, LangGraph, WholeJson)
 
 def run(settings: Settings) -> Section:
     """Let stores of all sizes take turns."""
-    sizes = (10, 1000, 10_000) if settings.quick else (10, 10_000, 100_000)
-    travellers = {kind.name: _build(settings, kind, sizes) for kind in KINDS}
+    sizes = settings.sizes((10, 10_000, 100_000), (10, 1000, 10_000), (10, 100))
+    travellers = {kind.name: _build(settings, kind, sizes) for kind in settings.able(KINDS)}
     everyone = [traveller for sized in travellers.values() for traveller in sized.values()]
     source = messages.stream(settings.seed + 1)
     with steady():
@@ -200,7 +202,7 @@ def _build(settings: Settings, kind: type[Traveller], sizes: tuple[int, ...]) ->
             settings.directory("p7", kind.__name__, size or "popped"),
             messages.take(size or 10, settings.seed),
         )
-        found[_label(size)] = kind(directory, filling, popped=size is None)
+        found[_label(size)] = kind(directory, filling, popped=0 if size else settings.pick(POPPED, POPPED))
     say(f"p7: {kind.name}: {len(found)} sessions are ready after {show_time(perf_counter() - started)}")
     return found
 

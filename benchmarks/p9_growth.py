@@ -110,8 +110,9 @@ def _points(settings: Settings, count: int, copied: int) -> tuple[Table, list[Ch
         _judge(table, f"{Takeback.name}, a checkpoint each", ours),
         _judge(table, f"{Takeback.name}, a checkpoint each, without the reserve", _without_reserve(ours)),
     ]
-    turns = _fill(settings, LangGraphTurns, copied * _TURN, points=copied)
-    _row(table, f"{LangGraph.name}, {copied} turns of 2 kB", turns)
+    for kind in settings.able([LangGraphTurns]):
+        turns = _fill(settings, kind, copied * _TURN, points=copied)
+        _row(table, f"{LangGraph.name}, {copied} turns of 2 kB", turns)
     _row(table, f"{WholeJson.name}, a copy each", _fill(settings, WholeJsonPoints, copied, points=copied))
     return table, checks
 
@@ -132,7 +133,7 @@ def _plain(settings: Settings, count: int, fewer: int) -> tuple[Table, list[Chec
         _judge(table, f"{Takeback.name}, without the reserve", _without_reserve(ours)),
         _judge(table, f"{Takeback.name}, {_TURNS} sessions in turns, without the reserve", _without_reserve(turns)),
     ]
-    for kind in (OpenAIAgents, Agno, GoogleADK, WholeJson):
+    for kind in settings.able((OpenAIAgents, Agno, GoogleADK, WholeJson)):
         _row(table, kind.name, _fill(settings, kind, fewer))
     return table, checks
 

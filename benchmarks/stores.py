@@ -32,6 +32,7 @@ class Arm(ABC):
     """A store under test."""
 
     name: str
+    needs = ""  # a library, if it is a peer
     slow = False  # a few samples must do
     has_log = True  # a write-ahead log, which is fresh or warm
 

@@ -43,6 +43,7 @@ _SAME = {
 _OURS = (*_COMMON, COLD, WATCHED, ENTER, LEAVE, ENTER_ANY, LEAVE_ANY, OPENING)
 _KNOWN = (WATCHED, ENTER, LEAVE)
 _SETTLED = 0.2  # seconds
+_pause = _SETTLED
 _SLOW_EVERY = 4  # rounds
 _MB = 1 << 20
 
@@ -97,7 +98,7 @@ class Takeback(Keeper):
         run = self._session.tool("edit", {}, paths=change.paths if known else None)
         self.time(ENTER if known else ENTER_ANY, run.__enter__)
         change.do()
-        sleep(_SETTLED)
+        _settle()
         self.time(LEAVE if known else LEAVE_ANY, _leave, run)
         if self._session.capture_error:
             raise RuntimeError(f"the workspace was not captured: {self._session.capture_error}")
@@ -157,7 +158,7 @@ class Project:
         kept = keeper.time(NEXT, keeper.snapshot)
         keeper.forget(keeper.time(UNCHANGED, keeper.snapshot))
         self._back(REWIND)
-        sleep(_SETTLED)
+        _settle()
         keeper.time(UNDO, keeper.undo, kept)
         self._check(changed)
         self._back()
@@ -197,17 +198,17 @@ class Project:
     def _change(self) -> str:
         trees.change(self.root, self._files, self._rng).do()
         changed = trees.fingerprint(self.root)
-        sleep(_SETTLED)
+        _settle()
         return changed
 
     def _back(self, what: str | None = None) -> None:
-        sleep(_SETTLED)
+        _settle()
         if what is None:
             self.keeper.restore(self._base)
         else:
             self.keeper.time(what, self.keeper.restore, self._base)
         self._check(self._was)
-        sleep(_SETTLED)
+        _settle()
 
     def _check(self, wanted: str) -> None:
         self.checked += 1
@@ -220,7 +221,7 @@ class Project:
             change = trees.change(self.root, files, self._rng)
             change.do()
             files.remove(change.deleted)
-            sleep(_SETTLED)
+            _settle()
             self.keeper.snapshot()
         self.growth = (self._on_disk() - before) // times
 
@@ -230,14 +231,21 @@ class Project:
         shutil.rmtree(self.root.parent)
 
 
+def _settle() -> None:
+    """Wait until files are so old that a look need not read them again."""
+    sleep(_pause)
+
+
 def run(settings: Settings) -> Section:
     """Measure projects of two sizes; the larger one is judged."""
+    global _pause
+    _pause = 0.0 if settings.smoke else _SETTLED
     kinds, missing = snapshots.here()
     if not WATCHES:
         say("p8: watchfiles is not installed: the row of a watched workspace is left out")
     for program in missing:
         say(f"p8: there is no {program} on this machine: its rows are left out")
-    sizes = (200, 1000) if settings.quick else (1000, 20_000)
+    sizes = settings.sizes((1000, 20_000), (200, 1000), (20,))
     large = (_MB, 2 * _MB) if settings.quick else (5 * _MB, 10 * _MB, 20 * _MB, 50 * _MB)
     found, checks = list[Table](), list[Check]()
     for size in sizes:

@@ -26,6 +26,29 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Processes that fork come first, while they are small; what is short comes last, so that all workers end together.
+_ROOMS = ("crash", "workspace", "contract", "postgres", "properties", "cli", "examples", "unit")
+_QUICK_OF_EACH = 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the rooms, and mark what ``make test-quick`` runs: a little of everything, and one store's contract."""
+    items.sort(key=_place)
+    seen = Counter[str]()
+    for item in items:
+        if item.get_closest_marker("slow") or item.parent is None:
+            continue
+        seen[item.parent.nodeid] += 1
+        if seen[item.parent.nodeid] <= _QUICK_OF_EACH or item.parent.name == "TestFile":
+            item.add_marker("quick")
+
+
+def _place(item: pytest.Item) -> int:
+    room = item.path.parent.name
+    return _ROOMS.index(room) if room in _ROOMS else len(_ROOMS)
+
+
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
     """The number that all randomness of a run starts from; ``--seed N`` repeats a run."""

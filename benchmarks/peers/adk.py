@@ -13,11 +13,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from google.adk.events import Event
-from google.adk.sessions import Session
-from google.adk.sessions.base_session_service import GetSessionConfig
-from google.adk.sessions.sqlite_session_service import SqliteSessionService
-from google.genai import types
+from . import is_installed
+
+if is_installed("google.adk"):
+    from google.adk.events import Event
+    from google.adk.sessions import Session
+    from google.adk.sessions.base_session_service import GetSessionConfig
+    from google.adk.sessions.sqlite_session_service import SqliteSessionService
+    from google.genai import types
 
 from ..messages import Message
 from ..stores import Arm
@@ -30,6 +33,7 @@ class GoogleADK(Arm):
     """SqliteSessionService of google-adk; times are taken inside its event loop."""
 
     name = "Google ADK SqliteSessionService"
+    needs = "google.adk"
     slow = True
     has_log = False
 

@@ -16,12 +16,15 @@ from typing import Any
 
 os.environ["AGNO_TELEMETRY"] = "false"
 
-from agno.db.sqlite import SqliteDb
-from agno.db.utils import build_single_run_row
-from agno.models.message import Message as AgnoMessage
-from agno.run.agent import RunOutput
-from agno.session import AgentSession
-from sqlalchemy import insert
+from . import is_installed
+
+if is_installed("agno"):
+    from agno.db.sqlite import SqliteDb
+    from agno.db.utils import build_single_run_row
+    from agno.models.message import Message as AgnoMessage
+    from agno.run.agent import RunOutput
+    from agno.session import AgentSession
+    from sqlalchemy import insert
 
 from ..messages import Message
 from ..stores import Arm
@@ -33,6 +36,7 @@ class Agno(Arm):
     """SqliteDb of agno, one run per message."""
 
     name = "agno SqliteDb"
+    needs = "agno"
     slow = True
 
     def __init__(self, directory: Path) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 
 os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from . import is_installed
+
+if is_installed("langgraph"):
+    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.sqlite import SqliteSaver
+    from langgraph.graph import END, START, MessagesState, StateGraph
 
 from ..messages import Message
 from ..stores import Arm
@@ -23,6 +26,7 @@ class LangGraph(Arm):
     """SqliteSaver of langgraph under a graph with the usual message state."""
 
     name = "LangGraph SqliteSaver"
+    needs = "langgraph"
     slow = True
 
     def open(self) -> None:

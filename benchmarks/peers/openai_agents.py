@@ -11,7 +11,10 @@ from typing import Any
 
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
-from agents import SQLiteSession
+from . import is_installed
+
+if is_installed("agents"):
+    from agents import SQLiteSession
 
 from ..stores import Arm
 
@@ -20,6 +23,7 @@ class OpenAIAgents(Arm):
     """SQLiteSession of openai-agents; times are taken inside its event loop."""
 
     name = "OpenAI Agents SQLiteSession"
+    needs = "agents"
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)

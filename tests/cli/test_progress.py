@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -22,7 +23,7 @@ def test_long_work_is_shown_with_rate_and_time_left_and_leaves_its_counts(capsys
     assert first.startswith("Verifying: 40,000 of 120,000 records, ")
     assert first.endswith("s left")
     assert "/s, " in first
-    assert last == "Verifying: 40,000 of 120,000 records in 1s\n"
+    assert re.fullmatch(r"Verifying: 40,000 of 120,000 records in \d+s\n", last)
 
 
 def test_short_work_and_work_that_nobody_watches_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:

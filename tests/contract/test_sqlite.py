@@ -1,4 +1,4 @@
-"""SQLite in a file and in memory keep the contract, blocking and awaited."""
+"""SQLite in a file and in memory keep the contract; in a file also awaited."""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,3 @@ class TestMemory(StoreContract):
 class TestAwaitedFile(StoreContract):
     def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
         return awaited.open(tmp_path / "store.db", **options)
-
-
-class TestAwaitedMemory(StoreContract):
-    def open(self, tmp_path: Path, **options: Any) -> takeback.Store:
-        return awaited.open(":memory:", **options)

@@ -15,6 +15,7 @@ import pytest
 import _postgres
 import takeback
 from takeback.testing import postgres
+from takeback.testing.contract.base import eventually
 
 from . import _harness
 
@@ -50,17 +51,16 @@ def execute(server: Any, sql: str, *args: Any, database: str = _postgres.DATABAS
 
 
 class Writers:
-    """Threads that append until they are stopped; each says what was acknowledged, what failed and how long it took.
+    """Threads that append until they are stopped; each says what was acknowledged and what failed.
 
     Every second one uses idempotency keys and calls again until it is told; the others do not, and what failed in
     doubt may be there or not.
     """
 
     def __init__(self, stores: list[takeback.Store], session_ids: list[str], *, pause: float = 0.0) -> None:
-        self.acknowledged = list[tuple[float, str]]()
+        self.acknowledged = list[str]()
         self.doubtful = list[str]()
         self.unexpected = list[BaseException]()
-        self.longest = 0.0
         self._pause = pause
         self._stop = threading.Event()
         self._threads = [
@@ -93,7 +93,6 @@ class Writers:
             self.unexpected.append(error)
 
     def _say(self, session: takeback.Session, text: str, keyed: bool) -> bool:
-        began = time.monotonic()
         try:
             if int(text.split(":")[1]) % 3:
                 session.user(text, idempotency_key=text if keyed else None)
@@ -104,22 +103,18 @@ class Writers:
                 self.doubtful.append(text)
             return False
         else:
-            self.acknowledged.append((time.monotonic(), text))
+            self.acknowledged.append(text)
             return True
-        finally:
-            self.longest = max(self.longest, time.monotonic() - began)
 
-    def told_since(self, moment: float) -> set[str]:
-        """Give the writers that had something acknowledged after a moment."""
-        return {text.split(":")[0] for at, text in self.acknowledged[-2000:] if at > moment}
+    def await_all(self, more: int = 1) -> None:
+        """Wait until each writer has had something acknowledged from now on, and all of them so much."""
+        start = len(self.acknowledged)
 
-    def await_all(self, seconds: float) -> float:
-        """Wait until each writer has had something acknowledged from now on; give the time it took."""
-        began = time.monotonic()
-        while len(self.told_since(began)) < len(self._threads):
-            assert time.monotonic() - began < seconds, f"only {self.told_since(began)} can write after {seconds} s"
-            time.sleep(0.01)
-        return time.monotonic() - began
+        def told() -> set[str]:
+            return {text.split(":")[0] for text in self.acknowledged[start:]}
+
+        done = eventually(lambda: len(told()) == len(self._threads) and len(self.acknowledged) - start >= more)
+        assert done, f"only {told()} can write"
 
 
 def check(store: takeback.Store, writers: Writers) -> int:
@@ -130,7 +125,7 @@ def check(store: takeback.Store, writers: Writers) -> int:
     for session in store.iter_sessions():
         stored.update(message.text for message in session.iter_messages())
         stored.update(note.text for note in session.notes())
-    acknowledged = {text for _, text in writers.acknowledged}
+    acknowledged = set(writers.acknowledged)
     assert max(stored.values()) == 1, [text for text, count in stored.items() if count > 1]
     assert acknowledged <= stored.keys(), sorted(acknowledged - stored.keys())[:10]
     assert stored.keys() - acknowledged <= set(writers.doubtful), "something is stored that nobody was told of"

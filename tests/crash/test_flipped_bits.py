@@ -592,7 +592,7 @@ def test_a_flipped_bit_of_a_table_or_index_misleads_nobody(
         rng = random.Random(f"{tree} {seed} {number}")
         return 0, _flip(closed.files, "", _in_tree(closed, tree, rng), rng.randrange(8))
 
-    _try_all(templates, tmp_path, seed, counts(15, 500), damage, tally)
+    _try_all(templates, tmp_path, seed, counts(5, 500), damage, tally)
 
 
 def test_every_table_and_index_is_tried(templates: list[Template]) -> None:

@@ -120,13 +120,13 @@ def _append_and_die(path: Path, session_id: str, writer: str, acks: Acks, sizes:
 
 @pytest.mark.parametrize("what", _MOMENTS)
 def test_a_kill_at_any_write_sync_or_delete_of_an_append_loses_nothing(
-    tmp_path: Path, seed: int, tally: Callable[..., int], what: str
+    tmp_path: Path, seed: int, tally: Callable[..., int], what: str, counts: Callable[[int, int], int]
 ) -> None:
     path, acks = tmp_path / "store" / "a.db", Acks(tmp_path / "acks")
     session_id = in_child(_make, path)
     seen: int = 0
     calls: dict[str, int] = {}
-    for number in range(1, 1000):
+    for number in range(1, 1000, counts(2, 1)):
         with told(seed=seed, call=number):
             child = Child(_append_and_die, path, session_id, f"w{number}", acks, _MOMENTS[what], number)
             survived = _answer(child)

@@ -20,6 +20,7 @@ import _postgres
 import takeback
 from takeback.storage.postgres import backend
 from takeback.storage.postgres.backend import PostgresBackend
+from takeback.testing.contract.base import PATIENCE, eventually
 from takeback.testing.proxy import Proxy
 
 from . import _writers
@@ -137,12 +138,10 @@ def test_an_append_is_found_although_others_went_on_before_its_answer_was_missed
         proxy.drop_replies(delay=0.2)
         caller = threading.Thread(target=session.user, args=(f"<{number}>",))
         caller.start()
-        deadline = time.monotonic() + 10
-        while said(other)[-1:] != [f"<{number}>"]:
-            assert time.monotonic() < deadline
+        assert eventually(lambda text=f"<{number}>": said(other)[-1:] == [text])
         other.user(f"other {number}")
         proxy.heal()
-        caller.join(20)
+        caller.join(PATIENCE)
         assert not caller.is_alive()
         expected += [f"<{number}>", f"other {number}"]
     assert said(other) == expected
@@ -187,7 +186,7 @@ def test_a_call_that_was_cut_off_while_it_waited_for_a_lock_is_stored_once(
             await_blocked(1)
             proxy.cut()
             await_blocked(2)
-        caller.join(20)
+        caller.join(PATIENCE)
         assert not caller.is_alive()
     assert said(direct.get_session(session.id)) == ["a title", "<0>", "<1>", "<2>"]
     sound(direct)
@@ -195,10 +194,8 @@ def test_a_call_that_was_cut_off_while_it_waited_for_a_lock_is_stored_once(
 
 def await_blocked(number: int) -> None:
     """Wait until so many backends wait for a lock."""
-    deadline = time.monotonic() + 10
-    while _postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") != [(number,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    assert eventually(lambda: _postgres.execute(waiting) == [(number,)])
 
 
 def test_threads_that_share_a_handle_store_each_message_once(
@@ -267,13 +264,8 @@ def test_the_answer_about_a_commit_may_be_lost_too(
 ) -> None:
     session = store.create_session("work")
     for number in range(5):
-        proxy.drop_next_reply(COMMIT)
-        caller = threading.Thread(target=session.note, args=(f"{number}",))
-        caller.start()
-        while proxy.faults < 2 * number + 1:
-            time.sleep(0.0005)
-        proxy.drop_next_reply(b"pg_xact_status")
-        caller.join(20)
+        proxy.drop_next_reply(COMMIT, b"pg_xact_status")
+        session.note(f"{number}")
         assert proxy.faults == 2 * number + 2
     assert settled == [True] * 5
     assert [note.text for note in direct.get_session(session.id).notes()] == [f"{number}" for number in range(5)]
@@ -388,10 +380,7 @@ def test_a_process_killed_between_commit_and_answer_is_taken_up_by_another(
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-        deadline = time.monotonic() + 20
-        while len(said(session)) < 3 * number + 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert eventually(lambda count=3 * number + 3: len(said(session)) >= count)
         child.send_signal(signal.SIGKILL)
         child.communicate()
         proxy.heal()

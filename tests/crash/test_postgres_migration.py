@@ -175,9 +175,9 @@ def test_writers_that_are_at_work_go_on_through_a_migration(newer: Path, held: A
     with takeback.open(url, scope="writers") as store:
         sessions = [store.create_session(f"of {number}").id for number in range(4)]
         with _writers.Writers([store] * 4, sessions) as writers:
-            writers.await_all(30)
+            writers.await_all()
             in_child(_migrate, newer, url)
-            writers.await_all(30)
+            writers.await_all()
         assert not writers.doubtful
         assert _writers.check(store, writers) > 0
     assert len(_made(COPY)[0]) == _newer.LATEST

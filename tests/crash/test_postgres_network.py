@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 import _postgres
 import takeback
+from takeback.testing.contract.base import PATIENCE, eventually
 from takeback.testing.proxy import Proxy
 
 from . import _writers
@@ -49,20 +49,19 @@ def store(tmp_path: Path, proxy: Proxy, direct: takeback.Store) -> Iterator[take
 
 
 @contextlib.contextmanager
-def fails_in_time(*kinds: type[Exception], within: float = CALL_TIMEOUT + 2) -> Iterator[None]:
-    began = time.monotonic()
+def fails_by_itself(*kinds: type[Exception]) -> Iterator[None]:
+    """Expect a call to end by its timeout: nothing else ends it, since what holds it up goes on."""
     with pytest.raises(kinds or (takeback.Busy, takeback.BackendError)):  # type: ignore[arg-type]
         yield
-    assert time.monotonic() - began < within
 
 
-def all_fail_in_time(*calls: Callable[[], object], kind: type[Exception] | None = None) -> None:
+def all_fail_by_themselves(*calls: Callable[[], object], kind: type[Exception] | None = None) -> None:
     """Make calls at once; each fails at its timeout."""
     failures = list[BaseException]()
 
     def run(call: Callable[[], object]) -> None:
         try:
-            with fails_in_time(*([kind] if kind else [])):
+            with fails_by_itself(*([kind] if kind else [])):
                 call()
         except BaseException as error:
             failures.append(error)
@@ -71,7 +70,7 @@ def all_fail_in_time(*calls: Callable[[], object], kind: type[Exception] | None 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(CALL_TIMEOUT + 5)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     if failures:
         raise failures[0]
@@ -84,15 +83,6 @@ def said(session: takeback.Session) -> list[str]:
 def sound(store: takeback.Store) -> None:
     report = store.verify()
     assert not report, str(report)
-
-
-def eventually(what: Callable[[], object], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 # ---------------------------------------------------------------------- under writers
@@ -125,17 +115,16 @@ def test_connections_that_fail_under_writers_lose_nothing(
     with told(seed=seed), takeback.open(place) as one, takeback.open(place) as two:
         ids = [direct.create_session(f"s{n}").id for n in range(2)]
         with Writers([one, one, two, two], [*ids, *ids], pause=0.002) as writers:
-            writers.await_all(5)
+            writers.await_all()
             for _ in range(counts(1, 20)):
                 for name, fault, repeats in faults:
                     for _ in range(repeats):
                         fault()
                         time.sleep(rng.choice((0.05, 0.2, CALL_TIMEOUT + 0.5 if repeats == 1 else 0.1)))
                         proxy.heal()
-                        writers.await_all(5)
+                        writers.await_all()
                         tally(f"R9 {name}", 1)
         _writers.check(direct, writers)
-        assert writers.longest < CALL_TIMEOUT + 2
     tally("R9 acknowledged", len(writers.acknowledged))
 
 
@@ -146,6 +135,7 @@ class _Halving(Proxy):
     """Keeps back the last words of one answer, by which the server says that it is ready again."""
 
     half: Any = None
+    is_silent = False
 
     def _take_request(self, link: Any, data: bytes) -> None:
         if b"half answered" in data:  # others, such as notices, are answered meanwhile
@@ -154,7 +144,7 @@ class _Halving(Proxy):
 
     def _take_reply(self, link: Any, data: bytes) -> None:
         if link is self.half and data.endswith(READY):
-            self.half, data = None, data.removesuffix(READY)
+            self.half, self.is_silent, data = None, True, data.removesuffix(READY)
         super()._take_reply(link, data)
 
 
@@ -163,11 +153,11 @@ READY = b"Z\0\0\0\x05I"
 
 def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: takeback.Store) -> None:
     """The driver waits for the end of an answer without letting other threads run, if one lets it."""
-    server, ticks, done = _postgres.server(), list[float](), threading.Event()
+    server, ticks, done = _postgres.server(), list[bool](), threading.Event()
 
     def tick() -> None:
         while not done.wait(0.05):
-            ticks.append(time.monotonic())
+            ticks.append(proxy.is_silent)
 
     with _Halving(server.host, server.port) as proxy:
         place = _postgres.url(tmp_path, port=proxy.port, call_timeout=CALL_TIMEOUT)
@@ -177,15 +167,13 @@ def test_half_an_answer_stops_nobody_else(tmp_path: Path, direct: takeback.Store
             session.user("prepared")
             thread = threading.Thread(target=tick)
             thread.start()
-            began = time.monotonic()
             try:
                 with pytest.raises(takeback.BackendError, match="may or may not be stored"):
                     session.user("half answered")
             finally:
                 done.set()
                 thread.join()
-            assert time.monotonic() - began < CALL_TIMEOUT + 2
-            assert max(after - before for before, after in pairwise(ticks)) < 1
+            assert sum(ticks) > 5, "nobody else could run meanwhile"
             assert direct.get_session(session.id).message_count == 3
 
 
@@ -196,7 +184,7 @@ def test_a_server_that_falls_silent_ends_a_call_at_its_timeout(
     session = store.create_session("work")
     session.user("a title")
     getattr(proxy, fault)()
-    all_fail_in_time(
+    all_fail_by_themselves(
         lambda: session.user("not heard"), lambda: session.note("not heard"), session.messages, store.list_sessions
     )
     proxy.heal()
@@ -213,10 +201,10 @@ def test_a_new_connection_that_gets_no_answer_ends_in_time_too(tmp_path: Path, d
     schema = _postgres.schema_of(tmp_path)
     with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
         holder.execute(f"LOCK TABLE {schema}.migration IN ACCESS EXCLUSIVE MODE")
-        with fails_in_time():
+        with fails_by_itself():
             takeback.open(_postgres.url(tmp_path, call_timeout=CALL_TIMEOUT))
         _postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'takeback'")
-        with fails_in_time():
+        with fails_by_itself():
             direct.list_sessions()
     assert direct.list_sessions() is not None
 
@@ -231,7 +219,7 @@ def test_a_lock_that_is_held_ends_a_call_and_nothing_is_stored(
     with psycopg.connect(_postgres.server().dsn(_postgres.DATABASE)) as holder:
         holder.execute(f"SELECT 1 FROM {schema}.session FOR UPDATE")
         said_once = [{"role": "user", "content": "refused"}] * (2 if several else 1)
-        all_fail_in_time(lambda: session.append(*said_once), lambda: session.note("refused"), kind=takeback.Busy)
+        all_fail_by_themselves(lambda: session.append(*said_once), lambda: session.note("refused"), kind=takeback.Busy)
     assert said(session) == ["a title"]
     assert session.user("stored").seq == 2
     assert not session.notes()
@@ -249,7 +237,7 @@ def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
             thread.start()
         assert inside.acquire(timeout=10)
         assert inside.acquire(timeout=10)
-        with fails_in_time(takeback.Busy):
+        with fails_by_itself(takeback.Busy):
             session.user("refused")
         waiting = threading.Timer(0.5, leave.set)
         waiting.start()
@@ -264,7 +252,6 @@ def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
 ) -> None:
     """The network swallowed its end, so the server still holds the session for it; not for long."""
     session, other = store.create_session("work"), direct.create_session("other")
-    began = time.monotonic()
 
     def op(tx: Any) -> None:
         tx.run("UPDATE session SET pinned = 1 WHERE id = ?", (session.id,))
@@ -272,20 +259,21 @@ def test_a_client_that_vanished_in_a_transaction_keeps_nobody_waiting(
         proxy.stall()
         tx.one("SELECT 1")
 
-    with fails_in_time():
+    with fails_by_itself():
         store._write(op)
     found, seen = direct.get_session(session.id), list[Any]()
     following = direct.follow()
     other.user("told")
     reader = threading.Thread(target=lambda: seen.extend(next(following) for _ in range(3)))
     reader.start()
-    while True:
-        try:
-            found.user("stored")
-            break
-        except takeback.Busy:
-            assert time.monotonic() - began < 2 * CALL_TIMEOUT + 5
-    reader.join(5)
+
+    def stored() -> bool:
+        with contextlib.suppress(takeback.Busy):
+            return bool(found.user("stored"))
+        return False
+
+    assert eventually(stored)
+    reader.join(PATIENCE)
     assert not reader.is_alive(), "the feed is kept back"
     following.close()
     proxy.heal()
@@ -308,7 +296,7 @@ def test_a_call_that_is_under_way_when_the_store_is_closed_still_ends(
     caller.start()
     time.sleep(0.2)
     store.close()
-    assert ended.wait(CALL_TIMEOUT + 2)
+    assert ended.wait(PATIENCE)
     caller.join()
     with pytest.raises(takeback.Closed):
         session.messages()
@@ -342,8 +330,8 @@ def test_a_closed_store_leaves_no_connection_and_no_thread(tmp_path: Path, proxy
         next(follower)
         assert _lines() <= 12
     assert list(follower)[-1:] != [None]
-    assert eventually(lambda: not _lines(), 3), _postgres.execute("SELECT query FROM pg_stat_activity")
-    assert eventually(lambda: not _threads(), 3), _threads()
+    assert eventually(lambda: not _lines()), _postgres.execute("SELECT query FROM pg_stat_activity")
+    assert eventually(lambda: not _threads()), _threads()
 
 
 _COUNT = "SELECT count(*) FROM session"
@@ -389,9 +377,9 @@ def test_interrupts_at_random_moments_use_up_no_connection(tmp_path: Path, seed:
     with takeback.open(_postgres.url(tmp_path, pool_size=2, call_timeout=CALL_TIMEOUT)) as store:
         session = store.create_session("work")
         old = signal.signal(signal.SIGALRM, interrupt)
-        deadline, number = time.monotonic() + 3, 0
+        number = 0
         try:
-            while time.monotonic() < deadline:
+            while interrupts < 150:
                 try:
                     armed = True
                     signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00005, 0.006))
@@ -412,15 +400,14 @@ def test_interrupts_at_random_moments_use_up_no_connection(tmp_path: Path, seed:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(CALL_TIMEOUT + 2)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
         texts = said(session)
         assert len(set(texts)) == len(texts)
         assert set(told) <= set(texts)
         assert {f"after {n}" for n in range(4)} <= {note.text for note in session.notes()}
         sound(store)
-    assert interrupts > 100
-    assert eventually(lambda: not _lines(), 5)
+    assert eventually(lambda: not _lines())
 
 
 def test_no_thread_to_be_had_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

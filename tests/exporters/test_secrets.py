@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import random
-import time
 import uuid
 
 import pytest
@@ -229,6 +228,4 @@ LONG = ["PASSWORD=", "password:a", "a://a:", "authorization: basic ", "sk-proj-"
     "piece", ["a://", "sk-", "password:", "eyJ", "-----BEGIN PRIVATE KEY-----", "bearer ", '"\\', *LONG]
 )
 def test_no_text_takes_for_ever(piece: str) -> None:
-    text, start = piece * (400_000 // len(piece)), time.monotonic()
-    mask(text)
-    assert time.monotonic() - start < 10
+    mask(piece * (1_000_000 // len(piece)))  # far beyond the time limit of a test, if the square of its length counted

@@ -88,6 +88,12 @@ def case() -> Iterator[Callable[[], Case]]:
     remove(above)
 
 
+@pytest.fixture
+def step(counts: Callable[[int, int], int]) -> int:
+    """How many calls lie between two that are tried: none under ``--deep``."""
+    return counts(2, 1)
+
+
 def remove(root: Path) -> None:
     """Remove a directory also where parts of it are read-only, and the user is not root."""
     for at, _, _ in os.walk(root):
@@ -206,70 +212,71 @@ def test_whatever_call_fails_while_taking_back_it_can_be_repeated(case: Callable
     assert_as_before(one)
 
 
-def test_a_kill_at_any_call_while_staging_changes_nothing(case: Callable[[], Case], tally: Any) -> None:
+def test_a_kill_at_any_call_while_staging_changes_nothing(case: Callable[[], Case], step: int, tally: Any) -> None:
     one = case()
-    at = 0
-    while killed(lambda: one.change.stage(one.fetch), at := at + 1):
+    at = 1 - step
+    while killed(lambda: one.change.stage(one.fetch), at := at + step):
         assert read(one.root) == OLD, at
         assert one.fresh().take_back() == []
         assert_as_before(one)
-    tally("R15 kills while staging", at - 1)
+    tally("R15 kills while staging", at // step)
 
 
 def test_a_kill_at_any_call_while_carrying_out_is_taken_back_by_another_process(
-    case: Callable[[], Case], tally: Any
+    case: Callable[[], Case], step: int, tally: Any
 ) -> None:
-    at = 0
+    at = 1 - step
     while True:
         one = case()
-        if not killed(one.staged().carry_out, at := at + 1):
+        if not killed(one.staged().carry_out, at := at + step):
             break
         assert one.fresh().take_back() == [], at
         assert read(one.root) == OLD, at
     assert read(one.root) == NEW
     assert one.fresh().take_back() == []
     assert_as_before(one)
-    tally("R15 kills while carrying out", at - 1)
+    tally("R15 kills while carrying out", at // step)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.6])
 def test_a_kill_at_any_call_while_taking_back_is_finished_by_another_process(
-    case: Callable[[], Case], tally: Any, part: float
+    case: Callable[[], Case], step: int, tally: Any, part: float
 ) -> None:
     total = counted(case().staged().carry_out)
-    at = 0
+    at = 1 - step
     while True:
         one = case()
         change = one.staged()
         assert killed(change.carry_out, int(total * part) + 1) == (part < 1)
-        if not killed(change.take_back, at := at + 1):
+        if not killed(change.take_back, at := at + step):
             break
         assert one.fresh().take_back() == [], at
         assert read(one.root) == OLD, at
     assert_as_before(one)
-    tally("R15 kills while taking back", at - 1)
+    tally("R15 kills while taking back", at // step)
 
 
 def test_a_kill_at_any_call_while_the_lost_is_fetched_again_is_finished_by_another_process(
     case: Callable[[], Case],
+    step: int,
 ) -> None:
-    at = 0
+    at = 1 - step
     while True:
         one = case()
         one.carried_out().clean()
-        if not killed(lambda: one.fresh().take_back(one.fetch), at := at + 1):  # noqa: B023
+        if not killed(lambda: one.fresh().take_back(one.fetch), at := at + step):  # noqa: B023
             break
         assert one.fresh().take_back(one.fetch) == [], at
         assert read(one.root) == OLD, at
     assert_as_before(one)
 
 
-def test_a_kill_at_any_call_while_cleaning_leaves_all_that_was_done(case: Callable[[], Case]) -> None:
-    at = 0
+def test_a_kill_at_any_call_while_cleaning_leaves_all_that_was_done(case: Callable[[], Case], step: int) -> None:
+    at = 1 - step
     while True:
         one = case()
         one.carried_out()
-        if not killed(one.fresh().clean, at := at + 1):
+        if not killed(one.fresh().clean, at := at + step):
             break
         assert read(one.root) == NEW, at
         if at % 5 == 0:

@@ -17,6 +17,7 @@ import takeback
 from takeback import Busy, Conflict, Invalid, LeaseLost, Session, Store
 from takeback.client.background import Keeper
 from takeback.storage.base import Tx
+from takeback.testing.contract.base import PATIENCE, eventually
 
 pytestmark = pytest.mark.feature("F6")
 
@@ -235,20 +236,18 @@ def test_a_stuck_stream_does_not_silence_the_leases(store: Store) -> None:
             return 0.0
 
         def flush(self) -> None:
-            time.sleep(3)
+            freed.wait(PATIENCE)
 
         def _cut(self) -> None: ...
 
-    stuck = Stuck()
+    stuck, freed = Stuck(), threading.Event()
     held = store.session("x")._held
     session = store.session("y")
     store._keeper.watch(stuck)
     time.sleep(0.1)
     store._keeper._beat_at = 0.0
-    deadline = time.monotonic() + 2.5
-    while _beats(store, session) == 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert _beats(store, session) > 0
+    assert eventually(lambda: _beats(store, session))
+    freed.set()
     assert held is not None
 
 
@@ -270,12 +269,13 @@ def test_the_background_survives_what_it_did_not_expect(store: Store, monkeypatc
         real(self, held)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Keeper, "_beat", fails_once)
-    deadline = time.monotonic() + 10
-    while _beats(store, session) == 0 and time.monotonic() < deadline:
+
+    def beats() -> int:
         store._keeper._beat_at = 0.0
-        time.sleep(0.05)
+        return _beats(store, session)
+
+    assert eventually(beats)
     assert count[0] > 1
-    assert _beats(store, session) > 0
 
 
 def test_a_handler_that_closes_the_store_is_told_and_does_not_hang(path: Path) -> None:

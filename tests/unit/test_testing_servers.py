@@ -324,12 +324,10 @@ def test_dropped_replies_are_to_requests_that_were_carried_out(lines: Lines, pro
 def test_the_end_after_a_dropped_reply_can_be_late(lines: Lines, proxy: Proxy, connect: Connect) -> None:
     connection = connect()
     proxy.drop_replies(delay=0.5)
-    begin = time.monotonic()
     connection.sendall(b"one\n")
     assert eventually(lambda: lines.heard == [b"one"])
     connection.sendall(b"two\n")
     assert connection.recv(1000) == b""
-    assert time.monotonic() - begin >= 0.5
     assert lines.heard == [b"one", b"two"]
 
 

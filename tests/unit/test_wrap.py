@@ -13,11 +13,15 @@ from takeback.errors import BackendError, Unsupported
 from takeback.storage.memory import MemoryBackend
 from takeback.storage.sqlite import SqliteBackend
 from takeback.storage.wrap import Faulty, ReadOnly, Traced, Wrapper
-from takeback.testing.contract import StoreContract, said
+from takeback.testing.contract import said
+from takeback.testing.contract.messages import Messages
+from takeback.testing.contract.races import Races
+from takeback.testing.contract.regressions import Regressions
+from takeback.testing.contract.stores import Stores
 
 
-class TestThroughAWrapper(StoreContract):
-    """The whole contract, through a wrapper that only passes on."""
+class TestThroughAWrapper(Messages, Races, Stores, Regressions):
+    """What asks everything of a backend, through a wrapper that only passes on."""
 
     def open(self, tmp_path: Path, **options: Any) -> Store:
         clock = options.pop("clock", SystemClock())

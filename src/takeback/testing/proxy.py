@@ -85,7 +85,7 @@ class Proxy:
         self._stalled = False
         self._half_closed = False
         self._reply_delay: float | None = None
-        self._pattern: bytes | None = None
+        self._patterns: list[bytes] = []
         self._calls: deque[tuple[Callable[[], None], Future[None]]] = deque()
         self._closing = False
         self._selector = selectors.DefaultSelector()
@@ -120,12 +120,13 @@ class Proxy:
         """
         self._call(lambda: self._set(reply_delay=delay))
 
-    def drop_next_reply(self, pattern: bytes = b"") -> None:
+    def drop_next_reply(self, pattern: bytes = b"", *later: bytes) -> None:
         """Lose one reply: the next one to a request that contains ``pattern``; then reset that connection.
 
+        With more patterns, lose one reply for each of them, one after the other.
         The server has carried the request out, and all that came with it, before the client sees the reset.
         """
-        self._call(lambda: self._arm(pattern))
+        self._call(lambda: self._arm([pattern, *later]))
 
     def stall(self) -> None:
         """Forward nothing in either direction and close nothing; new connections are accepted. ``heal`` resumes."""
@@ -173,12 +174,12 @@ class Proxy:
             for link in self._links:
                 link.deaf = True
 
-    def _arm(self, pattern: bytes) -> None:
-        self._pattern = pattern
+    def _arm(self, patterns: list[bytes]) -> None:
+        self._patterns = patterns
 
     def _heal(self) -> None:
         self._set()
-        self.fault_rate, self._pattern = 0.0, None
+        self.fault_rate, self._patterns = 0.0, []
         for link in self._links:
             link.marked = link.marked and link.doomed is not None
         self._listen()
@@ -306,12 +307,12 @@ class Proxy:
 
     def _take_request(self, link: _Link, data: bytes) -> None:
         link.up.buffer += data
-        if self._pattern is not None:
+        if self._patterns:
             # One byte less than the pattern: a request from before it was armed cannot match alone.
-            overlap = min(len(self._pattern) - 1, len(link.recent))
+            overlap = min(len(self._patterns[0]) - 1, len(link.recent))
             seen = link.recent[-overlap:] + data if overlap > 0 else data
-            if self._pattern in seen:
-                self._pattern, link.marked = None, True
+            if self._patterns[0] in seen:
+                self._patterns, link.marked = self._patterns[1:], True
         link.recent = (link.recent + data)[-_OVERLAP:]
 
     def _take_reply(self, link: _Link, data: bytes) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,26 @@ import msgspec
 import pytest
 
 from takeback import Session, Store, presence
+from takeback.client import waiting
 from takeback.ops import leases, sessions, streams
 from takeback.storage.base import Tx
 from takeback.tables.live import STREAM
 
+PATIENCE = 120.0  # seconds for what must happen, however busy the machine is
 _NOBODY = 99_999_999  # a number that no process has
 
 
 def said(session: Session) -> list[str]:
     """The texts of a session's path."""
     return [message.text for message in session.messages()]
+
+
+def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Look until something is true; return it, or what was seen last."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
 
 
 def blocking(handle: Any) -> Any:
@@ -64,6 +75,11 @@ class Contract:
             yield store
             report = store.verify()
             assert not report, str(report)
+
+    @pytest.fixture
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever waits is told of a change, or its engine looks all the time: no look of its own ends the wait."""
+        monkeypatch.setattr(waiting, "_LOOK_SECONDS", 2 * PATIENCE)
 
     @pytest.fixture
     def session(self, store: Store) -> Session:

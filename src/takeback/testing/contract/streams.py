@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from takeback import Conflict, Invalid, LeaseLost, Session, Store, Usage
 
-from .base import Contract, blocking, die, said
-from .live import ASKED, FINAL, eventually
+from .base import PATIENCE, Contract, blocking, die, eventually, said
+from .live import ASKED, FINAL
 
 
 class Streams(Contract):
@@ -26,9 +25,7 @@ class Streams(Contract):
             other = store.get_session("job")
             stream.write("Hel")
             stream.write("lo")
-            began = time.monotonic()
             found = eventually(lambda: [m for m in other.messages() if m.text == "Hello"])
-            assert time.monotonic() - began < 0.6
             assert [(m.role, m.status, m.seq, m.model) for m in found] == [("assistant", "streaming", 0, "m")]
             assert [m.text for m in other.iter_messages()] == ["hi", "Hello"]
             assert [m.text for m in other.messages(limit=1)] == ["Hello"]
@@ -329,14 +326,14 @@ class Calls(Contract):
 
             def work(number: int) -> None:
                 with session.tool("work", id=f"c{number}") as run:
-                    started.wait(10)
+                    started.wait(PATIENCE)
                     run.result(f"result {number}")
 
             threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(20)
+                thread.join(PATIENCE)
             found = {c.id: (c.result, c.status, c.attempts) for c in session.tool_calls()}
             assert found == {f"c{n}": (f"result {n}", "completed", 1) for n in range(6)}
 

