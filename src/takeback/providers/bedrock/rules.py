@@ -165,7 +165,7 @@ def _marked(items: Sequence[Item], notes: Notes) -> list[Item]:
 
     A mark stands behind what it marks, so one that begins a message leaves too.
     """
-    left, found = _MOST_MARKS, list[Item]()
+    left, found, changed = _MOST_MARKS, list[Item](), list[int]()
     for item in reversed(items):
         parts = list[Part]()
         for place in range(len(item.parts) - 1, -1, -1):
@@ -176,9 +176,11 @@ def _marked(items: Sequence[Item], notes: Notes) -> list[Item]:
                 parts.append(part)
                 left -= 1
         if len(parts) < len(item.parts):
-            notes.add("left out cache points that are old or mark nothing", item.seq)
+            changed.append(item.seq)
         if parts:
             found.append(with_parts(item, tuple(reversed(parts))))
+    if changed:
+        notes.add("left out cache points that are old or mark nothing", *reversed(changed))
     return found[::-1]
 
 
