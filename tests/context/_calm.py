@@ -58,6 +58,8 @@ class Calm:
             return {"role": "user", "content": text, **pinned}
         if self.provider == "gemini":
             return {"role": "user", "parts": [{"text": text}]}
+        if self.provider == "bedrock":
+            return {"role": "user", "content": [{"text": text}]}
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
     def call(self) -> tuple[str, str, dict[str, Any]]:
@@ -74,6 +76,7 @@ class Calm:
             "openai-chat": self.chat,
             "openai-responses": self.responses,
             "gemini": self.gemini,
+            "bedrock": self.bedrock,
         }
         return made[self.provider](calls)
 
@@ -147,6 +150,22 @@ class Calm:
             return [content]
         return [{"candidates": [{"content": content, "finishReason": "STOP"}], "modelVersion": self.model}]
 
+    def bedrock(self, calls: list[Any]) -> list[Any]:
+        content: list[Any] = []
+        if self.chance(0.4):
+            signed = {} if self.slip() else {"signature": SIGNED}
+            content.append({"reasoningContent": {"reasoningText": {"text": self.text(), **signed}}})
+        if not calls or self.chance(0.6):
+            content.append({"text": self.text()})
+        if self.slip():
+            content.append({"cachePoint": {"type": "default"}})
+        content += [{"toolUse": {"toolUseId": id, "name": name, "input": given}} for id, name, given in calls]
+        message = {"role": "assistant", "content": content}
+        if self.chance(0.5):
+            return [message]
+        counted = {"inputTokens": 900, "outputTokens": 30, "totalTokens": 930}
+        return [{"output": {"message": message}, "stopReason": "end_turn", "usage": counted, "modelId": self.model}]
+
     def results(self, calls: list[Any]) -> list[Any]:
         if self.slip():
             self.rng.shuffle(calls)
@@ -164,6 +183,10 @@ class Calm:
                 content = [{"type": "text", "text": said}] if self.chance(0.3) else said
                 failed = {"is_error": self.chance(0.3)} if self.chance(0.3) else {}
                 blocks.append({"type": "tool_result", "tool_use_id": id, "content": content, **failed})
+            elif self.provider == "bedrock":
+                parts = self.rng.choice([[{"text": said}], [{"text": said}], [{"json": {"found": said}}]])
+                status = {"status": self.rng.choice(["success", "error"])} if self.chance(0.5) else {}
+                blocks.append({"toolResult": {"toolUseId": id, "content": parts, **status}})
             else:
                 named = {} if id is None else {"id": id}
                 response = self.rng.choice([{"output": said}, {"error": said}, {"found": said, "lines": 2}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -29,8 +30,14 @@ def context_of(session: Session, provider: str, **options: Any) -> Context:
 
 
 def dumped(value: Any) -> bytes:
-    """Write JSON as a client would; what JSON or UTF-8 cannot hold fails."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    """Write JSON as a client would, with base64 for bytes; what JSON or UTF-8 cannot hold fails."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_spelled).encode()
+
+
+def _spelled(value: object) -> str:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    return base64.b64encode(value).decode()
 
 
 def require_valid(context: Context, *, sdk: bool = True, finished: bool = True) -> None:

@@ -22,7 +22,9 @@ MODELS: dict[str, tuple[str, ...]] = {
     "openai-chat": ("gpt-5-2025-08-07", "deepseek-chat", "gpt-4.1"),
     "openai-responses": ("gpt-5-2025-08-07", "gpt-5", "gpt-4.1"),
     "gemini": ("gemini-3-pro-preview", "gemini-2.5-flash", "gemini-2.5-pro-002"),
+    "bedrock": ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0", "us.deepseek.r1-v1:0"),
 }
+_GATHERED = ("anthropic", "gemini", "bedrock")
 _TEXTS = (
     "Yes.",
     "Let me look.",
@@ -86,6 +88,7 @@ class Teller:
             "openai-chat": self.chat,
             "openai-responses": self.responses,
             "gemini": self.gemini,
+            "bedrock": self.bedrock,
         }[self.provider](calls)
         return [self.ours(calls)] if self.chance(0.1) else made
 
@@ -215,6 +218,39 @@ class Teller:
         whole = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "modelVersion": self.model}
         return [self.sdk(genai.GenerateContentResponse, whole)]
 
+    def bedrock(self, calls: int) -> list[Item]:
+        content: list[Any] = []
+        if self.chance(0.5):
+            signed = {"signature": SIGNED} if self.chance(0.8) else {}
+            content.append({"reasoningContent": {"reasoningText": {"text": self.text(), **signed}}})
+        if self.chance(0.2):
+            sealed = self.rng.choice([b"sealed", SIGNED, SIGNED, "no base64!"])
+            content.append({"reasoningContent": {"redactedContent": sealed}})
+        if self.chance(0.7):
+            content.append({"text": self.text()})
+        if self.chance(0.1):
+            content.append({"citationsContent": {"content": [{"text": "Cited."}], "citations": []}})
+        if self.chance(0.1):
+            content += self.nova_tool()
+        for _ in range(calls):
+            id, name, arguments = self.asked("tooluse_")
+            use = {"toolUseId": id, "name": name, "input": arguments}
+            content.append({"toolUse": {**use, "extra": 1} if self.chance(0.05) else use})
+        self.rng.shuffle(content) if self.chance(0.05) else None
+        if self.chance(0.1):
+            content.append({"cachePoint": {"type": "default"}})
+        message = {"role": "assistant", "content": content}
+        if self.chance(0.5) or not content:
+            return [message]
+        counted = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+        return [{"output": {"message": message}, "stopReason": "end_turn", "usage": counted, "modelId": self.model}]
+
+    def nova_tool(self) -> list[Item]:
+        """Use a tool of the server; halves get lost."""
+        use = {"toolUseId": f"srv{self.count}", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}
+        given = {"toolUseId": f"srv{self.count}", "content": [{"text": "Found."}], "type": "nova_grounding_result"}
+        return self.rng.choice([[{"toolUse": use}, {"toolResult": given}], [{"toolUse": use}], [{"toolResult": given}]])
+
     def ours(self, calls: int) -> Item:
         asked = [dict(zip(("id", "name", "arguments"), self.asked("c"), strict=True)) for _ in range(calls)]
         message = {"role": "assistant", "content": self.text(), "model": self.model, "tool_calls": asked}
@@ -242,12 +278,12 @@ class Teller:
         if self.chance(0.05):
             waiting.append((self.call_id("lost_"), "bash"))
         form = self.provider if self.chance(0.8) else self.rng.choice([*MODELS, "ours"])
-        if form in ("anthropic", "gemini") and self.chance(0.6):
+        if form in _GATHERED and self.chance(0.6):
             return [self.gathered(form, [self.result(form, *each) for each in waiting])] if waiting else []
         found = list[Item]()
         for each in waiting:
             one = self.result(form, *each)
-            found.append(self.gathered(form, [one]) if form in ("anthropic", "gemini") else one)
+            found.append(self.gathered(form, [one]) if form in _GATHERED else one)
             if self.chance(0.05):
                 found.append({"role": "user", "content": "Wait."})
         return found
@@ -255,7 +291,8 @@ class Teller:
     def gathered(self, form: str, results: list[Item]) -> Item:
         if form == "gemini":
             return {"role": "user", "parts": results}
-        more = [{"type": "text", "text": self.text()}] if self.chance(0.1) else []
+        said = {"text": self.text()} if form == "bedrock" else {"type": "text", "text": self.text()}
+        more = [said] if self.chance(0.1) else []
         return {"role": "user", "content": [*more, *results] if self.chance(0.5) else [*results, *more]}
 
     def result(self, form: str, id: str, name: str) -> Item:
@@ -271,6 +308,8 @@ class Teller:
             if self.chance(0.05):
                 block["name"] = "a field of somebody's own"
             return {**block, "is_error": True} if self.chance(0.2) else block
+        if form == "bedrock":
+            return {"toolResult": self.bedrock_result(id, said)}
         if form == "openai-chat":
             if id == name and self.chance(0.5):
                 return {"role": "function", "name": name, "content": said}
@@ -292,6 +331,14 @@ class Teller:
         value = self.rng.choice([said, {"a": 1}, [1, None], None, 2.5])
         return {"role": "tool", "tool_results": [{"call_id": id, "content": value, "success": self.chance(0.8)}]}
 
+    def bedrock_result(self, id: str, said: str) -> Item:
+        content: list[Any] = [{"text": said}]
+        if self.chance(0.3):
+            rich = [{"text": said}, self.image("bedrock"), self.document("bedrock")]
+            content = self.rng.choice([[], [{"json": {"a": [1, None]}}], [{"json": said}, {"text": said}], rich])
+        status = {"status": self.rng.choice(["success", "success", "error"])} if self.chance(0.5) else {}
+        return {"toolUseId": id, "content": content, **status}
+
     # ------------------------------------------------------------------ the user
 
     def asking(self) -> Item:
@@ -304,7 +351,11 @@ class Teller:
             return {"role": "user", "content": self.text(), "attachments": [self.attachment()]}
         parts = [self.image(form)] if self.chance(0.5) else [self.document(form)]
         said = {"openai-responses": {"type": "input_text", "text": self.text()}, "gemini": {"text": self.text()}}
-        parts.append(said.get(form, {"type": "text", "text": self.text()}))
+        said["bedrock"] = {"text": self.text()}
+        if form != "bedrock" or self.chance(0.8):
+            parts.append(said.get(form, {"type": "text", "text": self.text()}))
+        if form == "bedrock" and self.chance(0.4):
+            parts.append({"cachePoint": {"type": "default"}})
         if form == "anthropic" and self.chance(0.6):
             parts[-1]["cache_control"] = {"type": "ephemeral"}
         if form == "gemini":
@@ -325,6 +376,13 @@ class Teller:
             {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "https://a.org/a.png"}}]},
             {"role": "user", "parts": [{"executableCode": {"code": "1", "language": "PYTHON"}}, {"text": "Odd."}]},
             {"role": "user", "parts": [{"functionCall": {"name": "bash", "args": {}}}]},
+            {"role": "user", "content": [{"reasoningContent": {"reasoningText": {"text": "Hm."}}}, {"text": "Odd."}]},
+            {
+                "role": "user",
+                "content": [{"toolUse": {"toolUseId": "t", "name": "bash", "input": {}}}, {"text": "Odd."}],
+            },
+            {"role": "assistant", "content": [self.document("bedrock"), {"text": "Odd."}]},
+            {"role": "user", "content": [{"cachePoint": {"type": "default"}}]},
         ]
         return self.rng.choice(found)
 
@@ -349,6 +407,12 @@ class Teller:
                 if is_web
                 else {"type": "base64", "media_type": mime, "data": data},
             }
+        if form == "bedrock":
+            source = self.rng.choice([data, base64.b64decode(data)])
+            kind = {"format": mime.partition("/")[2], "source": {"bytes": source}}
+            s3 = {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}}
+            guarded = {"guardContent": {"image": kind}}
+            return self.rng.choice([{"image": kind}, {"image": kind}, {"image": s3}, guarded])
         if form == "openai-chat":
             return {"type": "image_url", "image_url": {"url": url}}
         if form == "openai-responses":
@@ -358,6 +422,13 @@ class Teller:
         return {"inlineData": {"mimeType": mime, "data": data}}
 
     def document(self, form: str) -> Item:
+        if form == "bedrock":
+            name = self.rng.choice(["A", "a.pdf", "two  blanks", "ünïcode", "n" * 250, ""])
+            pdf = {"format": "pdf", "name": name, "source": {"bytes": base64.b64decode(PDF)}}
+            words: Any = {"format": "txt", "name": name, "source": {"text": "Words."}}
+            csv = {"format": "csv", "name": name, "source": {"bytes": base64.b64encode(b"a,b").decode()}}
+            video = {"format": "mp4", "source": {"bytes": WAV}}
+            return self.rng.choice([{"document": pdf}, {"document": words}, {"document": csv}, {"video": video}])
         if form == "anthropic":
             sources: list[Any] = [{"type": "base64", "media_type": "application/pdf", "data": PDF}]
             sources += [{"type": "text", "media_type": "text/plain", "data": "Words."}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -147,14 +148,59 @@ RICH: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
+RICH["bedrock"] = [
+    {
+        "role": "user",
+        "content": [
+            {"text": "user words"},
+            {"image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}},
+            {"document": {"format": "pdf", "name": "a", "source": {"bytes": PDF}}},
+            {"document": {"format": "txt", "name": "b", "source": {"text": "document words"}}},
+            {"audio": {"format": "wav", "source": {"bytes": WAV}}},
+            {"cachePoint": {"type": "default"}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"reasoningContent": {"reasoningText": {"text": "secret", "signature": SIGNED}}},
+            {"text": "assistant words"},
+            {"toolUse": {"toolUseId": "tooluse_1", "name": "look", "input": {"at": "argument words"}}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "toolResult": {
+                    "toolUseId": "tooluse_1",
+                    "content": [
+                        {"text": "result words"},
+                        {"image": {"format": "png", "source": {"bytes": SHOT}}},
+                    ],
+                    "status": "success",
+                }
+            }
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"toolUse": {"toolUseId": "s", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}},
+            {"toolResult": {"toolUseId": "s", "content": [{"text": "q"}], "type": "nova_grounding_result"}},
+            {"text": "last words"},
+        ],
+    },
+]
 WORDS = ("user words", "assistant words", "look", "argument words", "result words", "last words", PNG, PDF)
-TAKES_SOUND = ("openai-chat", "gemini")
-TAKES_SHOTS = ("anthropic", "openai-responses")
+TAKES_SOUND = ("bedrock", "openai-chat", "gemini")
+TAKES_SHOTS = ("anthropic", "bedrock", "openai-responses")
 SERVER_TOOLS = {
     "anthropic": ("server tool use", "web search tool result"),
     "openai-chat": (),
     "openai-responses": ("web search call",),
     "gemini": ("executableCode", "codeExecutionResult"),
+    "bedrock": ("tool use", "tool result"),
 }
 
 
@@ -162,7 +208,7 @@ SERVER_TOOLS = {
 def test_what_both_can_take_arrives(session: Session, source: str, target: str) -> None:
     session.append(*RICH[source])
     shown = dumped(context_of(session, target).messages).decode()
-    for words in (*WORDS, *(["document words"] if source == "anthropic" else [])):
+    for words in (*WORDS, *(["document words"] if source in ("anthropic", "bedrock") else [])):
         assert words in shown
     if source in TAKES_SOUND and target in TAKES_SOUND:
         assert WAV in shown

@@ -99,6 +99,42 @@ def gemini() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def bedrock() -> st.SearchStrategy[dict[str, Any]]:
+    thought = st.fixed_dictionaries({"text": TEXTS}, optional={"signature": st.sampled_from(["", "s"])})
+    use = st.fixed_dictionaries({"toolUseId": IDS, "name": NAMES, "input": VALUES})
+    paper = st.fixed_dictionaries(
+        {"format": st.just("pdf"), "name": st.sampled_from(["a", "A", "b.pdf"]), "source": st.just({"bytes": b"%PDF"})}
+    )
+    answer = st.fixed_dictionaries(
+        {
+            "toolUseId": IDS,
+            "content": st.lists(
+                st.one_of(
+                    st.fixed_dictionaries({"text": TEXTS}),
+                    st.fixed_dictionaries({"json": VALUES}),
+                    st.fixed_dictionaries({"document": paper}),
+                ),
+                max_size=2,
+            ),
+        },
+        optional={"status": st.sampled_from(["success", "error"])},
+    )
+    said, mark = st.fixed_dictionaries({"text": TEXTS}), st.just({"cachePoint": {"type": "default"}})
+    model = st.one_of(
+        said,
+        mark,
+        st.fixed_dictionaries({"reasoningContent": st.fixed_dictionaries({"reasoningText": thought})}),
+        st.fixed_dictionaries({"toolUse": use}),
+    )
+    user = st.one_of(
+        said, mark, st.fixed_dictionaries({"toolResult": answer}), st.fixed_dictionaries({"document": paper})
+    )
+    return st.one_of(
+        st.fixed_dictionaries({"role": st.just("assistant"), "content": st.lists(model, min_size=1, max_size=4)}),
+        st.fixed_dictionaries({"role": st.just("user"), "content": st.lists(user, min_size=1, max_size=4)}),
+    )
+
+
 def starts() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"call_id": IDS, "name": NAMES, "arguments": VALUES})
 
@@ -117,7 +153,7 @@ def stored(seq: int, item: dict[str, Any]) -> Message | Entry:
 
 
 KEPT = ("role", "content", "status", "tool_calls", "tool_results")
-LOGS = st.lists(st.one_of(ours(), anthropic(), chat(), responses(), gemini(), starts()), max_size=14)
+LOGS = st.lists(st.one_of(ours(), anthropic(), chat(), responses(), gemini(), bedrock(), starts()), max_size=14)
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,6 +11,8 @@ import httpx2
 import openai
 import pytest
 from anthropic.types import Message as AnthropicMessage
+from botocore.awsrequest import AWSResponse
+from botocore.session import Session as BotoSession
 from google import genai
 from google.genai import types as gemini
 from openai.types.chat import ChatCompletion
@@ -96,11 +98,29 @@ def gemini_reply(turn: int, calls: bool) -> Any:
     return gemini.GenerateContentResponse.model_validate({"candidates": [candidate], "modelVersion": "gemini-x"})
 
 
+def bedrock_reply(turn: int, calls: bool) -> Any:
+    content: list[dict[str, Any]] = [
+        {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}},
+        {"reasoningContent": {"redactedContent": b"sealed"}},
+        {"text": f"Turn {turn}."},
+    ]
+    for number, (name, given) in enumerate(CALLS if calls else ()):
+        content.append({"toolUse": {"toolUseId": f"tooluse_{turn}_{number}", "name": name, "input": given}})
+    return {
+        "ResponseMetadata": {"RequestId": f"r{turn}", "HTTPStatusCode": 200},
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "tool_use" if calls else "end_turn",
+        "usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3},
+        "metrics": {"latencyMs": 4},
+    }
+
+
 REPLIES: dict[str, Callable[[int, bool], Any]] = {
     "anthropic": anthropic_reply,
     "openai-chat": chat_reply,
     "openai-responses": responses_reply,
     "gemini": gemini_reply,
+    "bedrock": bedrock_reply,
 }
 
 
@@ -168,8 +188,8 @@ def test_the_provider_may_change_at_any_time(session: Session, provider: str) ->
     said = " ".join(context.repairs)
     assert not any(word in said for word in ("closed", "dropped", "moved", "joined", "removed"))
     shown = dumped(context.messages).decode()
-    assert all(f"Turn {turn}." in shown for turn in range(8))
-    assert shown.count("bash ran") == 8
+    assert all(f"Turn {turn}." in shown for turn in range(2 * len(ALL)))
+    assert shown.count("bash ran") == 2 * len(ALL)
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -194,6 +214,15 @@ def test_results_in_the_providers_own_form_go_back_as_they_are(session: Session,
         "gemini": [
             {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"n": 1}}} for name, _ in CALLS]}
         ],
+        "bedrock": [
+            {
+                "role": "user",
+                "content": [
+                    {"toolResult": {"toolUseId": second, "content": [{"json": {"b": 1}}]}},
+                    {"toolResult": {"toolUseId": first, "content": [{"text": "a"}], "status": "error"}},
+                ],
+            }
+        ],
     }
     session.append(*given[provider])
     context = context_of(session, provider)
@@ -216,8 +245,27 @@ def answering(reply: Any, seen: list[Any]) -> httpx2.Client:
     return httpx2.Client(transport=httpx2.MockTransport(handle))
 
 
-def ask(provider: str, session: Session, http: Any) -> Any:
+def converse(request: dict[str, Any], reply: Any, seen: list[Any]) -> Any:
+    """Call the real botocore, which validates, writes and reads; only the wire is not there."""
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        seen.append(json.loads(request.body))
+        body = json.loads(dumped({key: value for key, value in reply.items() if key != "ResponseMetadata"}))
+        answer = AWSResponse(request.url, 200, {"Content-Type": "application/json"}, None)
+        answer._content = json.dumps(body).encode()
+        return answer
+
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "k"}
+    client = BotoSession().create_client("bedrock-runtime", region_name="us-east-1", **keys)
+    client.meta.events.register("before-send.bedrock-runtime.Converse", send)
+    return client.converse(**request)
+
+
+def ask(provider: str, session: Session, reply: Any, seen: list[Any]) -> Any:
     request = context_of(session, provider, model="m").request()
+    if provider == "bedrock":
+        return converse(request, reply, seen)
+    http = answering(reply, seen)
     if provider == "anthropic":
         return anthropic.Anthropic(api_key="k", http_client=http).messages.create(**request, max_tokens=9)
     if provider == "openai-chat":
@@ -232,11 +280,11 @@ def ask(provider: str, session: Session, http: Any) -> Any:
 def test_the_quick_start_runs_on_the_real_sdk(session: Session, provider: str) -> None:
     seen = list[Any]()
     session.user("Fix the flaky test")
-    session.append(ask(provider, session, answering(REPLIES[provider](0, True), seen)))
+    session.append(ask(provider, session, REPLIES[provider](0, True), seen))
     for call in session.pending_calls():
         with session.tool(call) as running:
             running.result("ran")
-    session.append(ask(provider, session, answering(REPLIES[provider](0, False), seen)))
+    session.append(ask(provider, session, REPLIES[provider](0, False), seen))
     assert len(session.tool_calls()) == 2
     assert "You fix code." in json.dumps(seen[1])
     assert json.dumps(seen[1]).count('"ran"') == 2

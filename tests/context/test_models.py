@@ -72,7 +72,27 @@ def gemini(model: str) -> dict[str, Any]:
     return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}], "modelVersion": model}
 
 
-SAID = {"anthropic": anthropic, "openai-chat": chat, "openai-responses": responses, "gemini": gemini}
+def bedrock(model: str) -> dict[str, Any]:
+    content = [
+        {"reasoningContent": {"reasoningText": {"text": "SECRET", "signature": SIGNED}}},
+        {"reasoningContent": {"redactedContent": b"a signature"}},
+        {"text": "I look."},
+        {"toolUse": {"toolUseId": "tooluse_1", "name": "read", "input": {"path": "a"}}},
+    ]
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "tool_use",
+        "modelId": model,
+    }
+
+
+SAID = {
+    "anthropic": anthropic,
+    "bedrock": bedrock,
+    "openai-chat": chat,
+    "openai-responses": responses,
+    "gemini": gemini,
+}
 # of each provider: the model that spoke, other names of the same one, another one
 NAMES = {
     "anthropic": (
@@ -83,6 +103,11 @@ NAMES = {
     "openai-chat": ("deepseek-chat", ("deepseek/deepseek-chat",), "mistral-large-latest"),
     "openai-responses": ("gpt-5-2025-08-07", ("gpt-5", "openai/gpt-5"), "gpt-4.1"),
     "gemini": ("gemini-2.5-pro-002", ("gemini-2.5-pro", "models/gemini-2.5-pro"), "gemini-3-pro-preview"),
+    "bedrock": (
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        ("anthropic.claude-sonnet-4-5-20250929-v1:0", "us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+        "amazon.nova-pro-v1:0",
+    ),
 }
 
 
@@ -99,6 +124,8 @@ def told(session: Session, provider: str) -> Session:
         ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", False),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5@20250929", False),
         ("anthropic/claude-sonnet-4.5", "claude-sonnet-4-5", False),
+        ("arn:aws:bedrock:us-east-1:1:inference-profile/eu.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0", False),
+        ("amazon.nova-pro-v1:0", "amazon.nova-lite-v1:0", True),
         ("claude-sonnet-4-5", "claude-sonnet-4", True),
         ("claude-sonnet-4-5", "claude-opus-4-5", True),
         ("gpt-4o-2024-08-06", "gpt-4o", False),

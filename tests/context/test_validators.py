@@ -16,12 +16,15 @@ import takeback
 from takeback.testing import validators
 from takeback.testing.validators import _sdk
 
+from . import _bedrock
+
 pytestmark = pytest.mark.feature("F3")
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(16)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n").decode()
-DROP = object()
+DROP = _bedrock.DROP
+SDKS = {"anthropic": "anthropic", "gemini": "google.genai", "bedrock": "botocore"}
 Request = dict[str, Any]
 
 
@@ -434,6 +437,7 @@ ACCEPTED: dict[str, dict[str, Request]] = {
     "openai-chat": CHAT,
     "openai-responses": RESPONSES,
     "gemini": GEMINI,
+    "bedrock": _bedrock.ACCEPTED,
 }
 EXAMPLES = [pytest.param(p, r, id=f"{p}-{n}") for p, group in ACCEPTED.items() for n, r in group.items()]
 
@@ -462,7 +466,7 @@ def test_documented_requests_are_accepted(provider: str, request_: Request) -> N
 
 @pytest.mark.parametrize(("provider", "request_"), EXAMPLES)
 def test_sdk_types_accept_the_documented_requests(provider: str, request_: Request) -> None:
-    pytest.importorskip({"anthropic": "anthropic", "gemini": "google.genai"}.get(provider, "openai"))
+    pytest.importorskip(SDKS.get(provider, "openai"))
     assert _sdk.check(provider, request_) == []
 
 
@@ -793,6 +797,9 @@ REFUSED: dict[str, list[Row]] = {
 }
 
 
+REFUSED["bedrock"] = _bedrock.REFUSED
+
+
 @pytest.mark.parametrize(
     ("provider", "example", "path", "value", "words"),
     [pytest.param(p, *row, id=f"{p}-{row[3]}") for p, rows in REFUSED.items() for row in rows],
@@ -807,14 +814,15 @@ def is_call(value: Any, key: Any, parent: Any) -> bool:
     kind = value.get("type") if isinstance(value, dict) else None
     in_calls = kind in ("tool_use", "function_call", "custom_tool_call", "function", "custom") and "name" in str(value)
     of_gemini = isinstance(value, dict) and "function_call" in snake(value) and "role" not in value
-    return isinstance(parent, list) and (in_calls or of_gemini)
+    return isinstance(parent, list) and (in_calls or of_gemini or (isinstance(value, dict) and "toolUse" in value))
 
 
 def is_result(value: Any, key: Any, parent: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(parent, list):
         return False
     kinds = ("tool_result", "function_call_output", "custom_tool_call_output")
-    return value.get("type") in kinds or value.get("role") == "tool" or "function_response" in snake(value)
+    named = not {"function_response", "toolResult"}.isdisjoint(snake(value))
+    return value.get("type") in kinds or value.get("role") == "tool" or named
 
 
 def snake(value: Request) -> set[str]:
@@ -827,7 +835,19 @@ def is_text(value: Any, key: Any, parent: Any) -> bool:
 
 
 def is_typed(value: Any, key: Any, parent: Any) -> bool:
-    names = ("text", "role", "name", "id", "call_id", "tool_use_id", "tool_call_id", "arguments", "url", "type")
+    names = [
+        "text",
+        "role",
+        "name",
+        "id",
+        "call_id",
+        "tool_use_id",
+        "tool_call_id",
+        "toolUseId",
+        "arguments",
+        "url",
+        "type",
+    ]
     return key in names and isinstance(value, str)
 
 
@@ -841,6 +861,8 @@ def holds_nan(provider: str, call: Request) -> None:
         call["input"]["x"] = float("nan")
     elif provider == "gemini":
         next(iter(value for key, value in call.items() if key.startswith("function")))["args"] = {"x": float("nan")}
+    elif provider == "bedrock":
+        call["toolUse"]["input"]["x"] = float("nan")
     elif "custom" in call["type"]:
         call["nonsense"] = float("nan")
     else:
@@ -875,8 +897,8 @@ MUTATIONS: dict[str, tuple[tuple[str, ...], Wanted, Change]] = {
     "double a call": (EVERY, is_call, double),
     "double a result": (EVERY, is_result, double),
     "answer something else": (
-        EVERY[:3],
-        lambda v, k, p: k in ("tool_use_id", "tool_call_id", "call_id"),
+        (*EVERY[:3], "bedrock"),
+        lambda v, k, p: k in ("tool_use_id", "tool_call_id", "call_id", "toolUseId"),
         put("toolu_other"),
     ),
     "call after the answer": (
@@ -885,13 +907,13 @@ MUTATIONS: dict[str, tuple[tuple[str, ...], Wanted, Change]] = {
         lambda provider, parent, key: answer_first(parent, key),
     ),
     "swap roles": (
-        ("anthropic",),
+        ("anthropic", "bedrock"),
         lambda v, k, p: k == "role",
         lambda provider, parent, key: parent.__setitem__(key, ROLE[parent[key]]),
     ),
     "unknown role": (EVERY, lambda v, k, p: k == "role", put("nobody")),
     "unknown type": (EVERY[:3], lambda v, k, p: k == "type", put("nonsense")),
-    "empty text": (("anthropic", "gemini"), is_text, put("")),
+    "empty text": (("anthropic", "gemini", "bedrock"), is_text, put("")),
     "text of a wrong type": (EVERY, is_typed, put(7)),
     "text as a list": (EVERY, is_typed, put(["x"])),
     "nothing": (EVERY, lambda v, k, p: is_typed(v, k, p) and k not in ("id", "type"), put(None)),
@@ -911,7 +933,20 @@ MUTATIONS: dict[str, tuple[tuple[str, ...], Wanted, Change]] = {
     "no list": (EVERY, is_message_list, put({})),
 }
 # What the rules leave to the SDK, or what may hold anything.
-FREE = ("tools", "config", "citations", "args", "response", "input_schema", "model", "thinking", "action")
+FREE = [
+    "tools",
+    "config",
+    "citations",
+    "args",
+    "response",
+    "input_schema",
+    "model",
+    "thinking",
+    "action",
+    "citationsContent",
+    "reasoningContent",
+    "inferenceConfig",
+]
 
 
 def sites(value: Any, path: tuple[Any, ...] = (), parent: Any = None) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
@@ -980,17 +1015,18 @@ def test_garbage_is_judged_and_never_raises(provider: str, seed: int) -> None:
 @pytest.mark.parametrize("provider", EVERY)
 def test_sdk_types_walk_into_every_list(provider: str) -> None:
     """Lists that pydantic would look at lazily are looked at: a wrong type deep inside is found."""
-    pytest.importorskip({"anthropic": "anthropic", "gemini": "google.genai"}.get(provider, "openai"))
+    pytest.importorskip(SDKS.get(provider, "openai"))
     path = {
         "anthropic": "messages 2 content 0 content 0 text",
         "openai-chat": "messages 3 content 0 text",
         "openai-responses": "input 3 output 0 text",
         "gemini": "contents 0 parts 0 text",
+        "bedrock": "messages 2 content 1 toolResult content 0 text",
     }[provider]
     example = "rich results" if provider == "anthropic" else "parallel"
     found = _sdk.check(provider, broken(ACCEPTED[provider][example], path, 7))
     place = "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path.split(" "))[1:]
-    assert [each for each in found if each.startswith(place)], found
+    assert [each for each in found if place in each], found
 
 
 def test_lenient_where_the_providers_are() -> None:
@@ -1020,13 +1056,13 @@ def test_imports_no_sdk() -> None:
     program = (
         "import sys, takeback.testing.validators as v;"
         "assert v.problems('anthropic', {'messages': [{'role': 'user', 'content': 'hi'}]}, sdk=False) == [];"
-        "assert not {'pydantic', 'anthropic', 'openai', 'google.genai'} & sys.modules.keys()"
+        "assert not {'pydantic', 'anthropic', 'openai', 'google.genai', 'botocore'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_works_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("anthropic", "openai", "google.genai", "pydantic"):
+    for name in ("anthropic", "openai", "google.genai", "pydantic", "botocore.validate"):
         monkeypatch.setitem(sys.modules, name, None)
     _sdk._validator.cache_clear()
     _sdk._arguments.cache_clear()

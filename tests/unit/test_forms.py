@@ -430,10 +430,76 @@ def test_an_input_field_named_parsed_is_data() -> None:
     assert only(reply).calls[0].arguments == block["input"]
 
 
+BEDROCK_REPLY: dict[str, Any] = {
+    "ResponseMetadata": {"RequestId": "r1", "HTTPStatusCode": 200},
+    "output": {
+        "message": {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": "Look first.", "signature": "c2ln"}}},
+                {"reasoningContent": {"redactedContent": b"sealed"}},
+                {"text": "I look."},
+                {"citationsContent": {"content": [{"text": "It says so."}], "citations": []}},
+                {"toolUse": {"toolUseId": "tooluse_1", "name": "bash", "input": {"command": "ls"}}},
+                {"toolUse": {"toolUseId": "s", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}},
+            ],
+        }
+    },
+    "stopReason": "tool_use",
+    "usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 6, "cacheReadInputTokens": 3},
+    "metrics": {"latencyMs": 9},
+}
+
+
+@pytest.mark.feature("C2")
+def test_of_a_converse_response_the_message_is_kept() -> None:
+    found = only(BEDROCK_REPLY)
+    assert found == Given(
+        form="bedrock",
+        role="assistant",
+        value=BEDROCK_REPLY["output"]["message"],
+        id="r1",
+        usage=Usage(4, 2, cache_read_tokens=3),
+        calls=(ToolCall("tooluse_1", "bash", {"command": "ls"}),),
+    )
+    assert forms.text("bedrock", found.value) == "I look.\nIt says so."
+    routed = {"promptRouter": {"invokedModelId": "arn:aws:bedrock:us-east-1::foundation-model/amazon.nova-lite-v1:0"}}
+    assert only({**BEDROCK_REPLY, "modelId": "m"}).model == "m"
+    assert only({**BEDROCK_REPLY, "trace": routed, "modelId": "m"}).model == routed["promptRouter"]["invokedModelId"]
+
+
+@pytest.mark.feature("C2")
+@pytest.mark.parametrize(
+    ("content", "role"),
+    [
+        ([{"text": "Hi"}], "user"),
+        ([{"toolResult": {"toolUseId": "t", "content": [{"text": "Hi"}]}}], "tool"),
+        ([{"toolResult": {"toolUseId": "t", "content": []}}, {"cachePoint": {"type": "default"}}], "tool"),
+        ([{"toolResult": {"toolUseId": "t", "content": []}}, {"text": "Hi"}], "user"),
+        ([{"image": {"format": "png", "source": {"bytes": b"x"}}}, {"guardContent": {"text": {"text": "Hi"}}}], "user"),
+    ],
+)
+def test_single_converse_messages_are_recognised(content: list[Any], role: str) -> None:
+    found = only({"role": "user", "content": content})
+    assert (found.form, found.role, found.is_turn) == ("bedrock", role, role == "user")
+    assert forms.content("bedrock", found.value) == content
+    assert "Hi" in forms.text("bedrock", found.value) or not content[0]["toolResult"]["content"]
+
+
+@pytest.mark.feature("C2")
+def test_a_converse_result_says_whether_it_failed() -> None:
+    given = [{"json": {"a": 1}}]
+    block = {"toolResult": {"toolUseId": "t", "content": given, "status": "error"}}
+    served = {"toolResult": {"toolUseId": "s", "content": given, "type": "nova_grounding_result"}}
+    assert only({"role": "user", "content": [block]}).results == (ToolResult("t", given, success=False),)
+    assert only({"role": "assistant", "content": [served]}).results == (), "the server answered itself"
+
+
 FIELDS = (
     "role content type parts text thought tool_calls function_call function custom name arguments input id "
     "call_id functionCall function_response response args output candidates choices message usage "
-    "usageMetadata object model stop_reason refusal audio source tool_use_id summary tools"
+    "usageMetadata object model stop_reason refusal audio source tool_use_id summary tools "
+    "toolUse toolResult toolUseId json image document reasoningContent cachePoint guardContent citationsContent"
 )
 KEYS = st.sampled_from(FIELDS.split())
 TYPES = (
@@ -463,7 +529,7 @@ def test_recognising_and_reading_never_raise(value: Any) -> None:
     for found in forms.recognise(value):
         assert [call.id for call in found.calls] == [call.id for call in forms.calls(found.form, found.value)]
         assert found.is_turn == (found.role == "user")
-    for form in ("anthropic", "openai-chat", "openai-responses", "gemini", "of a newer Takeback"):
+    for form in (*forms.NAMES, "of a newer Takeback"):
         forms.content(form, value)
         assert isinstance(forms.text(form, value), str)
         assert all(isinstance(call.id, str) and isinstance(call.name, str) for call in forms.calls(form, value))

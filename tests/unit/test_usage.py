@@ -68,6 +68,15 @@ def test_gemini_output_leaves_out_thoughts_and_ours_does_not() -> None:
 
 
 @pytest.mark.feature("B1")
+def test_converse_counts_the_cache_beside_the_input() -> None:
+    given = {"inputTokens": 4, "outputTokens": 190, "totalTokens": 2038, "cacheReadInputTokens": 1800}
+    assert Usage.of({**given, "cacheWriteInputTokens": 44}) == Usage(
+        1848, 190, cache_read_tokens=1800, cache_write_tokens=44
+    )
+    assert Usage.of({"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}) == Usage(1, 2)
+
+
+@pytest.mark.feature("B1")
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -116,6 +125,7 @@ def test_a_usage_is_given_back_as_it_is() -> None:
         {"tokens": 5},
         {"input_tokens": -1},
         {"input_tokens": -5, "cache_read_input_tokens": 10},
+        {"inputTokens": -5, "cacheReadInputTokens": 10},
         {"input_tokens": "5"},
         {"input_tokens": 5.0},
         {"input_tokens": True},

@@ -72,7 +72,8 @@ def _fitted_part(part: Part, role: str, seq: int, rules: Rules, notes: Notes) ->
     if verbatim(part, rules.form) is not None and rules.holds(part, role):
         return part
     if isinstance(part, Opaque):
-        notes.add(f"left out {part.what}{f' of {part.form}' if part.form else ''}", seq)
+        if part.what:
+            notes.add(f"left out {part.what}{f' of {part.form}' if part.form else ''}", seq)
         return None
     return part if verbatim(part, rules.form) is None else _anew(part, seq, notes)
 

@@ -321,7 +321,10 @@ def _is_indexable(name: str) -> bool:
 
 
 def encode_raw(value: Any) -> bytes:
-    """Write a provider's message as the JSON it came as: keys in order, nothing escaped that need not be."""
+    """Write a provider's message as the JSON it came as: keys in order, nothing escaped that need not be.
+
+    Bytes, which some SDKs have where the wire has base64, become base64.
+    """
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
@@ -329,7 +332,7 @@ def encode_raw(value: Any) -> bytes:
     import json
 
     try:  # half a surrogate pair is legal JSON when escaped
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=msgspec.to_builtins).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the message cannot be written as JSON: {error}") from error
 

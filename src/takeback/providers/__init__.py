@@ -48,6 +48,7 @@ NAMES = (
     "openai-chat",
     "anthropic",
     "openai-responses",
+    "bedrock",
 )
 
 

@@ -43,7 +43,7 @@ class Media(Part, frozen=True, gc=False):
 
 
 class Opaque(Part, frozen=True, gc=False):
-    """What only its own provider understands: thinking, tools that ran on its servers."""
+    """What only its own provider understands: thinking, tools that ran on its servers; nameless, nobody misses it."""
 
     what: str
 

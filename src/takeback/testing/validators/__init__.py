@@ -1,4 +1,4 @@
-"""Strict validators for the requests of four provider formats, made from the providers' own rules.
+"""Strict validators for the requests of the providers' formats, made from the providers' own rules.
 
     validators.problems("anthropic", {"messages": [...]})      # [] or plain sentences, each with its place
     validators.require_valid("gemini", {"contents": [...]})    # raises AssertionError with those sentences
@@ -16,13 +16,14 @@ from typing import Any
 
 from takeback import Invalid
 
-from . import _sdk, anthropic, gemini, openai_chat, openai_responses
+from . import _sdk, anthropic, bedrock, gemini, openai_chat, openai_responses
 
 _FORMATS: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "anthropic": anthropic.check,
     "openai-chat": openai_chat.check,
     "openai-responses": openai_responses.check,
     "gemini": gemini.check,
+    "bedrock": bedrock.check,
 }
 PROVIDERS = tuple(_FORMATS)
 

@@ -2,7 +2,7 @@
 
 A TypedDict of an SDK names its lists ``Iterable``, which pydantic checks only when somebody iterates, and it
 lets unknown fields pass. So the schema that pydantic makes is rewritten before use: each such list is checked
-at once, and where the API refuses unknown fields, the schema does too.
+at once, and where the API refuses unknown fields, the schema does too. botocore checks its arguments by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from ._shape import Notes
@@ -44,8 +44,8 @@ def check(provider: str, request: Mapping[str, Any]) -> list[str]:
     """Give what the SDK's types have against a request; nothing if the SDK is not installed."""
     notes = Notes()
     try:
-        if provider == "gemini":
-            _gemini(notes, request)
+        if provider in _OTHERS:
+            _OTHERS[provider](notes, request)
         else:
             for key, value in request.items():
                 _argument(notes, _CALLS[provider], key, value)
@@ -106,6 +106,22 @@ def _gemini(notes: Notes, request: Mapping[str, Any]) -> None:
         _model(notes, "config", request["config"], types.GenerateContentConfig)
 
 
+def _bedrock(notes: Notes, request: Mapping[str, Any]) -> None:
+    """Ask botocore, which holds the arguments against the service's own description of them."""
+    from botocore.validate import ParamValidator
+
+    given = {"modelId": "m", **request}  # the caller may add it later
+    for line in ParamValidator().validate(given, _converse()).generate_report().splitlines():
+        notes.add("request", f"the SDK's types do not take it ({line})")
+
+
+@functools.cache
+def _converse() -> Any:
+    from botocore.session import Session
+
+    return Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
+
+
 def _model(notes: Notes, where: str, value: Any, model: Any) -> None:
     from pydantic import ValidationError
 
@@ -141,3 +157,6 @@ def _place(value: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
             value = value[step]
             place.append(step)
     return tuple(place)
+
+
+_OTHERS: dict[str, Callable[[Notes, Mapping[str, Any]], None]] = {"gemini": _gemini, "bedrock": _bedrock}

@@ -1,4 +1,4 @@
-"""What the four formats have in common: JSON, objects with known fields, names, base64 and data URLs.
+"""What the formats have in common: JSON, objects with known fields, names, base64 and data URLs.
 
 Every check adds plain sentences to a ``Notes`` and gives back what can be looked at further, or None.
 """
