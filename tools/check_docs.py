@@ -129,7 +129,11 @@ def missing_twins() -> list[str]:
 
 def stale() -> list[str]:
     """Find generated files that no longer match the code."""
-    made = {"gen_spec.py": "docs/SPEC.md", "gen_aio.py": "src/takeback/aio.py"}
+    made = {
+        "gen_spec.py": "docs/SPEC.md",
+        "gen_aio.py": "src/takeback/aio.py",
+        "gen_architecture.py": "docs/architecture.md",
+    }
     return [f"{target} is stale: run python tools/{tool}" for tool, target in made.items() if _fails(tool)]
 
 

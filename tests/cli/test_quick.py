@@ -17,7 +17,7 @@ import takeback
 from takeback.cli import app, quick, running
 from takeback.cli.frame import Frame
 from takeback.cli.look import lightly
-from takeback.cli.options import Choice, Option, Verb, Whole
+from takeback.cli.options import OneOf, Option, Verb, Whole
 from takeback.cli.settings import EVERYWHERE
 from takeback.cli.verbs import listing, reading
 from takeback.shell import documents, times
@@ -58,7 +58,7 @@ def _plain_option(option: Option) -> st.SearchStrategy[list[str]]:
     name = st.sampled_from(option.names)
     if option.kind is None:
         return name.map(lambda said: [said])
-    if isinstance(option.kind, Choice):
+    if isinstance(option.kind, OneOf):
         value = st.sampled_from(option.kind.words)
     elif isinstance(option.kind, Whole):
         value = st.integers(option.kind.low, option.kind.high).map(str)

@@ -82,7 +82,7 @@ A REF is a session's name, key or id prefix, or @ (the newest here) or @-1 (the 
 the end of turn 12, REF:12^ before turn 12, REF:e340 an entry, REF:name a checkpoint. REF/branch is a branch."""
 
 
-class Verb(click.Command):
+class VerbCommand(click.Command):
     """A verb with the flags that every verb takes."""
 
     changes = False
@@ -103,7 +103,7 @@ class Verb(click.Command):
         return super().invoke(ctx)
 
 
-class Change(Verb):
+class ChangingCommand(VerbCommand):
     """A verb that changes something: it also takes ``-n`` and ``-y``."""
 
     changes = True

@@ -20,7 +20,7 @@ from ..errors import Error
 from ..files.workspaces import why_not
 from ..shell.failures import Stop
 from . import options, params
-from .app import Change, Verb
+from .app import ChangingCommand, VerbCommand
 from .look import Look, lightly
 from .look import above as above
 from .look import point_of as point_of
@@ -124,7 +124,7 @@ def command(name: str, declared: options.Verb) -> click.Command:
 
     argument = [click.Argument(["ref"], required=False, shell_complete=completed)] if declared.ref else []
     own = [*argument, *map(params.param, declared.options)]
-    return Verb(name, callback=run, params=own, help=declared.run.__doc__)
+    return VerbCommand(name, callback=run, params=own, help=declared.run.__doc__)
 
 
 def verb(
@@ -150,7 +150,7 @@ def verb(
             with Frame(settings, changes=changes and not looks(given), makes=makes) as frame:
                 return function(frame, **given)
 
-        kind = Change if changes else Verb
+        kind = ChangingCommand if changes else VerbCommand
         return kind(name, callback=run, params=own, help=function.__doc__, **more)
 
     return wrap

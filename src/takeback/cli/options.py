@@ -19,7 +19,7 @@ class Kind:
         self.name, self.read = name, read
 
 
-class Choice(Kind):
+class OneOf(Kind):
     """One of a few words."""
 
     def __init__(self, *words: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import TEXT, Choice, Kind, Option, Whole
+from .options import TEXT, Kind, OneOf, Option, Whole
 from .settings import EVERYWHERE, FOR_CHANGES, Settings
 
 
@@ -27,7 +27,7 @@ class _Read(click.ParamType[Any]):
 
 
 def _type(kind: Kind) -> Any:
-    if isinstance(kind, Choice):
+    if isinstance(kind, OneOf):
         return click.Choice(kind.words)
     if isinstance(kind, Whole):
         return click.IntRange(kind.low, kind.high)

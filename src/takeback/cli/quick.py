@@ -20,7 +20,7 @@ COMPLETE = "_TAKEBACK_COMPLETE"
 MODULES = {"ls": "listing", "show": "reading"}  # the verbs declared as data, and their modules
 
 
-class Line(msgspec.Struct, frozen=True):
+class CommandLine(msgspec.Struct, frozen=True):
     """A parsed command line: the flags, the verb and its arguments."""
 
     settings: Settings
@@ -32,7 +32,7 @@ class _Odd(Exception):
     """This command line must be parsed by click."""
 
 
-def parse(arguments: list[str]) -> Line | None:
+def parse(arguments: list[str]) -> CommandLine | None:
     """Parse a command line; None if there is any doubt about it."""
     at = next((at for at, each in enumerate(arguments) if each in MODULES), None)
     if at is None or COMPLETE in os.environ:
@@ -50,7 +50,7 @@ def parse(arguments: list[str]) -> Line | None:
         return None
     if verb.ref:
         given["ref"] = refs[0] if refs else None
-    return Line(settings, verb, given) if len(refs) < 2 else None
+    return CommandLine(settings, verb, given) if len(refs) < 2 else None
 
 
 def _take(
@@ -88,7 +88,7 @@ def _set(option: Option, value: str, settings: Settings, given: dict[str, Any]) 
         given[option.to] = read
 
 
-def run_line(line: Line) -> int:
+def run_line(line: CommandLine) -> int:
     """Run a parsed command line and return its exit code."""
     from . import running
     from .look import lightly

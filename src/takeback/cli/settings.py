@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .options import TEXT, Choice, Kind, Option, flag
+from .options import TEXT, Kind, OneOf, Option, flag
 
 
 class Settings:
@@ -37,7 +37,7 @@ EVERYWHERE = (
     flag("-q", "--quiet", to="quiet", help="Write only ids."),
     flag("-v", "--verbose", to="verbose", help="Write more to stderr, with tracebacks."),
     flag("--utc", to="utc", help="Show times in UTC."),
-    Option(("--color",), "color", Choice("auto", "always", "never"), "When to use colour; NO_COLOR is respected."),
+    Option(("--color",), "color", OneOf("auto", "always", "never"), "When to use colour; NO_COLOR is respected."),
     flag("--no-pager", to="pager", help="Never use a pager.", sets=False),
 )
 FOR_CHANGES = (

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from ..errors import Corrupt
 from ..model.entry import Entry
 from ..model.message import Body, Message
-from ..providers.glance import MESSAGE, Answer, Count, Step, decode
+from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, decode
 from ..providers.lenient import word
 from ..providers.normal import Call, Item, Notes, Part, Text, clean, texts
 from ..providers.provider import Provider
-from .budget import Known
+from .budget import LogFacts
 from .models import is_other
 from .read import is_new, item_of
 from .steps import of_item
@@ -35,7 +35,7 @@ class Beginning:
     """The steps and messages of a beginning, what the system said in it, and the ids that are used up there."""
 
     def __init__(self) -> None:
-        self.steps, self.messages, self.system = list[Step](), list[dict[str, object]](), list[str]()
+        self.steps, self.messages, self.system = list[GlancedMessage](), list[dict[str, object]](), list[str]()
         self.ids = set[str]()
         self.count, self.seq = 0, 0
         """How many sources it takes, and the seq of what follows it."""
@@ -50,7 +50,7 @@ class Beginning:
 
 
 def find_beginning(
-    sources: Sequence[Source], speaks: Provider, model: str | None, count: Count, known: Known, *, amid: bool
+    sources: Sequence[Source], speaks: Provider, model: str | None, count: Count, known: LogFacts, *, amid: bool
 ) -> Beginning:
     """Find the beginning that is right for a provider and a model; note what is pinned and counted in it.
 
@@ -88,7 +88,7 @@ class _Look:
         del found.steps[steps:], found.messages[messages:], found.system[system:]
         return found
 
-    def along(self, sources: Sequence[Source], known: Known) -> None:
+    def along(self, sources: Sequence[Source], known: LogFacts) -> None:
         """Go on to the first source that is not right where it stands; this runs for every message."""
         steps, messages, system = self._seen.steps, self._seen.messages, self._seen.system
         judge, amid = self._judge, self._amid
@@ -135,7 +135,7 @@ class _Look:
             else:
                 self._write(seen)
 
-    def _knows(self, source: Message, known: Known) -> bool:
+    def _knows(self, source: Message, known: LogFacts) -> bool:
         """Note what the log says beside the conversation; counts of anything but answers are odd."""
         known.watch(source, self._form)
         return source.body.usage is None or source.body.role == "assistant"
@@ -152,7 +152,7 @@ class _Look:
 
     # ------------------------------------------------------------------ one message by itself
 
-    def _differs(self, seen: Step, body: Body, value: Any) -> bool:
+    def _differs(self, seen: GlancedMessage, body: Body, value: Any) -> bool:
         """Return whether an answer holds what the model that is asked cannot read, or lacks what it wants."""
         if seen.role != "assistant":
             return False
@@ -162,20 +162,20 @@ class _Look:
         name = body.model or (word(value.get("model")) if value is not None else "")
         return (seen.tied or self._apart) and self._is_strange(name)
 
-    def _glance_at_ours(self, source: Message, body: Body) -> Step | None:
+    def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
         text, role = body.content, body.role
         more = body.tool_calls or body.tool_results or body.attachments
         if type(text) is str and not more and role in ("user", "assistant"):  # what most are
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:
                 return None
-            return Step(role, MESSAGE + self._count(text), self._speaks.plain(role, text), True)
+            return GlancedMessage(role, MESSAGE + self._count(text), self._speaks.plain(role, text), True)
         notes = Notes()
         item = item_of(source, notes)
         return None if item is None or notes else of_item(item, self._count, self._rules.refuses_blank)
 
     # ------------------------------------------------------------------ where it stands
 
-    def _takes_request(self, seen: Step) -> bool:
+    def _takes_request(self, seen: GlancedMessage) -> bool:
         if self._waiting or (self._alternates and self._last == "user") or (self._apart and not self._follows(seen)):
             return False
         self._last = "user"
@@ -190,7 +190,7 @@ class _Look:
         found.ids |= self._fresh - own - {f"item {step.id}" for step in behind}
         behind[0].place, self._kept = kept[1], (kept[0], kept[1], kept[2])
 
-    def _ends_before(self, seen: Step, index: int) -> None:
+    def _ends_before(self, seen: GlancedMessage, index: int) -> None:
         """Let the beginning end before a request, for now: the request and its own id are no part of it."""
         found, own = self._seen, {f"item {seen.id}"} if seen.id is not None else set()
         found.ids |= self._fresh - own
@@ -198,7 +198,7 @@ class _Look:
         self._kept = (len(found.steps), len(found.messages), len(found.system))
         found.count, found.seq, seen.is_request, seen.place = index, seen.seq, True, len(found.messages)
 
-    def _takes_answer(self, seen: Step) -> bool:
+    def _takes_answer(self, seen: GlancedMessage) -> bool:
         if self._apart:
             if (self._waiting and seen.speaks) or not self._follows(seen):
                 return False
@@ -210,7 +210,7 @@ class _Look:
         self._last = "assistant"
         return True
 
-    def _follows(self, seen: Step) -> bool:
+    def _follows(self, seen: GlancedMessage) -> bool:
         """Return whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
         if self._leads and (seen.role != "assistant" or (self._leads == "id" and not seen.id)):
             return False
@@ -238,7 +238,7 @@ class _Look:
         self._waiting[call.id] = call, sent
         return True
 
-    def _takes_results(self, seen: Step) -> bool:
+    def _takes_results(self, seen: GlancedMessage) -> bool:
         if self._apart and not self._follows(seen):
             return False
         tied: list[Part] = []
@@ -270,7 +270,7 @@ class _Look:
             return call
         return call if sent == answer.id and answer.name in (None, call.name) else None
 
-    def _write(self, seen: Step) -> None:
+    def _write(self, seen: GlancedMessage) -> None:
         """Write a message in our own form; results of one step are one message where roles take turns."""
         item, before = seen.item, self._joining
         if item is None:

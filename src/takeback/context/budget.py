@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..errors import Corrupt, Invalid
 from ..model.message import Body, Message
-from ..providers.glance import MESSAGE, Count, Step
+from ..providers.glance import MESSAGE, Count, GlancedMessage
 from ..providers.normal import Item, Notes, Text
 from .read import item_of
 from .shorten import longest, shorten
@@ -47,7 +47,7 @@ class Budget(NamedTuple):
         return (self.limit or 0) - self.margin
 
 
-class Known(NamedTuple):
+class LogFacts(NamedTuple):
     """What the log says beside the conversation: pinned messages, and what providers counted, by seq."""
 
     pinned: set[int]
@@ -82,7 +82,7 @@ class Fitted(NamedTuple):
     factor: float
 
 
-def fit(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Known) -> Fitted:
+def fit(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Budget, known: LogFacts) -> Fitted:
     """Choose what is sent of a valid conversation; what is chosen may have to be joined to be valid again.
 
     It begins with ``light`` steps, which are sent as they are if that can be. What stays in front of them, and all
@@ -102,7 +102,7 @@ def fit(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Kno
     return _short_enough(Fitted(chosen, tail, (), factor), omitted, cut, light, budget)
 
 
-def count_all(light: Sequence[Step], items: Sequence[Item], budget: Budget, known: Known) -> int:
+def count_all(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Budget, known: LogFacts) -> int:
     """Count a conversation that is sent as it is."""
     if not known.counted:
         return tokens_of(items, budget, 1.0, sum([step.tokens - MESSAGE * step.joined for step in light]))
@@ -123,7 +123,7 @@ def _corrected(ratios: Sequence[float], factor: float) -> float:
 class _Walk:
     """A conversation as it grew."""
 
-    def __init__(self, steps: Sequence[Step], budget: Budget, known: Known) -> None:
+    def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts) -> None:
         self.steps = steps
         where = _finder(steps) if known.pinned or known.counted else None
         self.pins = {where(seq) for seq in known.pinned} if where else set()
@@ -226,7 +226,7 @@ class _Walk:
         return found
 
 
-def _requests(steps: Sequence[Step]) -> list[int | None]:
+def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
     """Return for each place the request that is worked on there, if it lies before it."""
     found, last = list[int | None](), None
     for index, step in enumerate(steps):
@@ -235,7 +235,7 @@ def _requests(steps: Sequence[Step]) -> list[int | None]:
     return found
 
 
-def _places(steps: Sequence[Step]) -> list[bool]:
+def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
     """Say where a conversation may begin: where no call waits for its result. Each has one in a valid conversation."""
     found, waiting = list[bool](), 0
     for step in steps:
@@ -244,7 +244,7 @@ def _places(steps: Sequence[Step]) -> list[bool]:
     return found
 
 
-def _finder(steps: Sequence[Step]) -> Callable[[int], int | None]:
+def _finder(steps: Sequence[GlancedMessage]) -> Callable[[int], int | None]:
     """Return a function that finds the step which holds a message; joined neighbours go by the first one."""
     places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
     seqs = [seq for seq, _ in places]
@@ -272,7 +272,9 @@ def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> s
 # ---------------------------------------------------------------------- when that is still too much
 
 
-def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[Step], budget: Budget) -> Fitted:
+def _short_enough(
+    chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[GlancedMessage], budget: Budget
+) -> Fitted:
     """Shorten results of tools until the rest fits; what cannot be made to fit is ``Invalid``."""
     items, factor = chosen.items, chosen.factor
     behind = sum(step.tokens for step in light[chosen.tail :])
@@ -302,7 +304,7 @@ def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
         yield f"shortened what tools gave in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
 
 
-def _capped(steps: Sequence[Step], budget: Budget) -> dict[int, Item]:
+def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
     """Return the items whose results would take more than their share of the room, with these shortened."""
     cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
     least = max(_LEAST, cap)  # a token is at least a letter

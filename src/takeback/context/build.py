@@ -57,20 +57,22 @@ def build(
     asked = _Asked(find_provider(provider), model, prompt, compaction, max_tokens, count)
     told = list(sources)
     if compaction is None:  # what a summary cuts off may leave answers without their reasoning
-        known = budget.Known(set(), {})
+        known = budget.LogFacts(set(), {})
         try:
             return _built(asked, told, _beginning(asked, told, known), known)
         except Unsure:
             pass
-    known = budget.Known({compaction.upto} if compaction is not None and compaction.summary is not None else set(), {})
+    known = budget.LogFacts(
+        {compaction.upto} if compaction is not None and compaction.summary is not None else set(), {}
+    )
     return _built(asked, told, Beginning(), known)
 
 
-def _beginning(asked: _Asked, sources: Sequence[Source], known: budget.Known) -> Beginning:
+def _beginning(asked: _Asked, sources: Sequence[Source], known: budget.LogFacts) -> Beginning:
     return find_beginning(sources, asked.speaks, asked.model, asked.count, known, amid=asked.max_tokens is None)
 
 
-def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: budget.Known) -> Context:
+def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: budget.LogFacts) -> Context:
     """Build a context of a beginning that is right, and of the rest of the sources."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
@@ -108,7 +110,7 @@ def _whole(
     rules: Rules,
     notes: Notes,
     room: budget.Budget,
-    known: budget.Known,
+    known: budget.LogFacts,
     model: str | None,
 ) -> _Chosen:
     """Make a conversation valid."""
@@ -123,7 +125,7 @@ def _fitting(
     rules: Rules,
     notes: Notes,
     room: budget.Budget,
-    known: budget.Known,
+    known: budget.LogFacts,
     model: str | None,
 ) -> _Chosen:
     """Make a conversation valid, and as short as it must be: it is cut while its messages are still apart."""
@@ -166,7 +168,7 @@ def _apart(items: Sequence[Item], *_: object) -> list[Item]:
     return list(items)
 
 
-def _watched(sources: Iterable[Source], provider: str, known: budget.Known) -> Iterator[Source]:
+def _watched(sources: Iterable[Source], provider: str, known: budget.LogFacts) -> Iterator[Source]:
     """Note in passing what the log says beside the conversation."""
     for source in sources:
         if isinstance(source, Message) and source.data is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..providers.glance import Answer, Count, Step, is_said
+from ..providers.glance import Answer, Count, GlancedMessage, is_said
 from ..providers.normal import Call, Item, Part, Result, Text
 from .tokens import item_tokens
 
@@ -13,9 +13,9 @@ class Unsure(Exception):
     """A short cut cannot be taken to its end: whoever took it goes the long way."""
 
 
-def step_of(item: Item, count: Count) -> Step:
+def step_of(item: Item, count: Count) -> GlancedMessage:
     """Make the step of an item."""
-    found = Step(item.role, item_tokens(item, count), item=item, seq=item.seq)
+    found = GlancedMessage(item.role, item_tokens(item, count), item=item, seq=item.seq)
     found.calls = [part for part in item.parts if type(part) is Call]
     found.answers = [Answer(part.call_id, None, part) for part in item.parts if type(part) is Result]
     found.longest = max((len(longest_text(part)) for part in item.parts), default=0) if found.answers else 0
@@ -23,7 +23,7 @@ def step_of(item: Item, count: Count) -> Step:
     return found
 
 
-def of_item(item: Item, count: Count, refuses_blank: bool) -> Step | None:
+def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | None:
     """Judge a message in our own form that was read: texts, then calls; or nothing but results that are text."""
     found = step_of(item, count)
     kinds = [type(part) for part in item.parts]

@@ -23,7 +23,7 @@ from ..shell.secrets import Findings
 _BINARY = b'"data":{"$base64":'  # binary content: no text to search for secrets
 
 
-class Sink(Protocol):
+class LineTarget(Protocol):
     """Where lines go: a file, or anything else that takes bytes."""
 
     def write(self, data: bytes, /) -> object:
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 def write(
     store: Store,
     sessions: Iterable[Session | str],
-    out: Sink,
+    out: LineTarget,
     *,
     subagents: bool = True,
     progress: Progress | None = None,

@@ -47,7 +47,7 @@ class Brought(NamedTuple):
     renamed: str | None = None
 
 
-class Read(NamedTuple):
+class ReadFolder(NamedTuple):
     """The sessions of a folder, and what was copied; None for a dry run."""
 
     brought: list[Brought]
@@ -101,7 +101,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _OURS = ("schema", "messages")  # their values are plain JSON; all others are escaped by the codec
 
 
-def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry_run: bool = False) -> Read:
+def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry_run: bool = False) -> ReadFolder:
     """Import one session's folder, or a whole mirror; sessions that had a workspace get ``workspace``, or none.
 
     All of them are built in a scratch store before any is stored: an invalid folder leaves nothing behind.
@@ -113,8 +113,8 @@ def read(store: Store, path: str | os.PathLike[str], *, workspace: str = "", dry
     ):
         brought = [_import(store, aside, each, workspace if each.workspace else "") for each in found]
         if dry_run:  # new sessions got ids only in the scratch store
-            return Read([each._replace(session=each.mirrored) if each.new else each for each in brought], None)
-        return Read(brought, copy(aside, store, sessions=[each.session for each in brought if each.new]))
+            return ReadFolder([each._replace(session=each.mirrored) if each.new else each for each in brought], None)
+        return ReadFolder(brought, copy(aside, store, sessions=[each.session for each in brought if each.new]))
 
 
 def _found(path: str) -> Iterator[str]:

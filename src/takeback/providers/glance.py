@@ -29,7 +29,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     result: Result | None = None
 
 
-class Step(msgspec.Struct, gc=False):
+class GlancedMessage(msgspec.Struct, gc=False):
     """One message: what counts of it. Where it stands is told once it is known."""
 
     role: str
@@ -63,7 +63,7 @@ class Step(msgspec.Struct, gc=False):
     """Whether it is sent in one message with the step before it."""
 
 
-Judge: TypeAlias = Callable[[dict[str, Any], str, Count], Step | None]
+Judge: TypeAlias = Callable[[dict[str, Any], str, Count], GlancedMessage | None]
 
 
 def is_said(text: Any, refuses_blank: bool) -> TypeGuard[str]:

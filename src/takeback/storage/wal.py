@@ -23,7 +23,7 @@ _GROWTH = 5000  # the most pages by which one commit is assumed to grow a databa
 Data: TypeAlias = "bytes | bytearray | mmap.mmap"
 
 
-class Frame(NamedTuple):
+class WalFrame(NamedTuple):
     """One frame: where it starts, its page, the database size if it commits, its salts and checksum."""
 
     offset: int
@@ -77,16 +77,16 @@ def _without_header(data: Data) -> WalState:
     return WalState(0, 0, 0, "log header")
 
 
-def _frames(data: Data, page_size: int) -> list[Frame]:
+def _frames(data: Data, page_size: int) -> list[WalFrame]:
     size = _FRAME.size + page_size
     found = []
     for offset in range(_HEADER.size, len(data) - size + 1, size):
         page, commit, salt1, salt2, sum1, sum2 = _FRAME.unpack_from(data, offset)
-        found.append(Frame(offset, page, commit, (salt1, salt2), (sum1, sum2)))
+        found.append(WalFrame(offset, page, commit, (salt1, salt2), (sum1, sum2)))
     return found
 
 
-def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[Frame]) -> int:
+def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[WalFrame]) -> int:
     """Count the frames that SQLite would replay: those with valid checksums, up to the last commit among them."""
     page_size, big_endian = header[2], header[0] & 1
     running, committed, expected = (header[6], header[7]), 0, _HEADER.size
@@ -103,7 +103,7 @@ def _valid_prefix(data: Data, header: tuple[int, ...], frames: list[Frame]) -> i
     return committed
 
 
-def _lost_commits(frames: list[Frame], valid: int) -> int:
+def _lost_commits(frames: list[WalFrame], valid: int) -> int:
     """Count the commits behind the replayed part, unless there is only one last, torn transaction.
 
     Each commit is synced before the next begins, so anything behind a broken transaction proves
@@ -179,7 +179,7 @@ class _Mender:
         self._pages = os.path.getsize(path) // page_size if os.path.exists(path) else 0
         self._last = 0  # the page of the previous frame, if that belongs to the same commit
 
-    def mend(self, frame: Frame, before: tuple[int, int], after: Frame | None) -> Frame:
+    def mend(self, frame: WalFrame, before: tuple[int, int], after: WalFrame | None) -> WalFrame:
         """Return the next frame as it was written; ``before`` is the checksum of the previous frame."""
         if not self._fits(frame, frame, before):
             flipped = [self._flipped(frame, bit) for bit in range(64)]
@@ -190,23 +190,23 @@ class _Mender:
         self._last = 0 if frame.commit else frame.page
         return frame
 
-    def _fits(self, tried: Frame, frame: Frame, before: tuple[int, int]) -> bool:
+    def _fits(self, tried: WalFrame, frame: WalFrame, before: tuple[int, int]) -> bool:
         numbers = struct.pack(">2I", tried.page, tried.commit)
         running = _checksum(numbers, 0, 8, self._big_endian, before)
         content = frame.offset + _FRAME.size
         return _checksum(self._data, content, self._size, self._big_endian, running) == frame.checksum
 
-    def _flipped(self, frame: Frame, bit: int) -> Frame:
+    def _flipped(self, frame: WalFrame, bit: int) -> WalFrame:
         if bit < 32:
             return frame._replace(page=frame.page ^ 1 << bit)
         return frame._replace(commit=frame.commit ^ 1 << (bit - 32))
 
-    def _likelihood(self, frame: Frame, after: Frame | None) -> tuple[bool, bool, float, int]:
+    def _likelihood(self, frame: WalFrame, after: WalFrame | None) -> tuple[bool, bool, float, int]:
         possible = 0 < frame.page <= self._pages + _GROWTH and (not frame.commit or frame.page <= frame.commit)
         ordered = frame.page > self._last and (bool(frame.commit) or after is None or frame.page < after.page)
         return possible, ordered, self._likeness(frame), -abs(frame.commit - self._pages) if frame.commit else -_GROWTH
 
-    def _likeness(self, frame: Frame) -> float:
+    def _likeness(self, frame: WalFrame) -> float:
         """Return the fraction of a page's bytes that are unchanged, ignoring those that were and are zero."""
         if frame.page > self._pages:
             return _NEW

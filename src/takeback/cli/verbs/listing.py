@@ -12,7 +12,7 @@ from ...model import words
 from ...shell import documents, times
 from ..consent import tell
 from ..look import Look
-from ..options import TEXT, Choice, Kind, Option, Verb, Whole, flag
+from ..options import TEXT, Kind, OneOf, Option, Verb, Whole, flag
 from ..output import Cell
 
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
@@ -23,11 +23,11 @@ _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "
 OPTIONS = (
     flag("-a", "--all", to="everywhere", help="List the sessions of all workspaces."),
     Option(("--agent",), "agent", TEXT, "Only sessions of this agent."),
-    Option(("--kind",), "kinds", Choice("main", "subagent", "cron"), "Only this kind.", many=True),
+    Option(("--kind",), "kinds", OneOf("main", "subagent", "cron"), "Only this kind.", many=True),
     Option(
         ("--status",),
         "status",
-        Choice("active", "completed", "error", "timeout", "stopped", "interrupted"),
+        OneOf("active", "completed", "error", "timeout", "stopped", "interrupted"),
         "Only sessions with this status.",
         many=True,
     ),

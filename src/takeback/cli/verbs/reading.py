@@ -14,7 +14,7 @@ from ...model.tools import ToolCall
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, Stop
 from ..look import Look, point_of
-from ..options import Choice, Kind, Option, Verb, flag
+from ..options import Kind, OneOf, Option, Verb, flag
 from ..output import block, line
 
 _SHORT = 100
@@ -33,7 +33,7 @@ def _turns(text: str) -> tuple[int, int | None]:
     return first, last
 
 
-TOOLS = Choice("full", "short", "none")
+TOOLS = OneOf("full", "short", "none")
 OPTIONS = (
     Option(("--turns",), "turns", Kind("range", _turns), "Only these turns: 12, 10-20, 10-, -20."),
     Option(("--tools",), "tools", TOOLS, default="short"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..glance import MESSAGE, Answer, Count, Step, given_by_tool, is_said
+from ..glance import MESSAGE, Answer, Count, GlancedMessage, given_by_tool, is_said
 from ..normal import Call, as_json
 from .form import FORM
 from .write import sendable
 
 
-def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a message of Anthropic's: text, signed thinking before all else, calls behind it; or results."""
     content = value.get("content")
     if value.get("role") != ("assistant" if role == "assistant" else "user"):
@@ -20,7 +20,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
     if type(content) is not list:
         if not is_said(content, True):
             return None
-        return Step(role, MESSAGE + count(content), sendable(value), True)
+        return GlancedMessage(role, MESSAGE + count(content), sendable(value), True)
     tokens, speaks, thinks = MESSAGE, False, False
     calls: list[Call] = []  # to make one by its type takes far longer, here and below
     for block in content:
@@ -48,13 +48,13 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
             return None
     if not speaks and not calls:
         return None
-    return Step(role, tokens, sendable(value), speaks, calls, (), 0, thinks)
+    return GlancedMessage(role, tokens, sendable(value), speaks, calls, (), 0, thinks)
 
 
 _SIGNED = {"thinking": {"type", "thinking", "signature"}, "redacted_thinking": {"type", "data"}}
 
 
-def _results(value: dict[str, Any], content: Any, count: Count) -> Step | None:
+def _results(value: dict[str, Any], content: Any, count: Count) -> GlancedMessage | None:
     answers: list[Answer] = []
     tokens, longest = MESSAGE, 0
     for block in content if type(content) is list else ():
@@ -69,4 +69,4 @@ def _results(value: dict[str, Any], content: Any, count: Count) -> Step | None:
         answers.append(Answer(id))
         tokens += MESSAGE + given[0]
         longest = max(longest, given[1])
-    return Step("tool", tokens, sendable(value), False, (), answers, longest) if answers else None
+    return GlancedMessage("tool", tokens, sendable(value), False, (), answers, longest) if answers else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..glance import MESSAGE, Answer, Count, Step, is_said
+from ..glance import MESSAGE, Answer, Count, GlancedMessage, is_said
 from ..normal import Call, as_json
 from .form import FORM
 from .rules import is_bare
 from .write import sendable
 
 
-def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a message: text, signed reasoning before all else, calls behind it; or results."""
     content = value.get("content")
     if value.get("role") != ("assistant" if role == "assistant" else "user") or type(content) is not list:
@@ -43,7 +43,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
             return None
     if not speaks and not calls:
         return None
-    return Step(role, tokens, sendable(value), speaks, calls, (), 0, thinks)
+    return GlancedMessage(role, tokens, sendable(value), speaks, calls, (), 0, thinks)
 
 
 def _call(block: dict[str, Any], use: Any) -> Call | None:
@@ -60,7 +60,7 @@ def _is_signed(reasoning: Any) -> bool:
     return type(said) is dict and type(said.get("text")) is str and len(said) == 2 and not is_bare(reasoning)
 
 
-def _results(value: dict[str, Any], content: list[Any], count: Count) -> Step | None:
+def _results(value: dict[str, Any], content: list[Any], count: Count) -> GlancedMessage | None:
     answers: list[Answer] = []
     tokens, longest = MESSAGE, 0
     for block in content:
@@ -78,7 +78,7 @@ def _results(value: dict[str, Any], content: list[Any], count: Count) -> Step | 
             tokens += count(text)
             longest = max(longest, len(text))
         answers.append(Answer(id))
-    return Step("tool", tokens, sendable(value), False, (), answers, longest) if answers else None
+    return GlancedMessage("tool", tokens, sendable(value), False, (), answers, longest) if answers else None
 
 
 def _said(block: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..glance import MESSAGE, Answer, Count, Step
+from ..glance import MESSAGE, Answer, Count, GlancedMessage
 from ..normal import Call, as_json
 from .form import FORM
 from .read import only_text
@@ -12,7 +12,7 @@ from .rules import is_signature
 from .write import sendable
 
 
-def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a content of Gemini's: text and thoughts, calls behind them, signatures; or responses."""
     parts = value.get("parts")
     if role == "tool":
@@ -52,7 +52,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
             return None
     if not speaks and not calls:
         return None
-    return Step(role, tokens, sendable(value, role), speaks, calls, (), 0, tied, bare)
+    return GlancedMessage(role, tokens, sendable(value, role), speaks, calls, (), 0, tied, bare)
 
 
 def _call(part: dict[str, Any], asked: dict[str, Any], number: int) -> Call | None:
@@ -64,7 +64,7 @@ def _call(part: dict[str, Any], asked: dict[str, Any], number: int) -> Call | No
     return Call(id or f"call-{number}", name, arguments, form=FORM, raw=part)
 
 
-def _results(value: dict[str, Any], parts: Any, count: Count) -> Step | None:
+def _results(value: dict[str, Any], parts: Any, count: Count) -> GlancedMessage | None:
     answers: list[Answer] = []
     tokens, longest = MESSAGE, 0
     for part in parts if type(parts) is list else ():
@@ -81,4 +81,4 @@ def _results(value: dict[str, Any], parts: Any, count: Count) -> Step | None:
         answers.append(Answer(id or None, name))
         tokens += MESSAGE + (count(text) if text else 0)
         longest = max(longest, len(text))
-    return Step("tool", tokens, sendable(value, "tool"), False, (), answers, longest) if answers else None
+    return GlancedMessage("tool", tokens, sendable(value, "tool"), False, (), answers, longest) if answers else None

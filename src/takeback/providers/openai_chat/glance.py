@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..glance import MESSAGE, Answer, Count, Step, arguments_of, given_by_tool, texts_of
+from ..glance import MESSAGE, Answer, Count, GlancedMessage, arguments_of, given_by_tool, texts_of
 from ..normal import Call, as_json
 from .form import FORM, REASONING
 from .write import sendable
 
 
-def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a chat message: text, reasoning beside it, calls of functions; or a result."""
     if value.get("role") != role:
         return None
@@ -37,21 +37,21 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
         calls.append(Call(id, name, arguments, form=FORM, raw=call))
         tokens += count(name) + count(as_json(arguments))
     if len(value) == 2 + bool(asked) and "content" in value and (role == "assistant" or not asked):  # what most are
-        return Step(role, tokens, value, bool(content), calls)
+        return GlancedMessage(role, tokens, value, bool(content), calls)
     if role == "user" or not value.keys() <= _CHAT or any(value.get(key) is not None for key in _ABSENT):
         return None
     if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
         tied = True
         tokens += count(as_json(beside))
-    return Step(role, tokens, sendable(value), bool(content), calls, (), 0, tied)
+    return GlancedMessage(role, tokens, sendable(value), bool(content), calls, (), 0, tied)
 
 
 _ABSENT = ("refusal", "audio", "function_call")
 _CHAT = {"role", "content", "tool_calls", "annotations", *_ABSENT, *REASONING}
 
 
-def _result(value: dict[str, Any], count: Count) -> Step | None:
+def _result(value: dict[str, Any], count: Count) -> GlancedMessage | None:
     given, id, size = given_by_tool(value.get("content"), "text", False, count), value.get("tool_call_id"), len(value)
     if given is None or type(id) is not str or not id or size != 3 + ("name" in value):
         return None
-    return Step("tool", 2 * MESSAGE + given[0], value, False, (), (Answer(id),), given[1])
+    return GlancedMessage("tool", 2 * MESSAGE + given[0], value, False, (), (Answer(id),), given[1])

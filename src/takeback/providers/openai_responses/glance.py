@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..glance import MESSAGE, Answer, Count, Judge, Step, arguments_of, given_by_tool, is_said
+from ..glance import MESSAGE, Answer, Count, GlancedMessage, Judge, arguments_of, given_by_tool, is_said
 from ..normal import Call, as_json
 from .form import FORM
 from .rules import has_right_id, stands_alone
 from .write import sendable
 
 
-def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge an item of Responses: a message, a call of a function, its output, or reasoning."""
     if value.get("id") is not None and not has_right_id(value):
         return None
@@ -20,7 +20,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> Step | None:
     return None if of_item is None else of_item(value, role, count)
 
 
-def _said_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def _said_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     if role not in ("user", "assistant") or value.get("role") != role:
         return None
     content, tokens, wanted = value.get("content"), MESSAGE, "output_text" if role == "assistant" else "input_text"
@@ -32,33 +32,33 @@ def _said_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
         tokens += count(text)
     if not content or not blocks or type(blocks) is not list:
         return None
-    return Step(role, tokens, sendable(value), True, tied="id" in value, id=value.get("id"))
+    return GlancedMessage(role, tokens, sendable(value), True, tied="id" in value, id=value.get("id"))
 
 
-def _call_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def _call_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     id, name, asked = value.get("call_id"), value.get("name"), arguments_of(value.get("arguments"))
     if role != "assistant" or type(id) is not str or not id or type(name) is not str or not name or asked is None:
         return None
     tokens = MESSAGE + count(name) + count(as_json(asked))
     call = Call(id, name, asked, form=FORM, raw=value)
     message = sendable(value)
-    return Step(role, tokens, message, False, (call,), (), 0, "id" in value, False, value.get("id"))
+    return GlancedMessage(role, tokens, message, False, (call,), (), 0, "id" in value, False, value.get("id"))
 
 
-def _output_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def _output_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     given, id = given_by_tool(value.get("output"), "input_text", False, count), value.get("call_id")
     if role != "tool" or given is None or type(id) is not str or not id:
         return None
     message = sendable(value)
-    return Step(role, 2 * MESSAGE + given[0], message, False, (), (Answer(id),), given[1], id=value.get("id"))
+    return GlancedMessage(role, 2 * MESSAGE + given[0], message, False, (), (Answer(id),), given[1], id=value.get("id"))
 
 
-def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> Step | None:
+def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     if role != "assistant":
         return None
     leads = "any" if stands_alone(value) else "id"
     message, tokens = sendable(value), MESSAGE + count(as_json(value))
-    return Step(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
+    return GlancedMessage(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
 
 
 _ITEMS: dict[Any, Judge] = {

@@ -22,7 +22,7 @@ ADAPTERS = AdaptersMap(psycopg.adapters)
 ADAPTERS.register_dumper(int, Int8BinaryDumper)  # one type for all ints, so one prepared statement per text
 
 
-class Line(psycopg.Connection[Any]):
+class ServerConnection(psycopg.Connection[Any]):
     """A connection that remembers what it can be used for."""
 
     knows_append = False  # whether it has prepared the hottest statement
@@ -75,9 +75,9 @@ class Address(NamedTuple):
         hosts = 1 + max(str(given.get(name) or "").count(",") for name in ("host", "hostaddr"))
         return Address(conninfo, ours["schema"], max(1, int(size)), timeout, connect, hosts)
 
-    def connect(self, seconds: float) -> Line:
+    def connect(self, seconds: float) -> ServerConnection:
         """Open a connection set up for this library's statements and values."""
-        connection = Line.connect(
+        connection = ServerConnection.connect(
             self.conninfo,
             autocommit=True,
             prepare_threshold=None,

@@ -26,7 +26,7 @@ from .. import guard, migrate
 from ..appends import KnownAppend
 from ..base import Capabilities, Dialect, Op, Row, Value
 from . import schema as schemas
-from .address import Address, Line
+from .address import Address, ServerConnection
 from .calls import FUNCTION, Calls
 from .dialect import Words
 from .doubt import Again, InDoubt, in_doubt
@@ -68,7 +68,11 @@ class PostgresTx:
     """A transaction on one connection. It begins with its first statement, so an append can be its own transaction."""
 
     def __init__(
-        self, connection: Line, store: PostgresBackend, begin: Sequence[Any] | None, unheard: KnownAppend | None
+        self,
+        connection: ServerConnection,
+        store: PostgresBackend,
+        begin: Sequence[Any] | None,
+        unheard: KnownAppend | None,
     ) -> None:
         self._connection = connection
         self._unheard = unheard
@@ -243,21 +247,21 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ opening
 
-    def _greet(self, connection: Line) -> None:
+    def _greet(self, connection: ServerConnection) -> None:
         """Find out what a new connection can be used for, and whether this is still the same cluster."""
         if connection.is_direct():
             connection.prepare_threshold = _PREPARE_AFTER
         if not self._read_only and schemas.version(connection, self._address.schema):
             self._begin_epoch(connection)
 
-    def _begin_epoch(self, connection: Line) -> None:
+    def _begin_epoch(self, connection: ServerConnection) -> None:
         """Record the epoch; a connection that is not pooled gets once the settings that others get every time."""
         schemas.begin_epoch(connection, self._address.schema)
         if connection.prepare_threshold is not None:
             connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._milliseconds(),))
             connection.epoch = schemas.epoch(connection, self._address.schema)
 
-    def _look_around(self, connection: Line) -> None:
+    def _look_around(self, connection: ServerConnection) -> None:
         """Create the tables if they are missing, and find out what this server and this role can do."""
         name = self._address.schema
         found, known = schemas.version(connection, name), migrate.load()

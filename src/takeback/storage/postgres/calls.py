@@ -16,7 +16,7 @@ from psycopg.errors import error_from_result
 
 from ...tables.entries import ENTRY
 from ..appends import KnownAppend
-from .address import Line
+from .address import ServerConnection
 
 # The signature that this version calls: another version's function of the same name may exist beside it.
 FUNCTION = "append_known(text,text,text,text,text,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bytea,bigint[])"
@@ -42,7 +42,7 @@ class Calls:
         self._stored = f"""SELECT s.updated FROM {schema}.entry e LEFT JOIN {schema}.session s
             ON s.scope = e.scope AND s.sid = $4 AND s.rest = $5 WHERE e.scope = $1 AND e.key = $2 AND e.rest = $3"""
 
-    def append_known(self, connection: Line, wanted: KnownAppend) -> int | None:
+    def append_known(self, connection: ServerConnection, wanted: KnownAppend) -> int | None:
         """Append an entry computed from a row read before; return its feed position, None if the row has changed."""
         values = written(wanted, connection.epoch or 0)
         if connection.epoch is None:
@@ -50,7 +50,7 @@ class Calls:
         # A connection that is not pooled: its lock timeout was set when it was opened.
         return _prepared(connection, self._known.format("NULL"), values)
 
-    def find(self, connection: Line, wanted: KnownAppend) -> int | None:
+    def find(self, connection: ServerConnection, wanted: KnownAppend) -> int | None:
         """Return the position of an append whose reply was lost, if it was stored; the session may have moved on."""
         entry = ENTRY.unchecked(wanted.entry)
         with connection.transaction():
@@ -88,14 +88,14 @@ def array(numbers: Sequence[Any]) -> bytes:
     return _NUMBERS.pack(*fields)
 
 
-def _one(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | None:
+def _one(connection: ServerConnection, sql: str, values: Sequence[bytes | None]) -> int | None:
     """Run the call behind a pooler, where nothing can be prepared."""
     types = [0] * _GIVEN
     connection.pgconn.send_query_params(sql.encode(), values, types, _BINARY, result_format=1)
     return _number(_answer(connection))
 
 
-def _prepared(connection: Line, sql: str, values: Sequence[bytes | None]) -> int | None:
+def _prepared(connection: ServerConnection, sql: str, values: Sequence[bytes | None]) -> int | None:
     """Run the call as a prepared statement, preparing it first if this connection has not."""
     if connection.knows_append:
         try:
@@ -110,7 +110,7 @@ def _prepared(connection: Line, sql: str, values: Sequence[bytes | None]) -> int
     return _executed(connection, values)
 
 
-def _executed(connection: Line, values: Sequence[bytes | None]) -> int | None:
+def _executed(connection: ServerConnection, values: Sequence[bytes | None]) -> int | None:
     connection.pgconn.send_query_prepared(_NAME, values, _BINARY, result_format=1)
     return _number(_answer(connection))
 
@@ -120,7 +120,7 @@ def _number(result: psycopg.pq.abc.PGresult) -> int | None:
     return None if value is None else int(_NUMBER.unpack(value)[0])
 
 
-def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
+def _answer(connection: ServerConnection) -> psycopg.pq.abc.PGresult:
     """Wait for the result of a statement that was sent; an interrupt can end the wait."""
     pgconn = connection.pgconn
     while pgconn.flush():  # the statement does not fit into the socket's buffer at once
@@ -136,7 +136,7 @@ def _answer(connection: Line) -> psycopg.pq.abc.PGresult:
     return result
 
 
-def _next_result(connection: Line) -> psycopg.pq.abc.PGresult | None:
+def _next_result(connection: ServerConnection) -> psycopg.pq.abc.PGresult | None:
     """Wait for the next result, None at the end; ``get_result`` would block all threads if called too early."""
     pgconn = connection.pgconn
     while pgconn.is_busy():

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 import psycopg
 
 from ...errors import BackendError, Busy, Closed
-from .address import Line
+from .address import ServerConnection
 
 _LOOK_SECONDS = 0.2
 _QUIET_LOOKS = 25
@@ -44,7 +44,7 @@ class Pooled:
 
     __slots__ = ("__weakref__", "_looks", "_socket", "connection", "cut_at", "made", "place", "used")
 
-    def __init__(self, connection: Line, place: _Place | None = None) -> None:
+    def __init__(self, connection: ServerConnection, place: _Place | None = None) -> None:
         self.connection = connection
         self.place = place
         self.cut_at: float | None = None  # set while a call waits on it
@@ -83,7 +83,9 @@ class Pooled:
 class Pool:
     """At most ``size`` connections, the most recently used first; ``greet`` is called with each new one."""
 
-    def __init__(self, connect: Callable[[float], Line], greet: Callable[[Line], None], *, size: int) -> None:
+    def __init__(
+        self, connect: Callable[[float], ServerConnection], greet: Callable[[ServerConnection], None], *, size: int
+    ) -> None:
         self._connect = connect
         self._greet = greet
         self._size = size
@@ -165,7 +167,7 @@ class Pool:
             self._free.notify()
 
     @contextmanager
-    def taken(self, deadline: float, *, reach: float | None = None) -> Iterator[Line]:
+    def taken(self, deadline: float, *, reach: float | None = None) -> Iterator[ServerConnection]:
         """Use a connection that is cut when the deadline passes, and closed if it is not idle afterwards.
 
         An unreachable server is retried for ``reach`` seconds if given, else until the deadline.
@@ -188,7 +190,7 @@ class Pool:
         return self._watch.know(Pooled(self._connect(seconds)))
 
     @contextmanager
-    def within(self, seconds: float, pooled: Pooled) -> Iterator[Line]:
+    def within(self, seconds: float, pooled: Pooled) -> Iterator[ServerConnection]:
         """Use a connection opened by ``apart`` for at most this long."""
         self._watch.until(time.monotonic() + seconds, pooled)
         try:
