@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -160,6 +161,7 @@ def _rewind(session: Session, work: Path) -> Callable[[], object]:
         with session.tool("write", {"path": "a.txt"}) as run:
             work.joinpath("a.txt").write_text(f"{session.head.seq}\n")
             run.result("done")
+        time.sleep(0.2)  # a file that changed just now is read again by the next scan, or not, as time will have it
         sys.setprofile(profile)
         return change_and_return()
 

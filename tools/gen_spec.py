@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,11 +119,14 @@ def _run(story: Story) -> None:
 
 
 def _files(story: Story) -> None:
+    time.sleep(0.2)  # a file that changed just now is read again by the next scan, or not, as time will have it
     with story.store.session("files", agent="coder", workspace=story.workspace) as session:
         session.user("change it")
         with session.tool("bash", {"command": "echo"}) as run:
             story.workspace.joinpath("notes.txt").write_text("two\n")
+            time.sleep(0.2)
             run.result("done")
+        time.sleep(0.2)
         session.rewind(1)
 
 
