@@ -273,7 +273,7 @@ def _fill(place: str, disk: Path) -> None:
                 session.append(*({"role": "user", "content": text} for text in texts))
                 stored += texts
         assert len(stored) < 3000
-        with pytest.raises(takeback.StorageFull, match="full"):
+        with pytest.raises(takeback.StorageFull, match="out of disk space"):
             session.append({"role": "user", "content": rng.randbytes(200_000).hex(), "id": "large"})
         assert stored
         assert [message.text for message in session.iter_messages()] == ["a title", *stored]
