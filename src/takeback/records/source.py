@@ -489,9 +489,10 @@ def _require_session(tx: Tx, scope: str, sid: int) -> None:
 def _require_agent_points(tx: Tx, scope: str, aid: int) -> None:
     """Refuse checkpoints of an agent that do not agree with the agent, or with where its sessions were."""
     agent = agents.by_number(tx, scope, aid)
-    for sound, row, here in whole.in_order(tx, scope, aid):
-        if fault := whole.checkpoint_fault(tx, agent, row, here) if sound else "its record is damaged":
-            raise Corrupt(f"checkpoint {row.id}: {fault}", what=f"checkpoint {row.id}")
+    for stored, here in whole.in_order(tx, scope, aid):
+        if fault := whole.checkpoint_fault(tx, agent, stored, here):
+            name = AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored))
+            raise Corrupt(f"{name}: {fault}", what=name)
 
 
 def _versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:

@@ -61,12 +61,11 @@ def sent_fault(tx: Tx, row: SentRow) -> str:
     """Say what does not fit about a message that was sent."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
-    if row.n != 1 and not has(tx, INBOX, row.scope, row.session, row.n - 1):
-        return GAP
-    if row.key:
-        there = row.body is None and has(tx, ENTRY, row.scope, row.key)
-        return "" if there else "the entry that it became is missing"
-    return "" if _is_message(row.body) else "what it says cannot be read"
+    if row.key and not (row.body is None and has(tx, ENTRY, row.scope, row.key)):
+        return "the entry that it became is missing"
+    if not row.key and not _is_message(row.body):
+        return "what it says cannot be read"
+    return "" if row.n == 1 or has(tx, INBOX, row.scope, row.session, row.n - 1) else GAP
 
 
 def _is_message(body: bytes | None) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Error
-from ...storage.base import Tx
-from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, AgentRow, PinRow
+from ...storage.base import Row, Tx
+from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
 from ...tables.files import JOURNAL, SEEN, JournalRow, SeenRow
 from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries
 from ..agent_checkpoints import UNKNOWN
@@ -39,10 +39,10 @@ def agents_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
     if reached is None:
         return None
     agent = intact(tx, AGENT, *reached)
-    for sound, row, here in in_order(tx, *reached):
+    for stored, here in in_order(tx, *reached):
         found.checked += 1
-        if fault := checkpoint_fault(tx, agent, row, here) if sound else DAMAGED:
-            found.add("checkpoint", AGENT_CHECKPOINT.called(row), fault)
+        if fault := checkpoint_fault(tx, agent, stored, here):
+            found.add("checkpoint", AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored)), fault)
     return reached
 
 
@@ -68,18 +68,20 @@ class InForce:
         return self._sum if len(self.pins) == len(self._parts) else None
 
 
-def in_order(tx: Tx, scope: str, aid: int) -> Iterator[tuple[bool, AgentCheckpointRow, InForce]]:
-    """Yield an agent's checkpoints: whether each is sound, its row, the pins in force; damaged pins are left out."""
+def in_order(tx: Tx, scope: str, aid: int) -> Iterator[tuple[Row, InForce]]:
+    """Yield an agent's checkpoints as stored, each with the pins in force; damaged pins are left out."""
     here = InForce()
     for stored in tx.all(OF_AGENT, (scope, aid)):
-        row = AGENT_CHECKPOINT.unchecked(stored)
-        for pin in filter(PIN.is_sound, tx.all(PINS_OF, (scope, row.acid))):
+        for pin in filter(PIN.is_sound, tx.all(PINS_OF, (scope, AGENT_CHECKPOINT.unchecked(stored).acid))):
             here.put(tx, PIN.unchecked(pin))
-        yield AGENT_CHECKPOINT.is_sound(stored), row, here
+        yield stored, here
 
 
-def checkpoint_fault(tx: Tx, agent: AgentRow | None, row: AgentCheckpointRow, here: InForce) -> str:
-    """Say what does not fit about a checkpoint of an agent whose row is sound."""
+def checkpoint_fault(tx: Tx, agent: AgentRow | None, stored: Row, here: InForce) -> str:
+    """Return what does not fit about a checkpoint of an agent, '' if everything does."""
+    if not AGENT_CHECKPOINT.is_sound(stored):
+        return DAMAGED
+    row = AGENT_CHECKPOINT.unchecked(stored)
     if agent is None or agent.hidden == PURGED:
         return "its agent is missing"
     if not is_object(row.fields) or row.type not in checkpoints.TYPES:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ... import codec
-from ...ops import agents
+from ...ops import agents, things
 from ...ops.verify.base import PURGED, is_object
+from ...storage.base import Tx
 from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ...tables.history import OPERATION
 from .base import PARTLY, SPARE, Read, Salvage, proved
@@ -20,6 +21,7 @@ NAMED = "SELECT 1 FROM session WHERE scope = ? AND agent = ? LIMIT 1"
 VISIBLE = "SELECT 1 FROM agent WHERE scope = ? AND id = ? AND hidden = 0 AND aid <> ?"
 NAMELESS = """SELECT DISTINCT scope, agent FROM session s WHERE NOT EXISTS
 (SELECT 1 FROM agent a WHERE a.scope = s.scope AND a.id = s.agent)"""
+_LOST_STATE = "its state is lost; it shows that of the version before"
 
 
 class _Versions(NamedTuple):
@@ -31,64 +33,41 @@ class _Versions(NamedTuple):
 
 def fix_agents(fix: Salvage) -> None:
     """Let every number have a sound row, and every version up to its newest one."""
-    for version, sound, _ in fix.rows(VERSION):
-        if not sound or not (version.state is None or is_object(version.state)):
-            fix.delete(VERSION, version)
-            _lost_state(fix, version.agent, version.version)
+    fix.settle(VERSION, _is_unreadable, "agent", _LOST_STATE, fix=PARTLY)
     known = {aid: _Versions(newest, scope) for aid, newest, scope in fix.tx.all(NEWEST)}
-    for aid, found in fix.numbered(AGENT, known):
+    for aid, found in fix.numbered(AGENT, known, known):
         versions = known.get(aid, _Versions())
-        if found is not None and not found.sound and not versions.newest:
-            fix.never_given(AGENT, found.row)
-            continue
-        row = _sound(found, versions)
-        if row is None:
-            row = _mend(fix, aid, found, versions)
-        if row.hidden < 2:
+        row = _mend(fix, aid, found, versions)
+        if row.hidden < PURGED:
             far = row.version > versions.newest + SPARE  # so many cannot have vanished
             _fill(fix, row, versions.newest if far else max(versions.newest, row.version))
 
 
-def _sound(found: Read[AgentRow] | None, versions: _Versions) -> AgentRow | None:
-    """Return a row that can stay: it is of the scope that its versions are of."""
-    if found is None or not found.sound or not is_object(found.row.fields) or found.row.hidden not in (0, 1, PURGED):
-        return None
-    return found.row if versions.scope in (None, found.row.scope) else None
-
-
-def _lost_state(fix: Salvage, aid: int, version: int) -> None:
-    where = f"version {version} of agent number {aid}"
-    fix.lose("agent", where, "its state is lost; it shows that of the version before", PARTLY)
+def _is_unreadable(tx: Tx, version: VersionRow) -> bool:
+    return not (version.state is None or is_object(version.state))
 
 
 def _mend(fix: Salvage, aid: int, found: Read[AgentRow] | None, versions: _Versions) -> AgentRow:
-    if found is not None and is_object(found.row.fields) and found.sound:
-        scope = found.row.scope if versions.scope is None else versions.scope
-        return _marked(fix, found.row, found.row._replace(scope=scope))
-    if found is not None:
-        whole = proved(AGENT, found, _candidates(fix, aid, versions))
-        if whole is not None and is_object(whole.fields):
-            return fix.replace(AGENT, found.row, whole)
-    new = _rebuilt(fix, aid, None if found is None else found.row, versions)
-    fix.lose("agent", f"agent {new.id}", "its name, prompt, capabilities, config and metadata are lost", PARTLY)
-    return fix.replace(AGENT, new, new)
-
-
-def _marked(fix: Salvage, row: AgentRow, new: AgentRow) -> AgentRow:
-    """Put a row right of which only the scope and whether it is to be seen may be wrong."""
-    if new.hidden in (0, 1, PURGED):
-        return fix.replace(AGENT, row, new)
-    fix.lose("agent", f"agent {new.id}", "whether it was in the trash is lost", PARTLY)
-    taken = fix.tx.one(VISIBLE, (new.scope, new.id, new.aid))
-    return fix.replace(AGENT, row, new._replace(hidden=1 if taken else 0))
+    """Return the row of an agent: as it is, as its check proves it, or as other records know it."""
+    old = None if found is None else found.row
+    row = old
+    if found is not None and not found.sound:
+        row = proved(AGENT, found, _candidates(fix, aid, versions))
+    if row is None or things.fault(row.fields, things.Fields):
+        row = _rebuilt(fix, aid, old, versions)
+        fix.lose("agent", f"agent {row.id}", "its name, prompt, capabilities, config and metadata are lost", PARTLY)
+    elif row.hidden not in (0, 1, PURGED):
+        row = row._replace(hidden=int(fix.tx.one(VISIBLE, (row.scope, row.id, aid)) is not None))
+        fix.lose("agent", f"agent {row.id}", "whether it was in the trash is lost", PARTLY)
+    if versions.scope is not None:
+        row = row._replace(scope=versions.scope)
+    return row if found is not None and (row, True) == found[:2] else fix.replace(AGENT, row, row)
 
 
 def _candidates(fix: Salvage, aid: int, versions: _Versions) -> Iterator[dict[str, Any]]:
     """Yield what a damaged row may have said."""
     created, modified = _times(fix, aid, versions)
     yield from ({"version": versions.newest}, {"created_ms": created}, {"modified_ms": modified})
-    yield from ({"scope": versions.scope} for _ in range(versions.scope is not None))
-    yield from ({"hidden": hidden} for hidden in (0, 1, 2))
     yield from ({"fields": fields} for fields in _fields(fix, aid))
     yield from ({"id": agent_id} for _, agent_id in fix.tx.all(NAMELESS))
 
@@ -111,22 +90,21 @@ def _fields(fix: Salvage, aid: int) -> Iterator[bytes]:
     yield codec.encode(agents.EMPTY)
 
 
-def _rebuilt(fix: Salvage, aid: int, row: AgentRow | None, versions: _Versions) -> AgentRow:
-    scope = versions.scope if versions.scope is not None else row.scope if row else ""
-    agent_id, hidden = _id(fix, scope, aid, row)
+def _rebuilt(fix: Salvage, aid: int, old: AgentRow | None, versions: _Versions) -> AgentRow:
+    """Return a row that is made of what other records know; an id counts if a session names it.
+
+    If one name alone has no agent, the agent is that one.
+    """
+    scope = versions.scope if versions.scope is not None else old.scope if old else ""
+    nameless = [agent_id for owner, agent_id in fix.tx.all(NAMELESS) if owner == scope]
+    if old is not None and old.id and fix.tx.one(NAMED, (scope, old.id)):
+        agent_id, hidden = old.id, int(old.hidden == 1)
+    else:
+        agent_id, hidden = (nameless[0], 0) if len(nameless) == 1 else (f"lost agent {aid}", 1)
     if fix.tx.one(VISIBLE, (scope, agent_id, aid)):
         hidden = 1
-    created, modified = _times(fix, aid, versions._replace(scope=scope))
-    fields = next(_fields(fix, aid))
-    return AgentRow(scope, aid, agent_id, hidden, max(versions.newest, 1), created, modified, fields)
-
-
-def _id(fix: Salvage, scope: str, aid: int, row: AgentRow | None) -> tuple[str, int]:
-    """Return id and visibility: an id counts if a session names it, or if one name alone has no agent."""
-    if row is not None and row.id and fix.tx.one(NAMED, (scope, row.id)):
-        return row.id, row.hidden if row.hidden in (0, 1) else 0
-    nameless = [agent_id for owner, agent_id in fix.tx.all(NAMELESS) if owner == scope]
-    return (nameless[0], 0) if len(nameless) == 1 else (f"lost agent {aid}", 1)
+    times = _times(fix, aid, versions._replace(scope=scope))
+    return AgentRow(scope, aid, agent_id, hidden, max(versions.newest, 1), *times, next(_fields(fix, aid)))
 
 
 def _fill(fix: Salvage, row: AgentRow, top: int) -> None:
@@ -136,8 +114,9 @@ def _fill(fix: Salvage, row: AgentRow, top: int) -> None:
         found = VERSION.get(fix.tx, row.scope, row.aid, number)
         at_ms = found.at_ms if found else at_ms
         if found is None or (number == 1 and found.state is None):
-            VERSION.upsert(fix.tx, VersionRow(row.scope, row.aid, number, at_ms, None if number > 1 else b"{}"))
-            _lost_state(fix, row.aid, number)
+            made = VersionRow(row.scope, row.aid, number, at_ms, None if number > 1 else b"{}")
+            VERSION.upsert(fix.tx, made)
+            fix.lose("agent", VERSION.called(made), _LOST_STATE, PARTLY)
     if top != row.version:
         fix.replace(AGENT, row, row._replace(version=top))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import Corrupt
+from ...ops import chain
 from ...ops.log import key_of
 from ...ops.verify import content, derived, tables
 from ...ops.verify.changes import operation_deficits, operation_gaps
@@ -17,12 +18,13 @@ from ...ops.verify.files import Trees
 from ...ops.verify.index import HAS_BLOB
 from ...ops.verify.log import Line, content_of, line_of
 from ...ops.verify.tables import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ...tables.agents import PinRow
 from ...tables.branches import BRANCH
 from ...tables.content import BLOB, BlobRow
 from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LINK, LOST, EntryRow, LostRow
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OperationRow
-from .base import PARTLY, Salvage, proved
+from .base import PARTLY, Read, Salvage
 from .entries import walk
 
 OWNERS = "SELECT DISTINCT scope, blob_id FROM chunk"
@@ -30,7 +32,7 @@ SCOPES = "SELECT DISTINCT scope FROM chunk WHERE blob_id = ?"
 DROP = "DELETE FROM chunk WHERE blob_id = ?"
 DROP_OF = "DELETE FROM chunk WHERE scope = ? AND blob_id = ? AND n >= ?"
 FOUND = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
-BRANCHES_OF = "SELECT bid FROM branch WHERE session = ?"
+BRANCHES_OF = "SELECT bid FROM branch WHERE session = ? ORDER BY bid"
 SIDS = "SELECT ifnull(max(sid), 0) FROM session"
 
 
@@ -120,45 +122,27 @@ def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: Trees) -> None:
         fix.lose("snapshot", f"entry {tables.place(row.key)}", fault.what, PARTLY)
 
 
-# ---------------------------------------------------------------------- checkpoints and keys
+# ---------------------------------------------------------------------- checkpoints, operations, keys
 
 
 def fix_checkpoints(fix: Salvage) -> None:
     """Keep a checkpoint if its check or its hash proves the entry that it names."""
-    for found in fix.rows(CHECKPOINT):
-        row = found.row
-        if found.sound and not checkpoint_fault(fix.tx, row):
-            continue
-        fix.delete(CHECKPOINT, row)
-        places = list(_places(fix, row))
-        if found.sound:  # it means an entry of another branch of its session
-            tries = [row._replace(branch=place["branch"]) for place in places if "branch" in place]
-        else:
-            whole = proved(CHECKPOINT, found, places)
-            tries = [] if whole is None else [whole]
-        new = next((each for each in tries if not checkpoint_fault(fix.tx, each)), None)
-        if new is not None:
-            CHECKPOINT.put(fix.tx, new)
-        else:
-            fix.lose("checkpoint", f"checkpoint {row.name}", "its record was damaged, or the entry it names is gone")
+    what = "its record was damaged, or the entry it names is gone"
+    fix.settle(CHECKPOINT, checkpoint_fault, "checkpoint", what, changes=places)
 
 
-def _places(fix: Salvage, row: CheckpointRow) -> Iterator[dict[str, Any]]:
-    """Yield what a damaged row may have said: one of the entries at that place."""
-    for (bid,) in fix.tx.all(BRANCHES_OF, (row.session,)):
+def places(fix: Salvage, found: Read[CheckpointRow] | Read[PinRow]) -> Iterator[dict[str, Any]]:
+    """Yield what a row that names an entry may have said: one of the session's entries at that seq.
+
+    A row that was sealed with another place still has the hash of its entry, so only the branch may be another one.
+    """
+    for (bid,) in fix.tx.all(BRANCHES_OF, (found.row.session,)):
         yield {"branch": bid}
-        found = fix.find(ENTRIES, key_of(bid, row.seq))
-        if found is not None and found.sound:
-            yield from ({"hash": found.row.chain.hash}, {"branch": bid, "hash": found.row.chain.hash})
-
-
-def fix_keys(fix: Salvage) -> None:
-    """Leave out idempotency keys that are damaged or name what is not there."""
-    what = "its record was damaged, or what it stands for is lost: a retry with this key is stored again"
-    fix.drop(ONCE, tables.key_fault, "idempotency", what)
-
-
-# ---------------------------------------------------------------------- operations
+        entry = None if found.sound else fix.find(ENTRIES, key_of(bid, found.row.seq))
+        if entry is not None and entry.sound:
+            yield from ({"hash": entry.row.chain.hash}, {"branch": bid, "hash": entry.row.chain.hash})
+    if not found.sound:
+        yield {"seq": 0, "hash": chain.GENESIS}
 
 
 def fix_operations(fix: Salvage) -> None:
@@ -166,29 +150,22 @@ def fix_operations(fix: Salvage) -> None:
     (top,) = fix.tx.one(SIDS) or (0,)
     if missing := operation_gaps(fix.tx) or sum(operation_deficits(fix.tx, 0, top).values()):
         fix.lose("operation", "operations", f"{missing} of them are missing, so they cannot be undone")
-    for found in list(fix.rows(OPERATION)):
-        if not found.sound:
-            whole = proved(OPERATION, found, ({"after": found.row.before}, {"before": found.row.after}))
-            if whole is None:
-                _drop(fix, found.row)
-            else:
-                fix.replace(OPERATION, found.row, whole)
-    while changed := [row for row in fix.sound(OPERATION) if operation_fault(fix.tx, row)]:
-        for row in changed:
-            _let_go(fix, row)
+    what = "what it did is lost, so it cannot be undone"
+    partly = "which operation took it back, or which it took back, is lost"
+    fix.settle(OPERATION, lambda tx, row: False, "operation", what, changes=_views)
+    while not fix.settle(OPERATION, operation_fault, "operation", what, changes=_let_go, partly=partly):
+        pass  # one that was left out may be named by another one
 
 
-def _drop(fix: Salvage, row: OperationRow) -> None:
-    fix.delete(OPERATION, row)
-    fix.lose("operation", f"operation {row.id}", "what it did is lost, so it cannot be undone")
+def _views(fix: Salvage, found: Read[OperationRow]) -> Iterator[dict[str, Any]]:
+    yield from ({"after": found.row.before}, {"before": found.row.after})
 
 
-def _let_go(fix: Salvage, row: OperationRow) -> None:
-    """Let go of operations that are not there; one that cannot be read itself is left out."""
-    for new in (row._replace(undone_by=None), row._replace(undoes=None), row._replace(undoes=None, undone_by=None)):
-        if new != row and not operation_fault(fix.tx, new):
-            fix.replace(OPERATION, row, new)
-            what = "which operation took it back, or which it took back, is lost"
-            fix.lose("operation", f"operation {row.id}", what, PARTLY)
-            return
-    _drop(fix, row)
+def _let_go(fix: Salvage, found: Read[OperationRow]) -> Iterator[dict[str, Any]]:
+    yield from ({"undone_by": None}, {"undoes": None}, {"undoes": None, "undone_by": None})
+
+
+def fix_keys(fix: Salvage) -> None:
+    """Leave out idempotency keys that are damaged or name what is not there."""
+    what = "its record was damaged, or what it stands for is lost: a retry with this key is stored again"
+    fix.settle(ONCE, tables.key_fault, "idempotency", what)

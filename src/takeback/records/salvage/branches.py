@@ -47,10 +47,8 @@ def fix_branches(fix: Salvage) -> None:
     told = {row.branch for row in fix.sound(FEED) if row.session > 0}
     heads = {session.branch for session in _sessions(fix)}
     owners = {bid for (bid,) in fix.tx.all(ENTRY_BRANCHES)}
-    for bid, found in fix.numbered(BRANCH, (told & heads) | owners):
-        if found is not None and not found.sound and bid not in told | heads | owners:
-            fix.never_given(BRANCH, found.row)
-        elif found is None or not found.sound or not _fits(fix, found.row):
+    for bid, found in fix.numbered(BRANCH, (told & heads) | owners, told | heads | owners):
+        if found is None or not found.sound or not _fits(fix, found.row):
             _mend(fix, bid, found)
         else:
             new = _with_shortcut(fix, found.row)._replace(hidden=int(found.row.hidden == 1))

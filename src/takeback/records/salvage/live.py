@@ -28,11 +28,11 @@ def fix_live(fix: Salvage) -> None:
             fix.lose("inbox", f"inbox of session number {detail.sid}", f"{missing} of it could not be kept")
         if is_object(detail.doc) and other_open(fix.tx, detail):
             fix.lose("stream", f"answers of session number {detail.sid}", "what was being written there is lost")
-    fix.drop(LEASE, live.lease_fault, "lease", "its record was damaged: nobody runs the session")
+    fix.settle(LEASE, live.lease_fault, "lease", "its record was damaged: nobody runs the session")
     what = "its record was damaged, and what had arrived is lost with it"
-    fix.drop(STREAM, lambda tx, row: live.stream_fault(tx, row) not in ("", live.MISSING), "stream", what)
+    fix.settle(STREAM, lambda tx, row: live.stream_fault(tx, row) not in ("", live.MISSING), "stream", what)
     # A piece whose predecessor was left out is left out as well.
-    fix.drop(DELTA, live.piece_fault, "stream", "it and all that arrived behind it is lost")
+    fix.settle(DELTA, live.piece_fault, "stream", "it and all that arrived behind it is lost")
     for row in fix.sound(STREAM):
         (count,) = fix.tx.one(live.PIECES_OF, (row.scope, row.id)) or (0,)
         if count != row.pieces:
@@ -41,23 +41,21 @@ def fix_live(fix: Salvage) -> None:
     for _, found in groupby(list(fix.rows(INBOX)), lambda each: (each.row.scope, each.row.session)):
         _fix_inbox(fix, list(found))
     what = "its record was damaged: it is not taken back by itself"
-    fix.drop(JOURNAL, whole.journal_fault, "journal", what, where=whole.journal_name)
+    fix.settle(JOURNAL, whole.journal_fault, "journal", what, where=whole.journal_name)
 
 
 def _fix_inbox(fix: Salvage, found: list[Read[SentRow]]) -> None:
     """Number the messages of an inbox that can be kept without a gap."""
     kept, last = list[SentRow](), 0
     for row, sound, _ in found:
+        where = f"sent message {row.n} of session number {row.session}"
         if sound and row.n > last + 1:  # a damaged number says nothing about those before it
-            where = f"sent message {last + 1} of session number {row.session}"
-            fix.lose("inbox", where, f"it and all before sent message {row.n} are missing")
+            gap = f"sent message {last + 1} of session number {row.session}"
+            fix.lose("inbox", gap, f"it and all before sent message {row.n} are missing")
         last = row.n if sound or row.n == last + 1 else last
+        fix.delete(INBOX, row)
         if sound and live.sent_fault(fix.tx, row) in ("", live.GAP):
             kept.append(row)
         else:
-            fix.delete(INBOX, row)
-            fix.lose("inbox", f"sent message {row.n} of session number {row.session}", "its record was damaged")
-    if [row.n for row in kept] != list(range(1, len(kept) + 1)):
-        for row in kept:
-            fix.delete(INBOX, row)
-        INBOX.put_many(fix.tx, [row._replace(n=n) for n, row in enumerate(kept, 1)])
+            fix.lose("inbox", where, "its record was damaged")
+    INBOX.put_many(fix.tx, [row._replace(n=n) for n, row in enumerate(kept, 1)])

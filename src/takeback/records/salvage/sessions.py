@@ -49,10 +49,8 @@ def fix_sessions(fix: Salvage) -> None:
     # One record alone that names a number behind the last row is more likely to be wrong than the row to be missing.
     named = {row.session for row in fix.sound(BRANCH)} & {row.session for row in fix.sound(FEED)}
     owners = {session for _, session in fix.tx.all(OWNERS)}
-    for sid, found in fix.numbered(SESSION, named):
-        if found is not None and not found.sound and sid not in owners:
-            fix.never_given(SESSION, found.row)
-        elif found is None:
+    for sid, found in fix.numbered(SESSION, named, owners):
+        if found is None:
             _put_back(fix, sid)
         elif not found.sound:
             _mend(fix, found)
