@@ -1,7 +1,8 @@
 """Salvage of where branches end and where sessions are: the entries know, and the feed remembers where a head went.
 
-A session's row that does not match its check is tried with every head that may have been. If none fits, the place it
-names tells which part of it is damaged: hash and numbers there are those of the entry, or they are not.
+A session's row that does not match its check is tried with every head that may have been, and with what other records
+know of it. If nothing fits, the place it names tells which part of it is damaged: hash and numbers there are those of
+the entry, or they are not.
 """
 
 from __future__ import annotations
@@ -17,12 +18,30 @@ from ...ops.verify.places import COUNT
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.history import FEED, OPERATION, FeedRow
 from ...tables.sessions import SESSION, SessionRow
-from .base import PARTLY, Read, Salvage
-from .sessions import is_plausible, readable, rebuilt, states
+from .base import PARTLY, Read, Salvage, proved
+from .sessions import is_plausible, known, readable, rebuilt, states
 
 APPENDS = "SELECT count(*) FROM feed WHERE scope = ? AND session = ? AND kind = 'entries'"
 TIMES = """SELECT max(at_ms), max(CASE WHEN kind IN ('message', 'tool') THEN at_ms END) FROM entry
 WHERE scope = ? AND key > ? AND key <= ?"""
+
+
+def fix_heads(fix: Salvage) -> None:
+    """Let every session stand at an entry of a branch of its own, and every branch end with its last entry.
+
+    Counts, totals and open calls need not be right: the sink computes them.
+    """
+    newest = states(fix)
+    for found in fix.rows(SESSION):
+        new = _sound_head(fix, found.row) if found.sound else _found_head(fix, found)
+        new = new._replace(states=max(new.states, newest.get(new.sid, 0)))
+        fix.replace(SESSION, found.row, new)
+        if found.sound and new.branches < found.row.branches:
+            fix.lose("branch", f"session {new.id}", "a branch without entries is lost")
+    for branch in fix.sound(BRANCH):
+        end = end_of(fix, branch)
+        tip = log.point_on(fix.tx, branch.scope, branch, end).hash
+        fix.replace(BRANCH, branch, branch._replace(tip_seq=end, tip_hash=tip))
 
 
 def end_of(fix: Salvage, branch: BranchRow) -> int:
@@ -31,18 +50,29 @@ def end_of(fix: Salvage, branch: BranchRow) -> int:
     return max(branch.fork_seq, last)
 
 
-def fix_heads(fix: Salvage) -> None:
-    """Let every session stand at an entry of a branch of its own, and show the numbers and counts there."""
-    newest = states(fix)
-    for found in fix.rows(SESSION):
-        new = _sound_head(fix, found.row) if found.sound else _found_head(fix, found)
-        new = _counted(fix, new)
-        new = new._replace(states=max(new.states, newest.get(new.sid, 0)))
-        if not found.sound or new != found.row:
-            fix.replace(SESSION, found.row, new)
-        if found.sound and new.branches < found.row.branches:
-            fix.lose("branch", f"session {new.id}", "a branch without entries is lost")
-    _fix_tips(fix)
+def _standing(fix: Salvage, session: SessionRow, branch: BranchRow, seq: int, attached: int) -> SessionRow:
+    """Return a session at a place, with what follows from it."""
+    point = log.point_on(fix.tx, session.scope, branch, seq)
+    (count,) = fix.tx.one(COUNT, (session.scope, session.sid)) or (0,)
+    # The fork of a purged session's first branch may have changed behind its back.
+    place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
+    return session._replace(**place, attached=attached, hash=point.hash, **point.numbers._asdict(), branches=count)
+
+
+def _agrees(fix: Salvage, session: SessionRow, branch: BranchRow) -> bool:
+    """Whether the place that a row names is one, and its hash and numbers are those of the entry there."""
+    end = end_of(fix, branch)
+    if not (session.seq == end if session.attached else 0 <= session.seq <= end):
+        return False
+    return _standing(fix, session, branch, session.seq, session.attached) == session
+
+
+def _own(fix: Salvage, session: SessionRow, bid: int) -> BranchRow | None:
+    branch = intact(fix.tx, BRANCH, session.scope, bid)
+    return branch if branch is not None and branch.session == session.sid else None
+
+
+# ---------------------------------------------------------------------- rows that match their check
 
 
 def _sound_head(fix: Salvage, session: SessionRow) -> SessionRow:
@@ -77,63 +107,20 @@ def _is_attached(fix: Salvage, session: SessionRow, branch: BranchRow, end: int)
     return branch.tip_seq < session.seq == end
 
 
-def _own(fix: Salvage, session: SessionRow, bid: int) -> BranchRow | None:
-    branch = intact(fix.tx, BRANCH, session.scope, bid)
-    return branch if branch is not None and branch.session == session.sid else None
-
-
-def _standing(fix: Salvage, session: SessionRow, branch: BranchRow, seq: int, attached: int) -> SessionRow:
-    point = log.point_on(fix.tx, session.scope, branch, seq)
-    (count,) = fix.tx.one(COUNT, (session.scope, session.sid)) or (0,)
-    # The fork of a purged session's first branch may have changed behind its back.
-    place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
-    return session._replace(**place, attached=attached, hash=point.hash, **point.numbers._asdict(), branches=count)
-
-
-def _counted(fix: Salvage, session: SessionRow) -> SessionRow:
-    """Show the tasks and build attempts of the head; where they are lost, the row keeps what it says."""
-    if session.hidden == PURGED:
-        return session._replace(tasks=0, completed=0, builds=0)
-    try:
-        counts: dict[str, Any] = work.counts_at_head(fix.tx, session)
-    except UNREADABLE:
-        return session
-    return session._replace(**counts)
-
-
-def _open_at(fix: Salvage, session: SessionRow) -> tuple[OpenCall, ...] | None:
-    """Return the open tool calls of a head; None if they cannot be read or are more than a row keeps."""
-    try:
-        there = open_calls.at(fix.tx, session._replace(calls=None))
-    except UNREADABLE:
-        return None
-    return there if len(there) <= open_calls.MOST else None
-
-
-def _fix_tips(fix: Salvage) -> None:
-    """Let every branch end with its last entry."""
-    for branch in fix.sound(BRANCH):
-        end = end_of(fix, branch)
-        tip = log.point_on(fix.tx, branch.scope, branch, end).hash
-        fix.replace(BRANCH, branch, branch._replace(tip_seq=end, tip_hash=tip))
-
-
 # ---------------------------------------------------------------------- damaged rows
 
 
 def _found_head(fix: Salvage, found: Read[SessionRow]) -> SessionRow:
     """Find out where a session stood: the feed remembers; the check proves what only the row knew."""
     session = readable(fix, found.row)
-    if session.states == 0:  # perhaps because nothing of what is packed can be read
-        session = session._replace(states=states(fix).get(session.sid, 0))
     asked = (session.scope, session.sid)
     changes = fix.all(FEED, "WHERE scope = ? AND session = ? ORDER BY pos DESC LIMIT 1", asked)
     last = changes[0].row if changes else None
     own, told = _own(fix, session, session.branch), None if last is None else _own(fix, session, last.branch)
     branch = own or told or _newest(fix, session)
-    for new in _tries(fix, session, branch, last):
-        if SESSION.check(new) == found.chk:
-            return new
+    whole = proved(SESSION, Read(session, found.sound, found.chk), _candidates(fix, session, branch, last))
+    if whole is not None:
+        return whole
     if own is not None and _agrees(fix, session, own) and not found.sound:
         fix.lose("session", f"session {session.id}", "its record was damaged: name, title and status are lost", PARTLY)
         return rebuilt(fix, session)
@@ -157,25 +144,37 @@ def _newest(fix: Salvage, session: SessionRow) -> BranchRow:
     )
 
 
-def _agrees(fix: Salvage, session: SessionRow, branch: BranchRow) -> bool:
-    """Whether the place that a row names is one, and its hash and numbers are those of the entry there."""
-    end = end_of(fix, branch)
-    if not (session.seq == end if session.attached else 0 <= session.seq <= end):
-        return False
-    return _standing(fix, session, branch, session.seq, session.attached) == session
-
-
-def _tries(fix: Salvage, session: SessionRow, branch: BranchRow, last: FeedRow | None) -> Iterator[SessionRow]:
-    """Yield heads that may have been: with the values of the row that nobody else knows, one of them put right."""
-    end = end_of(fix, branch)
-    seqs = {end, session.seq, last.last_seq if last else end}
-    for seq in (seq for seq in seqs if 0 <= seq <= end):
+def _candidates(
+    fix: Salvage, session: SessionRow, branch: BranchRow, last: FeedRow | None
+) -> Iterator[dict[str, Any]]:
+    """Yield what a damaged row may have said: every head that may have been, with one other value put right."""
+    end, others = end_of(fix, branch), list(known(fix, session))
+    for seq in {end, session.seq, last.last_seq if last else end}.intersection(range(end + 1)):
         for attached in (1, 0):
-            new = _counted(fix, _standing(fix, session, branch, seq, attached))
-            times = _times(fix, new, last)
+            new = _standing(fix, session, branch, seq, attached)
+            new, times = new._replace(**_counts(fix, new)), _times(fix, new, last)
             kept = (session.calls, None, (), _open_at(fix, new))
-            for change in ({}, *({name: value} for name, value in times.items()), times):
-                yield from (new._replace(**{**change, "calls": calls}) for calls in kept)
+            for change in ({}, *({name: value} for name, value in times.items()), times, *others):
+                yield from ({**new._asdict(), **change, "calls": calls} for calls in kept)
+
+
+def _counts(fix: Salvage, session: SessionRow) -> dict[str, Any]:
+    """Return the tasks and build attempts of a head; nothing where they are lost."""
+    if session.hidden == PURGED:
+        return {"tasks": 0, "completed": 0, "builds": 0}
+    try:
+        return dict(work.counts_at_head(fix.tx, session))
+    except UNREADABLE:
+        return {}
+
+
+def _open_at(fix: Salvage, session: SessionRow) -> tuple[OpenCall, ...] | None:
+    """Return the open tool calls of a head; None if they cannot be read or are more than a row keeps."""
+    try:
+        there = open_calls.at(fix.tx, session._replace(calls=None))
+    except UNREADABLE:
+        return None
+    return there if len(there) <= open_calls.MOST else None
 
 
 def _times(fix: Salvage, session: SessionRow, last: FeedRow | None) -> dict[str, Any]:

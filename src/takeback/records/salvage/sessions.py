@@ -1,21 +1,20 @@
 """Salvage of sessions: that every number has a row, what is not the head of it, and what lies beside it.
 
-A row with one bad value is proved by its check with a value that another record knows. One that cannot be proved is
-left as it is until entries and branches are right: whether its head agrees with them tells which part of it is damaged
-(``heads``). Of the other part what proves itself is kept (an id has its form, a key names id and agent, the agent
-has a record) and the rest is left out.
+A damaged row is left as it is until entries and branches are right: only then its check can be compared, with what they
+and other records know of it (``heads``). Of a row that nothing proves is kept what proves itself - an id has its form,
+a key names id and agent, the agent has a record - and the rest is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
 
 from ... import codec
 from ...ids import is_id, new_id
 from ...model.status import STATUSES
-from ...ops import sessions, work
+from ...ops import sessions
 from ...ops.sessions import EMPTY, KINDS
 from ...ops.verify import derived
 from ...ops.verify.base import PURGED, UNREADABLE, is_object
@@ -25,18 +24,21 @@ from ...tables.entries import ENTRY
 from ...tables.history import FEED, OPERATION
 from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow
 from . import agents
-from .base import PARTLY, Read, Salvage, proved
+from .base import PARTLY, Salvage
 
 SCOPE = "SELECT scope FROM branch WHERE session = ? ORDER BY bid LIMIT 1"
 CREATED = "SELECT min(created_ms) FROM branch WHERE session = ?"
 OWNERS = "SELECT bid, session FROM branch"
 CHILD_DETAILS = """SELECT doc FROM detail d JOIN session s ON s.scope = d.scope AND s.sid = d.sid WHERE s.parent = ?"""
-PINNED = """SELECT a.id FROM pin p JOIN agent_checkpoint c ON c.acid = p.checkpoint JOIN agent a ON a.aid = c.agent
-WHERE p.session = ? LIMIT 1"""
-ORIGIN = """SELECT s.agent FROM branch b JOIN branch p ON p.bid = b.parent JOIN session s ON s.sid = p.session
-WHERE b.session = ? AND s.sid <> b.session ORDER BY b.bid LIMIT 1"""
-FORKED = """SELECT s.agent FROM branch p JOIN branch b ON b.parent = p.bid JOIN session s ON s.sid = b.session
-WHERE p.session = ? AND s.sid <> p.session ORDER BY b.bid LIMIT 1"""
+# Who the agent of a session was: a pin knows, and a fork has the agent of the session that it was made from.
+AGENT_OF = (
+    """SELECT a.id FROM pin p JOIN agent_checkpoint c ON c.acid = p.checkpoint JOIN agent a ON a.aid = c.agent
+WHERE p.session = ? LIMIT 1""",
+    """SELECT s.agent FROM branch b JOIN branch p ON p.bid = b.parent JOIN session s ON s.sid = p.session
+WHERE b.session = ? AND s.sid <> b.session ORDER BY b.bid LIMIT 1""",
+    """SELECT s.agent FROM branch p JOIN branch b ON b.parent = p.bid JOIN session s ON s.sid = b.session
+WHERE p.session = ? AND s.sid <> p.session ORDER BY b.bid LIMIT 1""",
+)
 TAKEN = "SELECT 1 FROM session WHERE scope = ? AND id = ? AND sid <> ?"
 TAKEN_KEY = "SELECT 1 FROM session WHERE scope = ? AND key = ? AND hidden = 0 AND sid <> ?"
 LAST_KIND = "SELECT kind FROM feed WHERE scope = ? AND session = ? ORDER BY pos DESC LIMIT 1"
@@ -45,7 +47,7 @@ _FEW = 5  # tags, of which every order is tried
 
 
 def fix_sessions(fix: Salvage) -> None:
-    """Let every number have a row, and prove the damaged ones as far as other records know what they said."""
+    """Let every number have a row, in the scope of its branches, by which branches and entries are found."""
     # One record alone that names a number behind the last row is more likely to be wrong than the row to be missing.
     named = {row.session for row in fix.sound(BRANCH)} & {row.session for row in fix.sound(FEED)}
     owners = {session for _, session in fix.tx.all(OWNERS)}
@@ -53,7 +55,38 @@ def fix_sessions(fix: Salvage) -> None:
         if found is None:
             _put_back(fix, sid)
         elif not found.sound:
-            _mend(fix, found)
+            _put_unsound(fix, found.row._replace(scope=_scope(fix, found.row)), found.chk)
+
+
+def _put_unsound(fix: Salvage, row: SessionRow, chk: int) -> None:
+    """Write a row with a check that need not match it."""
+    fix.delete(SESSION, row)
+    fix.tx.run(SESSION.insert, (*SESSION.seal(row)[:-1], chk))
+
+
+def _scope(fix: Salvage, row: SessionRow) -> str:
+    found = fix.tx.one(SCOPE, (row.sid,))
+    return str(found[0]) if found else row.scope
+
+
+def _put_back(fix: Salvage, sid: int) -> None:
+    texts: dict[str, Any] = {**dict.fromkeys(("scope", "key", "agent", "workspace", "tags"), ""), "status": "active"}
+    nothing: dict[str, Any] = {**dict.fromkeys(SessionRow._fields, 0), "name": None, "label": None, "title": None}
+    known = {"sid": sid, "id": _id_from_children(fix, sid), "kind": "main", "updated_ms": fix.now_ms}
+    new = rebuilt(fix, SessionRow(**{**nothing, **texts, **EMPTY, **known}))
+    _put_unsound(fix, new, SESSION.check(new) ^ 1)
+    fix.lose("session", f"session {new.id}", "its record was missing: name, title, agent and times are lost", PARTLY)
+
+
+def _id_from_children(fix: Salvage, sid: int) -> str:
+    for (doc,) in fix.tx.all(CHILD_DETAILS, (sid,)):
+        parent = codec.decode(doc).get("parent_id") if is_object(doc) else None
+        if isinstance(parent, str) and is_id(parent):
+            return parent
+    return ""
+
+
+# ---------------------------------------------------------------------- what others know of a damaged row
 
 
 def readable(fix: Salvage, row: SessionRow) -> SessionRow:
@@ -63,6 +96,17 @@ def readable(fix: Salvage, row: SessionRow) -> SessionRow:
     wrong["message_ms"] = row.message_ms if isinstance(row.message_ms, int) else None
     tags = row.tags if isinstance(row.tags, str) else sessions.pack_tags(_tags(fix, row.sid))
     return row._replace(tags=tags, **wrong)
+
+
+def known(fix: Salvage, row: SessionRow) -> Iterator[dict[str, Any]]:
+    """Yield values that other records know for fields of a session."""
+    yield {"states": states(fix).get(row.sid, 0)}
+    tags = _tags(fix, row.sid)
+    yield from ({"tags": sessions.pack_tags(order)} for order in permutations(tags if len(tags) <= _FEW else ()))
+    for operation, _, _ in fix.all(OPERATION, "WHERE session = ? ORDER BY oid DESC", (row.sid,)):
+        for view in (operation.after, operation.before):
+            said = codec.decode(view) if is_object(view) else {}
+            yield from ({thing: value} for thing, value in said.items() if thing in SessionRow._fields)
 
 
 def states(fix: Salvage) -> dict[int, int]:
@@ -78,66 +122,9 @@ def states(fix: Salvage) -> dict[int, int]:
     return newest
 
 
-# ---------------------------------------------------------------------- the row
-
-
-def _put_unsound(fix: Salvage, row: SessionRow, chk: int) -> None:
-    """Write a row that does not match its check: its head is found once entries and branches are right."""
-    fix.delete(SESSION, row)
-    fix.tx.run(SESSION.insert, (*SESSION.seal(row)[:-1], chk))
-
-
-def _put_back(fix: Salvage, sid: int) -> None:
-    texts: dict[str, Any] = {**dict.fromkeys(("scope", "key", "agent", "workspace", "tags"), ""), "status": "active"}
-    nothing: dict[str, Any] = {**dict.fromkeys(SessionRow._fields, 0), "name": None, "label": None, "title": None}
-    known = {"sid": sid, "id": _id_from_children(fix, sid), "kind": "main", "updated_ms": fix.now_ms}
-    blank = SessionRow(**{**nothing, **texts, **EMPTY, **known})
-    new = rebuilt(fix, blank)
-    _put_unsound(fix, new, SESSION.check(new) ^ 1)
-    fix.lose("session", f"session {new.id}", "its record was missing: name, title, agent and times are lost", PARTLY)
-
-
-def _id_from_children(fix: Salvage, sid: int) -> str:
-    for (doc,) in fix.tx.all(CHILD_DETAILS, (sid,)):
-        parent = codec.decode(doc).get("parent_id") if is_object(doc) else None
-        if isinstance(parent, str) and is_id(parent):
-            return parent
-    return ""
-
-
-def _mend(fix: Salvage, found: Read[SessionRow]) -> None:
-    row = found.row
-    whole = proved(SESSION, found, _candidates(fix, row))
-    if whole is not None:
-        fix.replace(SESSION, row, whole)
-    elif row.scope != _scope(fix, row):  # branches and entries are found by it
-        _put_unsound(fix, row._replace(scope=_scope(fix, row)), found.chk)
-
-
-def _candidates(fix: Salvage, row: SessionRow) -> Iterator[dict[str, Any]]:
-    """Yield values that other records know for fields of a session."""
-    yield {"scope": _scope(fix, row)}
-    yield {"states": states(fix).get(row.sid, 0)}
-    try:
-        yield dict(work.counts_at_head(fix.tx, row._replace(scope=_scope(fix, row))))
-    except UNREADABLE:
-        pass
-    tags = _tags(fix, row.sid)
-    yield from ({"tags": sessions.pack_tags(order)} for order in permutations(tags if len(tags) <= _FEW else ()))
-    for operation, _, _ in fix.all(OPERATION, "WHERE session = ? ORDER BY oid DESC", (row.sid,)):
-        for view in (operation.after, operation.before):
-            said = codec.decode(view) if is_object(view) else {}
-            yield from ({thing: value} for thing, value in said.items() if thing in SessionRow._fields)
-
-
 def _tags(fix: Salvage, sid: int) -> tuple[str, ...]:
     """Return the tags by which a session is found, in no order."""
     return tuple(dict.fromkeys(row.tag for row, sound, _ in fix.all(TAG, "WHERE sid = ?", (sid,)) if sound))
-
-
-def _scope(fix: Salvage, row: SessionRow) -> str:
-    found = fix.tx.one(SCOPE, (row.sid,))
-    return str(found[0]) if found else row.scope
 
 
 def is_plausible(row: SessionRow) -> bool:
@@ -146,16 +133,18 @@ def is_plausible(row: SessionRow) -> bool:
     return known and {row.archived, row.pinned} <= {0, 1} and row.hidden in (0, 1, PURGED)
 
 
+# ---------------------------------------------------------------------- what proves itself
+
+
 def rebuilt(fix: Salvage, row: SessionRow) -> SessionRow:
     """Return a row of which only what proves itself is kept, and its head."""
     sid, scope, agent = row.sid, _scope(fix, row), row.agent
-    session_id = _free_id(fix, sid, scope, (row.id, row.key.rpartition(":")[2]))
     if not fix.tx.one(ANY_AGENT, (scope, agent)):
-        # A fork has the agent of the session that it was made from.
-        origin = fix.tx.one(PINNED, (sid,)) or fix.tx.one(ORIGIN, (sid,)) or fix.tx.one(FORKED, (sid,))
-        agent = origin[0] if origin else UNKNOWN
+        agent = next((str(found[0]) for sql in AGENT_OF if (found := fix.tx.one(sql, (sid,)))), UNKNOWN)
+    ids = (each for each in (row.id, row.key.rpartition(":")[2]) if is_id(each))
+    session_id = next((each for each in ids if not fix.tx.one(TAKEN, (scope, each, sid))), "") or new_id(fix.now_ms)
     (created,), tags = fix.tx.one(CREATED, (sid,)) or (None,), _tags(fix, sid)
-    known = row._replace(
+    new = row._replace(
         scope=scope,
         id=session_id,
         agent=agent,
@@ -163,32 +152,24 @@ def rebuilt(fix: Salvage, row: SessionRow) -> SessionRow:
         parent=row.parent if has_session(fix.tx, scope, row.parent) and row.parent < sid else 0,
         created_ms=fix.now_ms if created is None else created,
         tags=row.tags if {*sessions.unpack_tags(row.tags)} == {*tags} else sessions.pack_tags(tags),
-        name=None,
-        label=None,
-        title=None,
+        hidden=int(row.hidden == 1),
         status="active",
-        archived=0,
-        pinned=0,
+        **dict.fromkeys(("name", "label", "title")),
+        **dict.fromkeys(("archived", "pinned"), 0),
     )
     if fix.tx.one(LAST_KIND, (scope, sid)) == ("purge",):
-        return known._replace(hidden=PURGED, key=f"purged:{new_id(fix.now_ms)}", workspace="", tags="")
-    workspace, key = _key(fix, known)
-    return known._replace(hidden=int(row.hidden == 1), workspace=workspace, key=key)
+        return new._replace(hidden=PURGED, key=f"purged:{new_id(fix.now_ms)}", workspace="", tags="")
+    return _with_key(fix, new)
 
 
-def _free_id(fix: Salvage, sid: int, scope: str, wanted: Iterable[str]) -> str:
-    free = (each for each in wanted if is_id(each) and not fix.tx.one(TAKEN, (scope, each, sid)))
-    return next(free, "") or new_id(fix.now_ms)
-
-
-def _key(fix: Salvage, row: SessionRow) -> tuple[str, str]:
-    """Return workspace and key: a fixed key names agent and directory, and proves them."""
-    key, stem = row.key, f"agent:{sessions.escape(row.agent)}"
-    is_directory = key == f"{stem}:directory:{sessions.escape(row.workspace)}"
-    kept = key == f"{stem}:main" or key.startswith(f"{stem}:cron:") or is_directory
-    if not kept or fix.tx.one(TAKEN_KEY, (row.scope, key, row.sid)):
-        return "", sessions.key_of(sessions.Fields(row.agent, row.kind), row.id)
-    return (row.workspace if is_directory else ""), key
+def _with_key(fix: Salvage, row: SessionRow) -> SessionRow:
+    """Return a row with its workspace and key: a fixed key names agent and directory, and proves them."""
+    stem = f"agent:{sessions.escape(row.agent)}"
+    is_directory = row.key == f"{stem}:directory:{sessions.escape(row.workspace)}"
+    kept = row.key == f"{stem}:main" or row.key.startswith(f"{stem}:cron:") or is_directory
+    if not kept or fix.tx.one(TAKEN_KEY, (row.scope, row.key, row.sid)):
+        return row._replace(workspace="", key=sessions.key_of(sessions.Fields(row.agent, row.kind), row.id))
+    return row if is_directory else row._replace(workspace="")
 
 
 # ---------------------------------------------------------------------- what lies beside it
@@ -205,10 +186,9 @@ def fix_beside(fix: Salvage) -> None:
             fix.lose("session", f"session {row.id}", "which session it belongs to is lost", PARTLY)
         if not fix.tx.one(ANY_AGENT, (row.scope, row.agent)):
             agents.name_one(fix, row.scope, row.agent)
-    for detail, _, _ in fix.rows(DETAIL):
-        if not has_session(fix.tx, detail.scope, detail.sid):
-            fix.delete(DETAIL, detail)
-            fix.lose("detail", DETAIL.called(detail), "there is no such session")
+    fix.settle(
+        DETAIL, lambda tx, row: not has_session(tx, row.scope, row.sid), "detail", "there is no such session"
+    )
 
 
 def _mend_details(fix: Salvage, row: SessionRow) -> None:
