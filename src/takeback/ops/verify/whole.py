@@ -15,7 +15,7 @@ from ...tables.files import JOURNAL, SEEN, JournalRow, SeenRow
 from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries
 from ..agent_checkpoints import UNKNOWN
 from ..agent_totals import Totals
-from .base import DAMAGED, PURGED, Check, Found, Key, Rule, intact, is_object
+from .base import DAMAGED, PURGED, UNREADABLE, Check, Found, Key, Rule, intact, is_object
 from .live import is_holder
 from .places import has_session
 
@@ -56,7 +56,11 @@ class InForce:
 
     def put(self, tx: Tx, pin: PinRow) -> None:
         """Let a pin be in force from here on."""
-        self.pins[pin.session], part = pin, agent_totals.at_pin(tx, pin)
+        self.pins[pin.session] = pin
+        try:
+            part = agent_totals.at_pin(tx, pin)
+        except UNREADABLE:  # it names an entry that cannot be: reported with the pins
+            part = None
         self._sum = agent_totals.without(self._sum, self._parts.pop(pin.session, agent_totals.NOTHING))
         if part is not None:
             self._parts[pin.session] = part

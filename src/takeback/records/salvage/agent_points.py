@@ -32,8 +32,8 @@ _VERSIONS = 1000
 
 def fix_agent_points(fix: Salvage) -> None:
     """Put checkpoints of agents right."""
-    for agent in fix.tx.all(WITH_CHECKPOINTS):
-        _prove(fix, *agent)
+    for scope, aid in fix.tx.all(WITH_CHECKPOINTS):
+        _prove(fix, scope, aid)
     unknown = _fix_pins(fix)
     for scope, aid in fix.tx.all(WITH_CHECKPOINTS):
         _fix_agent(fix, scope, aid, unknown=None in unknown or aid in unknown)

@@ -144,9 +144,7 @@ def _newest(fix: Salvage, session: SessionRow) -> BranchRow:
     )
 
 
-def _candidates(
-    fix: Salvage, session: SessionRow, branch: BranchRow, last: FeedRow | None
-) -> Iterator[dict[str, Any]]:
+def _candidates(fix: Salvage, session: SessionRow, branch: BranchRow, last: FeedRow | None) -> Iterator[dict[str, Any]]:
     """Yield what a damaged row may have said: every head that may have been, with one other value put right."""
     end, others = end_of(fix, branch), list(known(fix, session))
     for seq in {end, session.seq, last.last_seq if last else end}.intersection(range(end + 1)):

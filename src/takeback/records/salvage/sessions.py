@@ -186,9 +186,7 @@ def fix_beside(fix: Salvage) -> None:
             fix.lose("session", f"session {row.id}", "which session it belongs to is lost", PARTLY)
         if not fix.tx.one(ANY_AGENT, (row.scope, row.agent)):
             agents.name_one(fix, row.scope, row.agent)
-    fix.settle(
-        DETAIL, lambda tx, row: not has_session(tx, row.scope, row.sid), "detail", "there is no such session"
-    )
+    fix.settle(DETAIL, lambda tx, row: not has_session(tx, row.scope, row.sid), "detail", "there is no such session")
 
 
 def _mend_details(fix: Salvage, row: SessionRow) -> None:
