@@ -13,10 +13,12 @@ from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
 from ...tables.entries import EntryRow
-from ...tables.history import OPERATION
-from ...tables.sessions import DETAIL
+from ...tables.history import OPERATION, OperationRow
+from ...tables.sessions import DETAIL, DetailRow
 from .. import blobs, snapshots
-from .base import BACKUP, PAGE, UNREADABLE, Check, Fault, Found, Key
+from .base import BACKUP, UNREADABLE, Check, Fault, Rule
+from .places import detail_fault
+from .tables import operation_fault
 
 SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"
 CHUNKS = "SELECT chunks FROM blob WHERE scope = ? AND hash = ?"
@@ -163,40 +165,24 @@ def _announced_fault(body: dict[str, Any]) -> Fault | None:
 
 
 def named_beside(trees: Trees) -> tuple[Check, ...]:
-    """Return the checks of roots that sessions' details and operations name; entries need not name these."""
+    """Return the rules of details and operations, which may name roots that no entry names."""
 
-    def details(tx: Tx, found: Found, after: Key | None) -> Key | None:
-        stored, reached = DETAIL.page(tx, after, PAGE)
-        for row in map(DETAIL.checked, filter(DETAIL.is_sound, stored)):
-            if b'"disk"' in row.doc:
-                _add(tx, found, trees, DETAIL.called(row), row.scope, _said(row.doc).get("disk"))
-        return reached
+    def details(tx: Tx, row: DetailRow) -> str | Fault | None:
+        fault = detail_fault(tx, row)
+        return fault or _beside_fault(tx, trees, row.scope, codec.decode(row.doc).get("disk"))
 
-    def operations(tx: Tx, found: Found, after: Key | None) -> Key | None:
-        stored, reached = OPERATION.page(tx, after, PAGE)
-        for row in map(OPERATION.checked, filter(OPERATION.is_sound, stored)):
-            for doc in (row.before, row.after):
-                files = _said(doc).get("files") if b'"files"' in doc else None
-                root = files.get("root") if isinstance(files, dict) else None
-                _add(tx, found, trees, OPERATION.called(row), row.scope, root)
-        return reached
+    def operation(tx: Tx, row: OperationRow) -> str | Fault | None:
+        fault: str | Fault | None = operation_fault(tx, row)
+        for doc in (row.before, row.after) if not fault else ():
+            files = codec.decode(doc).get("files") or {}
+            fault = fault or _beside_fault(tx, trees, row.scope, files.get("root"))
+        return fault
 
-    return details, operations
+    return Rule(DETAIL, details, "detail"), Rule(OPERATION, operation, "operation")
 
 
-def _add(tx: Tx, found: Found, trees: Trees, where: str, scope: str, root: object) -> None:
-    """Add what is wrong with a root; one that is not there is missed by whoever asks for it."""
+def _beside_fault(tx: Tx, trees: Trees, scope: str, root: object) -> Fault | None:
+    """Return what is wrong with a root; one that is not there is missed by whoever asks for it."""
     if not isinstance(root, str) or not blobs.exists(tx, scope, root):
-        return
-    fault = trees.root_fault(tx, scope, root, lost=True)
-    if fault is not None:
-        found.add(fault.kind, where, fault.what, fault.fix)
-
-
-def _said(doc: bytes) -> dict[str, Any]:
-    """Read a JSON object; what is none is reported with its record."""
-    try:
-        said = codec.decode(doc)
-    except UNREADABLE:
-        return {}
-    return said if isinstance(said, dict) else {}
+        return None
+    return trees.root_fault(tx, scope, root, lost=True)

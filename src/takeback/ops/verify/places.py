@@ -290,6 +290,5 @@ _MISSING = Fault("missing", "the record is missing")
 RULES: tuple[Check, ...] = (
     Rule(SESSION, session_faults, "session", gaps=_MISSING),
     Rule(TAG, tag_fault, "tag", REBUILD),
-    Rule(DETAIL, detail_fault, "detail"),
     Rule(BRANCH, branch_faults, "branch", gaps=_MISSING),
 )

@@ -179,7 +179,6 @@ RULES: tuple[Check, ...] = (
     Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
     Rule(VERSION, version_fault, "agent"),
     Rule(CHECKPOINT, checkpoint_fault, "checkpoint"),
-    Rule(OPERATION, operation_fault, "operation"),
     Rule(ONCE, key_fault, "idempotency", RETRY),
     Rule(MIGRATION, lambda tx, row: "", "migration", REBUILD, gaps=Fault("migration", "the record is missing", BACKUP)),
     Rule(META, _meta_fault, "meta", BACKUP),
