@@ -14,18 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import Conflict, Corrupt, Invalid
 from ..ids import MAX_SEQ, is_id
 from ..model.status import STATUSES
-from ..ops import (
-    agent_checkpoints,
-    agent_totals,
-    blobs,
-    branches,
-    chain,
-    feed,
-    once,
-    operations,
-    sessions,
-    snapshots,
-)
+from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, once, operations, sessions, snapshots
 from ..ops.log import key_of
 from ..ops.verify import places, tables, whole
 from ..ops.verify.files import Trees

@@ -13,15 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..ids import MAX_SEQ
-from ..ops import (
-    branches,
-    feed,
-    operations,
-    purge,
-    sessions,
-    sweep,
-    work,
-)
+from ..ops import branches, feed, operations, purge, sessions, sweep, work
 from ..ops.log import key_of, point_on
 from ..ops.verify import log, places
 from ..ops.verify.base import UNREADABLE, Read
@@ -32,11 +24,7 @@ from . import moments, stash
 from .moments import AGAIN, COPY
 from .putting import Putting, by_id, conflict
 from .stash import Final
-from .stream import (
-    Operation,
-    Point,
-    Session,
-)
+from .stream import Operation, Point, Session
 
 T = TypeVar("T")
 ROWS = 500

@@ -18,11 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import Conflict, Corrupt, Error, Invalid
-from ..ops import (
-    blobs,
-    branches,
-    sessions,
-)
+from ..ops import blobs, branches, sessions
 from ..ops.verify import content
 from ..ops.verify.base import Read
 from ..ops.verify.files import Trees

@@ -154,8 +154,11 @@ def rebuilt(fix: Salvage, row: SessionRow) -> SessionRow:
         tags=row.tags if {*sessions.unpack_tags(row.tags)} == {*tags} else sessions.pack_tags(tags),
         hidden=int(row.hidden == 1),
         status="active",
-        **dict.fromkeys(("name", "label", "title")),
-        **dict.fromkeys(("archived", "pinned"), 0),
+        name=None,
+        label=None,
+        title=None,
+        archived=0,
+        pinned=0,
     )
     if fix.tx.one(LAST_KIND, (scope, sid)) == ("purge",):
         return new._replace(hidden=PURGED, key=f"purged:{new_id(fix.now_ms)}", workspace="", tags="")
