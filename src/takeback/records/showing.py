@@ -15,8 +15,9 @@ from ..errors import Conflict, Corrupt, Invalid
 from ..ids import MAX_SEQ
 from ..ops import branches, feed, operations, purge, sessions, sweep, work
 from ..ops.log import key_of, point_on
-from ..ops.verify import log, places
+from ..ops.verify import log
 from ..ops.verify.base import UNREADABLE, Read
+from ..ops.verify.sessions import OPEN
 from ..storage.base import Backend, Op, Tx
 from ..tables.history import OPERATION
 from ..tables.sessions import PURGED, SessionRow
@@ -357,7 +358,7 @@ def _write_row(tx: Tx, final: Final, parent: int, told: SessionRow) -> SessionRo
 def _counted_doc(tx: Tx, session: SessionRow, doc: bytes) -> bytes:
     """Return details with how many messages were sent and answers are being written here."""
     said, own = codec.decode(doc), (session.scope, session.sid)
-    (sent,), (opened,) = tx.one(LAST_SENT, own) or (0,), tx.one(places.OPEN, own) or (0,)
+    (sent,), (opened,) = tx.one(LAST_SENT, own) or (0,), tx.one(OPEN, own) or (0,)
     counted = {"sent": sent, "open": opened}
     if all(said.get(name, 0) == value for name, value in counted.items()):
         return doc

@@ -17,9 +17,13 @@ from ..ids import entry_id
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions, snapshots
 from ..ops.log import key_of
-from ..ops.verify import derived, log, places, tables, whole
+from ..ops.verify import derived, log
+from ..ops.verify.agents import agent_faults, in_order, pin_fault
+from ..ops.verify.agents import checkpoint_fault as agent_checkpoint_fault
 from ..ops.verify.base import Read, Said, first_of, is_object
 from ..ops.verify.files import Trees
+from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ..ops.verify.sessions import branch_faults, session_faults
 from ..storage.base import Row, Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
 from ..tables.branches import BRANCH, BranchRow
@@ -230,7 +234,7 @@ class Source:
     def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[Agent, Tally]:
         row = agents.by_number(tx, scope, aid)
         if self._sound:
-            _require(tx, AGENT, row, tables.agent_faults)
+            _require(tx, AGENT, row, agent_faults)
         undone = tuple(tx.all(UNDONE, (scope, 0, aid)))
         done = tally(tx, moments.OPERATIONS, moments.OPERATION_ID, scope, 0, aid)
         return agent_of(tx, row)._replace(undone=undone, operations=done.total), done
@@ -264,7 +268,7 @@ class Source:
 
     def _needed(self, page: Page, known: Known) -> Iterator[Record]:
         """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
-        gone = {row.key for row in page.lost if row.what == tables.ATTACHMENT}
+        gone = {row.key for row in page.lost if row.what == ATTACHMENT}
         roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
         for link in page.links:
             strict = link.key not in gone
@@ -366,7 +370,7 @@ class Source:
             self._require_entries(tx, line, low, rows)
         previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
         gone = _lost(tx, row, low, low + count)
-        links = _links(tx, row, rows, {each.key for each in gone if each.what in (tables.CONTENT, tables.ENTRY)})
+        links = _links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
         return Page(row.uid, previous or b"", rows, links, gone)
 
     def _require_entries(self, tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
@@ -380,14 +384,14 @@ class Source:
     def _points(self, session: Session) -> Iterator[Record]:
         asked = (session.row.scope, session.row.sid, session.checkpoints.number)
         for row in self._walk(CHECKPOINT, f"{OF_SESSION} AND cid <= ?", asked, key="cid"):
-            self._require(CHECKPOINT, row, tables.checkpoint_fault)
+            self._require(CHECKPOINT, row, checkpoint_fault)
             yield Point(row, self._branch(row.scope, row.branch) or "")
 
     def _under_way(self, session: SessionRow) -> Iterator[Record]:
         """Yield who runs a session, the answers that are being written, the messages that wait, a change of files."""
         own = (session.scope, session.sid)
-        tables_: tuple[Table[Any], ...] = (LEASE, STREAM, INBOX, JOURNAL)
-        for table in tables_:
+        tables: tuple[Table[Any], ...] = (LEASE, STREAM, INBOX, JOURNAL)
+        for table in tables:
             for row in self._walk(table, OF_SESSION, own, key=", ".join(table.key)):
                 bid = row.branch if table is STREAM else row.key >> 32 if table is INBOX else 0
                 yield Live(table, row, self._branch(session.scope, bid))
@@ -425,7 +429,7 @@ class Source:
             yield from self._walk(OPERATION, f"{OF_SESSION} AND agent = ? AND oid <= ?", args, key="oid")
 
     def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> Operation:
-        self._require(OPERATION, row, tables.operation_fault)
+        self._require(OPERATION, row, operation_fault)
         undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
         return Operation(row, session, agent, undoes.id if undoes else None)
 
@@ -458,7 +462,7 @@ class Source:
             last[row.scope, row.agent] = row.id
 
     def _pin(self, row: PinRow) -> Pin:
-        self._require(PIN, row, whole.pin_fault)
+        self._require(PIN, row, pin_fault)
         session = self._read(lambda tx: sessions.by_number(tx, row.scope, row.session))
         return Pin(row, session.id, self._branch(row.scope, row.branch) or "")
 
@@ -482,18 +486,18 @@ def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
 def _require_session(tx: Tx, scope: str, sid: int) -> None:
     """Refuse a session whose row, details or branches do not agree with its entries."""
     session = sessions.by_number(tx, scope, sid)
-    _require(tx, SESSION, session, places.session_faults)
+    _require(tx, SESSION, session, session_faults)
     if not is_object(sessions.detail(tx, session)):
         raise Corrupt(f"session {session.id}: its details are damaged", what=f"session {session.id}")
     for branch in branches.of_session(tx, scope, sid, session.branches):
-        _require(tx, BRANCH, branch, places.branch_faults)
+        _require(tx, BRANCH, branch, branch_faults)
 
 
 def _require_agent_points(tx: Tx, scope: str, aid: int) -> None:
     """Refuse checkpoints of an agent that do not agree with the agent, or with where its sessions were."""
     agent = agents.by_number(tx, scope, aid)
-    for stored, here in whole.in_order(tx, scope, aid):
-        if fault := whole.checkpoint_fault(tx, agent, stored, here):
+    for stored, here in in_order(tx, scope, aid):
+        if fault := agent_checkpoint_fault(tx, agent, stored, here):
             name = AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored))
             raise Corrupt(f"{name}: {fault}", what=name)
 

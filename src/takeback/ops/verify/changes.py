@@ -18,7 +18,7 @@ from ...tables.history import FEED, FeedRow
 from .. import entries
 from ..agent_checkpoints import FEED_KIND
 from .base import FOLLOW, LOST, PURGED, Check, Fault, Found, Key, Rule, has
-from .places import tip_of
+from .sessions import tip_of
 
 OWNER = "SELECT hidden, updated FROM session WHERE scope = ? AND sid = ?"
 HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"

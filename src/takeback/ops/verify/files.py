@@ -17,8 +17,8 @@ from ...tables.history import OPERATION, OperationRow
 from ...tables.sessions import DETAIL, DetailRow
 from .. import blobs, snapshots
 from .base import BACKUP, UNREADABLE, Check, Fault, Rule
-from .places import detail_fault
-from .tables import operation_fault
+from .history import operation_fault
+from .sessions import detail_fault
 
 SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"
 CHUNKS = "SELECT chunks FROM blob WHERE scope = ? AND hash = ?"

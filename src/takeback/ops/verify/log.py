@@ -19,18 +19,20 @@ from ...storage.base import Row, Tx, scalar
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES
-from ...tables.entries import LINK, LOST, Chain, EntryRow
+from ...tables.entries import LINK, LOST, Chain, EntryRow, LinkRow
 from ...tables.sessions import SessionRow
+from ...tables.table import matches
 from .. import blobs, chain, open_calls
 from ..entries import key_of
 from ..open_calls import OpenCall
 from . import derived
-from .base import PAGE, REBUILD, UNREADABLE, Found, Key, has
+from .base import PAGE, REBUILD, UNREADABLE, Check, Found, Key, Rule, has
 from .base import Fault as Fault
 from .files import Trees
-from .places import tip_of
-from .tables import BRANCH, CONTENT, ENTRY
+from .history import ATTACHMENT, BRANCH, CONTENT, ENTRY, place
+from .sessions import tip_of
 
+HAS_BLOB = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
 LAST_KEY = "SELECT max(key) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 LOST_BETWEEN = f"{LOST.select} WHERE scope = ? AND key >= ? AND key <= ?"
 LOST_AT = "SELECT what FROM lost WHERE scope = ? AND key = ?"
@@ -363,3 +365,53 @@ def _open_follows(seq: int, found: Chain, calls: Calls, was: int) -> bool:
         return True
     # Of very many open calls only the newest are known to whoever goes on from them: then it stays where it was.
     return 0 < found.open_seq == was and found.tool_calls > open_calls.MOST
+
+
+# ---------------------------------------------------------------------- what points at entries
+
+
+def orphans_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
+    """Look for entries of branches that are not there, going from branch to branch."""
+    has_branch = f"SELECT 1 FROM branch WHERE {matches(BRANCHES.order(tx))}"
+    for _ in range(PAGE):
+        _, reached = ENTRIES.page(tx, after, 1)
+        if reached is None:
+            return None
+        *scope, key = reached
+        if not tx.one(has_branch, (*scope, key >> 32)):
+            found.add("missing", f"entry {place(key)}", "it belongs to a branch whose record is lost")
+        after = (*scope, key | MAX_SEQ)
+    return after
+
+
+def link_fault(tx: Tx, link: LinkRow) -> Fault | None:
+    """Say what does not fit about a link: the entry must need the blob, and the blob must be there."""
+    row = read_row(tx, link.scope, link.key)
+    if row.scope != link.scope:
+        return Fault("link", "there is no such entry", REBUILD)
+    try:
+        needed = _needed_by(tx, row)
+    except UNREADABLE:
+        return None  # the entry is damaged: reported there
+    if needed is not None and link.hash not in needed:
+        return Fault("link", "the entry does not need it", REBUILD)
+    has_blob = link.hash in row.spilled or tx.one(HAS_BLOB, (link.scope, link.hash))
+    if has_blob or tx.one(LOST_AT, (link.scope, link.key)) == (ATTACHMENT,):
+        return None
+    if needed is None:
+        return Fault("link", "neither the content of the entry nor the blob is there", REBUILD)
+    return Fault("blob", "an attachment is missing")
+
+
+def _needed_by(tx: Tx, row: EntryRow) -> set[str] | None:
+    """Return the blobs that an entry needs; None if its content is gone and nobody can know."""
+    if not is_sound(row) or (row.body is None and row.spill is None):
+        return None
+    (body, raw), _ = content_of(tx, row.scope, row)
+    return derived.links(row, derived.needs(row, body, raw))
+
+
+RULES: tuple[Check, ...] = (
+    orphans_page,
+    Rule(LINK, link_fault, "link", REBUILD, where=lambda row: f"blob {row.hash} of entry {place(row.key)}"),
+)

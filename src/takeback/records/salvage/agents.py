@@ -16,9 +16,8 @@ from ... import codec
 from ...ids import is_id, new_id
 from ...ops import agent_checkpoints, agent_totals, agents, chain, checkpoints, things
 from ...ops.agent_checkpoints import UNKNOWN, agent_hash, parts, total_of
-from ...ops.verify import whole
+from ...ops.verify.agents import OWNER, InForce, in_order, pin_fault, pin_name
 from ...ops.verify.base import PURGED, UNREADABLE, has, intact, is_object
-from ...ops.verify.whole import InForce, in_order, pin_fault
 from ...storage.base import Tx
 from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ...tables.history import OPERATION
@@ -229,7 +228,7 @@ def _fix_pins(fix: Salvage) -> set[int | None]:
     """Prove pins or say that nobody knows; return the agents of which something is not known any more, None for all."""
     unknown = set[int | None]()
     for found in list(fix.rows(PIN)):
-        pin, owner = found.row, fix.tx.one(whole.OWNER, (found.row.scope, found.row.checkpoint))
+        pin, owner = found.row, fix.tx.one(OWNER, (found.row.scope, found.row.checkpoint))
         if found.sound and not pin_fault(fix.tx, pin):
             continue
         if found.sound and owner is None:
@@ -249,7 +248,7 @@ def _fix_pins(fix: Salvage) -> set[int | None]:
         nowhere = pin._replace(branch=own[0] if own else 0, seq=0, attached=0, hash=chain.GENESIS, hidden=UNKNOWN)
         if own and not _pin_fault(fix.tx, nowhere):
             PIN.put(fix.tx, nowhere)
-        fix.lose("checkpoint", whole.pin_name(pin), "it was damaged, or the entry is lost: restoring leaves it out")
+        fix.lose("checkpoint", pin_name(pin), "it was damaged, or the entry is lost: restoring leaves it out")
     return unknown
 
 

@@ -16,15 +16,14 @@ from ...errors import Corrupt
 from ...model import words
 from ...ops import chain
 from ...ops.log import key_of
-from ...ops.verify import content, derived, live, tables, whole
+from ...ops.verify import content, derived, history, live
 from ...ops.verify.base import is_object
 from ...ops.verify.changes import operation_deficits, operation_gaps
 from ...ops.verify.content import CHUNKS_OF
 from ...ops.verify.files import Trees
-from ...ops.verify.index import HAS_BLOB
-from ...ops.verify.log import Line, content_of, line_of
-from ...ops.verify.places import LAST_SENT, fewer_sent, other_open
-from ...ops.verify.tables import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ...ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ...ops.verify.log import HAS_BLOB, Line, content_of, line_of
+from ...ops.verify.sessions import LAST_SENT, fewer_sent, other_open
 from ...tables.agents import PinRow
 from ...tables.branches import BRANCH
 from ...tables.content import BLOB, BlobRow
@@ -126,10 +125,10 @@ def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: Trees) -> None:
         lost = LostRow(row.scope, row.key, ATTACHMENT, fix.now_ms)
         fix.replace(LOST, lost, lost)
     for each in gone:
-        where = f"blob {each} of entry {tables.place(row.key)}"
+        where = f"blob {each} of entry {history.place(row.key)}"
         fix.lose("blob", where, "the content of an attachment or of a snapshot is lost")
     if fault:
-        fix.lose("snapshot", f"entry {tables.place(row.key)}", fault.what, PARTLY)
+        fix.lose("snapshot", f"entry {history.place(row.key)}", fault.what, PARTLY)
 
 
 # ---------------------------------------------------------------------- checkpoints, operations, keys
@@ -178,7 +177,7 @@ def _let_go(fix: Salvage, found: Read[OperationRow]) -> Iterator[dict[str, Any]]
 def fix_keys(fix: Salvage) -> None:
     """Leave out idempotency keys that are damaged or name what is not there."""
     what = "its record was damaged, or what it stands for is lost: a retry with this key is stored again"
-    fix.settle(ONCE, tables.key_fault, "idempotency", what)
+    fix.settle(ONCE, history.key_fault, "idempotency", what)
 
 
 # ---------------------------------------------------------------------- what was under way
@@ -206,7 +205,7 @@ def fix_live(fix: Salvage) -> None:
     for _, found in groupby(list(fix.rows(INBOX)), lambda each: (each.row.scope, each.row.session)):
         _fix_inbox(fix, list(found))
     what = "its record was damaged: it is not taken back by itself"
-    fix.settle(JOURNAL, whole.journal_fault, "journal", what, where=whole.journal_name)
+    fix.settle(JOURNAL, live.journal_fault, "journal", what, where=live.journal_name)
 
 
 def _fix_inbox(fix: Salvage, found: list[Read[SentRow]]) -> None:

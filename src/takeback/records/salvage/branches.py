@@ -16,9 +16,9 @@ from ...ids import MAX_SEQ, is_id, new_id
 from ...ops import branches, chain
 from ...ops.log import key_of
 from ...ops.verify.base import UNREADABLE, is_object
+from ...ops.verify.history import BRANCH as LOST_BRANCH
 from ...ops.verify.log import chain_of, content_of, hash_of, line_of, read_row
-from ...ops.verify.places import COUNT, has_session, shortcut
-from ...ops.verify.tables import BRANCH as LOST_BRANCH
+from ...ops.verify.sessions import COUNT, has_session, shortcut
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
 from ...tables.history import FEED, OPERATION

@@ -21,8 +21,8 @@ from ...ops import entries, open_calls
 from ...ops.log import key_of
 from ...ops.verify import derived, log
 from ...ops.verify.base import UNREADABLE
+from ...ops.verify.history import BRANCH, CONTENT, ENTRY, lost_fault
 from ...ops.verify.log import Before, Line, after_of, chain_of, is_sound, line_of, read_row
-from ...ops.verify.tables import BRANCH, CONTENT, ENTRY, lost_fault
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES

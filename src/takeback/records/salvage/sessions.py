@@ -21,7 +21,7 @@ from ...ops.open_calls import OpenCall
 from ...ops.sessions import EMPTY, KINDS
 from ...ops.verify import derived
 from ...ops.verify.base import PURGED, UNREADABLE, intact, is_object
-from ...ops.verify.places import ABOVE, ANY_AGENT, COUNT, has_session
+from ...ops.verify.sessions import ABOVE, ANY_AGENT, COUNT, has_session
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
 from ...tables.history import FEED, OPERATION, FeedRow

@@ -1,16 +1,14 @@
-"""What is demanded of the tables beside the log: agents, checkpoints, operations, keys, meta, migrations, lost.
+"""What is demanded of checkpoints, operations, idempotency keys, records of losses, and the store's own records.
 
 Each row must hold what its columns promise and name only what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...errors import Error
 from ...ids import MAX_SEQ
 from ...storage.base import Tx
-from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ...tables.agents import AGENT
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LOST as LOSSES
@@ -22,10 +20,8 @@ from .. import branches, checkpoints, once, things
 from ..entries import key_of
 from ..things import Things
 from .base import BACKUP, PURGED, REBUILD, RETRY, Check, Fault, Found, Key, Rule, has, intact, is_object
-from .places import has_session
+from .sessions import has_session
 
-VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
-FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
 ALIVE = f"SELECT 1 FROM session WHERE scope = ? AND sid = ? AND (hidden < {PURGED} OR {IS_STAGED})"
 # What a key may name by its id. A checkpoint of an agent may have been deleted since.
 HAS_ID = {kind: f"SELECT 1 FROM {kind} WHERE scope = ? AND id = ?" for kind in ("session", "agent", "operation")}
@@ -38,35 +34,6 @@ IN_SESSION = {
 # entry behind it cannot be checked. ATTACHMENT: the entry is whole, a blob that it names is gone. BRANCH (at seq 0):
 # the id of the branch is not known, so the hashes of its entries cannot be checked.
 CONTENT, ENTRY, ATTACHMENT, BRANCH = "content", "entry", "attachment", "branch"
-
-
-# ---------------------------------------------------------------------- agents
-
-
-def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
-    """Compare an agent with its versions."""
-    if not is_object(agent.fields):
-        yield Fault("agent", "its fields cannot be read")
-    elif wrong := things.fault(agent.fields, things.Fields):
-        yield Fault("agent", f"its fields are not those of an agent: {wrong}")
-    if agent.hidden not in (0, 1, PURGED):
-        yield Fault("agent", "its mark (hidden) has no meaning")
-    if agent.hidden == PURGED:
-        return
-    count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
-    if highest is not None and (lowest, highest - lowest + 1) != (1, count):
-        yield Fault("missing", f"of its versions up to {highest} some are missing")
-    elif highest != agent.version:
-        yield Fault("agent", f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
-    if tx.one(FIRST_STATE, (agent.scope, agent.aid)) == (None,):
-        yield Fault("agent", "its first version holds no state")
-
-
-def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
-    """Say what does not fit about a version of an agent."""
-    if not (row.state is None or is_object(row.state)):
-        return "its state cannot be read"
-    return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
 
 
 # ---------------------------------------------------------------------- checkpoints and operations
@@ -176,8 +143,6 @@ def place(key: int) -> str:
 
 RULES: tuple[Check, ...] = (
     Rule(LOSSES, lost_fault, "lost", where=lambda row: f"record of the lost entry {place(row.key)}"),
-    Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
-    Rule(VERSION, version_fault, "agent"),
     Rule(CHECKPOINT, checkpoint_fault, "checkpoint"),
     Rule(ONCE, key_fault, "idempotency", RETRY),
     Rule(MIGRATION, lambda tx, row: "", "migration", REBUILD, gaps=Fault("migration", "the record is missing", BACKUP)),

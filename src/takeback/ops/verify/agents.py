@@ -1,4 +1,4 @@
-"""What is demanded of checkpoints of agents with their pins, of workspaces as seen, of changes of files under way.
+"""What is demanded of agents, their versions, their checkpoints and the pins of those.
 
 A checkpoint's checksum is over the agent then and over all pins in force; an agent's checkpoints are gone through in
 order, so each pin is looked at once. Its statistics must be those of its sessions where they were.
@@ -10,15 +10,14 @@ from collections.abc import Iterator
 
 from ...errors import Error
 from ...storage.base import Row, Tx
-from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
-from ...tables.files import JOURNAL, SEEN, JournalRow, SeenRow
-from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries
+from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
+from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries, things
 from ..agent_checkpoints import UNKNOWN
 from ..agent_totals import Totals
-from .base import DAMAGED, PURGED, UNREADABLE, Check, Found, Key, Rule, intact, is_object
-from .live import is_holder
-from .places import has_session
+from .base import DAMAGED, PURGED, REBUILD, UNREADABLE, Check, Fault, Found, Key, Rule, has, intact, is_object
 
+VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
+FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
 NEXT_AGENT = """SELECT scope, agent FROM agent_checkpoint WHERE (scope, agent) > (?, ?)
 ORDER BY scope, agent LIMIT 1"""
 OF_AGENT = f"{AGENT_CHECKPOINT.select} WHERE scope = ? AND agent = ? ORDER BY acid"
@@ -26,8 +25,32 @@ PINS_OF = f"{PIN.select} WHERE scope = ? AND checkpoint = ?"
 OWNER = "SELECT agent FROM agent_checkpoint WHERE scope = ? AND acid = ?"
 AGENT_ID = "SELECT id FROM agent WHERE scope = ? AND aid = ?"
 SESSION = "SELECT agent, hidden FROM session WHERE scope = ? AND sid = ?"
-AGAIN = "Nothing is lost by it: repair makes a copy without it, and the files are read again"
-UNDONE = "A change of files was under way; repair makes a copy without it: look at the files of that workspace"
+
+
+def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
+    """Compare an agent with its versions."""
+    if not is_object(agent.fields):
+        yield Fault("agent", "its fields cannot be read")
+    elif wrong := things.fault(agent.fields, things.Fields):
+        yield Fault("agent", f"its fields are not those of an agent: {wrong}")
+    if agent.hidden not in (0, 1, PURGED):
+        yield Fault("agent", "its mark (hidden) has no meaning")
+    if agent.hidden == PURGED:
+        return
+    count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
+    if highest is not None and (lowest, highest - lowest + 1) != (1, count):
+        yield Fault("missing", f"of its versions up to {highest} some are missing")
+    elif highest != agent.version:
+        yield Fault("agent", f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
+    if tx.one(FIRST_STATE, (agent.scope, agent.aid)) == (None,):
+        yield Fault("agent", "its first version holds no state")
+
+
+def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
+    """Say what does not fit about a version of an agent."""
+    if not (row.state is None or is_object(row.state)):
+        return "its state cannot be read"
+    return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
 
 
 # ---------------------------------------------------------------------- checkpoints of agents
@@ -127,29 +150,9 @@ def pin_name(pin: PinRow) -> str:
     return f"place of session number {pin.session} at checkpoint number {pin.checkpoint}"
 
 
-# ---------------------------------------------------------------------- files
-
-
-def journal_fault(tx: Tx, row: JournalRow) -> str:
-    """Say what does not fit about a change of files under way."""
-    if not has_session(tx, row.scope, row.session):
-        return "its session is missing"
-    return "" if is_holder(row.holder) else "who makes it cannot be read"
-
-
-def seen_name(row: SeenRow) -> str:
-    """Name a directory as it was seen."""
-    return f"directory {row.dir!r:.80} of workspace {row.place!r:.80}"
-
-
-def journal_name(row: JournalRow) -> str:
-    """Name a change of files."""
-    return f"change of files {row.id} in workspace {row.place!r:.80}"
-
-
 RULES: tuple[Check, ...] = (
+    Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
+    Rule(VERSION, version_fault, "agent"),
     agents_page,
     Rule(PIN, pin_fault, "checkpoint", where=pin_name),
-    Rule(SEEN, lambda tx, row: "", "seen", AGAIN, where=seen_name),
-    Rule(JOURNAL, journal_fault, "journal", UNDONE, where=journal_name),
 )
