@@ -280,6 +280,13 @@ def judge(tx: Tx, line: Line, row: EntryRow, before: Before) -> tuple[Fault | No
     return None, content
 
 
+def follows(tx: Tx, line: Line, row: EntryRow, previous: bytes) -> bool:
+    """Whether an entry is intact and its hash follows from that of the entry before it."""
+    if line.lost.get(0) == BRANCH or line.lost.get(row.seq) in (CONTENT, ENTRY):
+        return False
+    return judge(tx, line, row, Before(previous, None))[0] is None
+
+
 def _has_hash(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bool:
     try:
         return row.chain.hash == hash_of(line, row, previous, hashed)

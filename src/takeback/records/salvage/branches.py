@@ -17,7 +17,7 @@ from ...ops import branches, chain
 from ...ops.log import key_of
 from ...ops.verify.base import UNREADABLE, is_object
 from ...ops.verify.history import BRANCH as LOST_BRANCH
-from ...ops.verify.log import chain_of, content_of, hash_of, line_of, read_row
+from ...ops.verify.log import chain_of, follows, line_of, read_row
 from ...ops.verify.sessions import COUNT, has_session, shortcut
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
@@ -105,13 +105,9 @@ def _parents(fix: Salvage, scope: str, bid: int, fork: int, row: BranchRow | Non
 def _proves(fix: Salvage, first: EntryRow, scope: str, start: _Start) -> bool:
     """Whether the first entry of a branch is intact and follows from this start."""
     previous = _hash_at(fix, start)
-    if chain_of(first) is None or previous is None or first.seq != start.fork + 1:
+    if previous is None or first.seq != start.fork + 1:
         return False
-    try:
-        line = line_of(fix.tx, _plain(first.branch, scope, start))
-        return hash_of(line, first, previous, content_of(fix.tx, scope, first)[1]) == first.chain.hash
-    except UNREADABLE:
-        return False
+    return follows(fix.tx, line_of(fix.tx, _plain(first.branch, scope, start)), first, previous)
 
 
 def _hash_at(fix: Salvage, start: _Start) -> bytes | None:
