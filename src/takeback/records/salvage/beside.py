@@ -38,9 +38,7 @@ from .entries import walk
 
 OWNERS = "SELECT DISTINCT scope, blob_id FROM chunk"
 SCOPES = "SELECT DISTINCT scope FROM chunk WHERE blob_id = ?"
-DROP = "DELETE FROM chunk WHERE blob_id = ?"
 DROP_OF = "DELETE FROM chunk WHERE scope = ? AND blob_id = ? AND n >= ?"
-FOUND = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
 BRANCHES_OF = "SELECT bid FROM branch WHERE session = ? ORDER BY bid"
 SIDS = "SELECT ifnull(max(sid), 0) FROM session"
 
@@ -51,14 +49,32 @@ SIDS = "SELECT ifnull(max(sid), 0) FROM session"
 def fix_blobs(fix: Salvage) -> None:
     """Check all contents against their hashes; a record that is damaged or missing follows from the chunks."""
     for row, sound, _ in fix.rows(BLOB):
-        if sound and row.hash is None:
-            continue  # an upload that was under way
-        if not sound or content.blob_fault(fix.read, row):
-            _mend_blob(fix, row)
+        if sound and (row.hash is None or not content.blob_fault(fix.read, row)):
+            continue  # whole, or an upload that was under way
+        (scope,) = fix.tx.one(SCOPES, (row.blob_id,)) or (row.scope,)
+        fix.delete(BLOB, row)
+        _rebuild(fix, scope, row.blob_id, row)
     for scope, blob_id in fix.tx.all(OWNERS):
         found = fix.find(BLOB, blob_id)
         if found is None or found.row.scope != scope:
-            _adopt(fix, scope, blob_id, free=found is None)
+            _rebuild(fix, scope, blob_id, None)
+
+
+def _rebuild(fix: Salvage, scope: str, blob_id: int, old: BlobRow | None) -> None:
+    """Make the record of a content from its chunks: as many as the old one counts if they have its hash, else all."""
+    count, last = fix.tx.one(CHUNKS_OF, (scope, blob_id)) or (0, None)
+    known = _content(fix, scope, blob_id, old.chunks) if old is not None and 0 <= old.chunks <= count else None
+    if known is None or (old is not None and known[0] != old.hash):
+        known = _content(fix, scope, blob_id, count) if last == (count - 1 if count else None) else None
+    if known is None or fix.find(BLOB, blob_id) or fix.tx.one(HAS_BLOB, (scope, known[0])):
+        fix.tx.run(DROP_OF, (scope, blob_id, -(1 << 63)))
+        name = f"blob number {blob_id}" if old is None else f"blob {old.hash}"
+        fix.lose("blob", name, "a part of its content was damaged or is missing, or it is there twice")
+        return
+    fix.tx.run(DROP_OF, (scope, blob_id, known[2]))
+    BLOB.put(fix.tx, BlobRow(scope, blob_id, *known, old.created_ms if old else fix.now_ms, ""))
+    if old is None:
+        fix.lose("blob", f"blob {known[0]}", "when it was stored is lost", PARTLY)
 
 
 def _content(fix: Salvage, scope: str, blob_id: int, count: int) -> tuple[str, int, int] | None:
@@ -67,35 +83,6 @@ def _content(fix: Salvage, scope: str, blob_id: int, count: int) -> tuple[str, i
         return (*content.digest_of(fix.read, scope, blob_id, count), count)
     except Corrupt:
         return None
-
-
-def _whole(fix: Salvage, scope: str, blob_id: int) -> tuple[str, int, int] | None:
-    count, last = fix.tx.one(CHUNKS_OF, (scope, blob_id)) or (0, None)
-    return None if count and last != count - 1 else _content(fix, scope, blob_id, count)
-
-
-def _mend_blob(fix: Salvage, row: BlobRow) -> None:
-    (scope,) = fix.tx.one(SCOPES, (row.blob_id,)) or (row.scope,)
-    counted = _content(fix, scope, row.blob_id, row.chunks) if 0 <= row.chunks < 1 << 20 else None
-    known = counted if counted is not None and counted[0] == row.hash else _whole(fix, scope, row.blob_id)
-    if known is None or fix.tx.one(FOUND, (scope, known[0])) not in (None, (row.blob_id,)):
-        fix.tx.run(DROP, (row.blob_id,))
-        fix.delete(BLOB, row)
-        fix.lose("blob", f"blob {row.hash}", "its content was damaged, or a part of it is missing")
-    else:
-        fix.tx.run(DROP_OF, (scope, row.blob_id, known[2]))
-        fix.replace(BLOB, row, BlobRow(scope, row.blob_id, *known, row.created_ms, ""))
-
-
-def _adopt(fix: Salvage, scope: str, blob_id: int, *, free: bool) -> None:
-    """Give chunks a record again, else erase them."""
-    known = _whole(fix, scope, blob_id)
-    if known is None or not free or fix.tx.one(FOUND, (scope, known[0])):
-        fix.tx.run(DROP_OF, (scope, blob_id, -(1 << 63)))
-        fix.lose("blob", f"blob number {blob_id}", "its record was missing, and a chunk was lost, or it is there twice")
-        return
-    BLOB.put(fix.tx, BlobRow(scope, blob_id, *known, fix.now_ms, ""))
-    fix.lose("blob", f"blob {known[0]}", "when it was stored is lost", PARTLY)
 
 
 def fix_contents(fix: Salvage) -> None:
