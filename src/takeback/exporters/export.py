@@ -53,7 +53,7 @@ def write_document(
 
 @contextmanager
 def _place(store: Store, to: str | BinaryIO) -> Iterator[tuple[str | None, BinaryIO]]:
-    """Give what an export goes into; a file of the store itself raises ``Conflict``."""
+    """Open what an export goes into; a file of the store itself raises ``Conflict``."""
     if not isinstance(to, str):
         yield None, to  # its errors are those of whoever opened it
         return

@@ -88,7 +88,7 @@ def _load(
 
 @contextmanager
 def _named(line: int) -> Iterator[None]:
-    """Let what cannot be true name the line that says so."""
+    """Make an error name the line that says so."""
     try:
         yield
     except Wrong as error:

@@ -260,7 +260,7 @@ class Putting:
                 raise Corrupt(f"{said}; it may have been erased meanwhile: call again", what=f"blob {link.hash}")
 
     def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool) -> None:
-        """Let a session that people see show the new entries, as after an append."""
+        """Make a session that people see show the new entries, as after an append."""
         asked: dict[str, Any] = {"branch": branch.bid, "first": page.low + 1, "last": page.high}
         position, rank = feed.record(tx, session, "entries", **asked, now_ms=self._now_ms())
         states = self._states(session)

@@ -349,7 +349,7 @@ class Sink:
 
 
 def _settle_agent(agent: Agent, tx: Tx) -> None:
-    """Let exactly those operations of an agent be undone that are, once it is whole."""
+    """Mark exactly those operations of an agent as undone that are, once it is whole."""
     twin = agents.find_twin(tx, agent)
     if twin is None or agents.is_staged(twin):
         raise Invalid(f"of agent {agent.row.id!r} a version is missing")

@@ -162,7 +162,7 @@ def _put(target: apsw.Cursor, table: _Table, rows: Sequence[Row]) -> None:
 
 
 def _probe(tx: Tx, target: apsw.Cursor, table: _Table, low: int, high: int) -> None:
-    """Look for rows between two damaged places, halving the range where it cannot be read."""
+    """Copy rows between two damaged places, halving the range where it cannot be read."""
     waiting, probes = [(low, high)], 0
     while waiting and probes < _PROBES:
         low, high = waiting.pop(0)

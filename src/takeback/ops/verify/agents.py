@@ -47,7 +47,7 @@ def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
 
 
 def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
-    """Say what does not fit about a version of an agent."""
+    """Return what is wrong with a version of an agent."""
     if not (row.state is None or is_object(row.state)):
         return "its state cannot be read"
     return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
@@ -78,7 +78,7 @@ class InForce:
         self._sum: Totals | None = agent_totals.NOTHING
 
     def put(self, tx: Tx, pin: PinRow) -> None:
-        """Let a pin be in force from here on."""
+        """Put a pin in force from here on."""
         self.pins[pin.session] = pin
         try:
             part = agent_totals.at_pin(tx, pin)
@@ -121,7 +121,7 @@ def checkpoint_fault(tx: Tx, agent: AgentRow | None, stored: Row, here: InForce)
 
 
 def pin_fault(tx: Tx, pin: PinRow) -> str:
-    """Say what does not fit about a pin whose row is sound."""
+    """Return what is wrong with a pin whose row is sound."""
     owner, session = tx.one(OWNER, (pin.scope, pin.checkpoint)), tx.one(SESSION, (pin.scope, pin.session))
     if owner is None:
         return "its checkpoint is missing"
@@ -135,7 +135,7 @@ def pin_fault(tx: Tx, pin: PinRow) -> str:
 
 
 def place_fault(tx: Tx, pin: PinRow) -> str:
-    """Say whether the entry that a pin names is not there."""
+    """Return what is wrong with the entry that a pin names."""
     try:
         branch = branches.get(tx, pin.scope, pin.branch)
         point = entries.point_on(tx, pin.scope, branch, pin.seq)

@@ -53,7 +53,7 @@ class Trees:
         self._sound = dict[tuple[str, bytes, bool], Extent]()
 
     def fault(self, tx: Tx, row: EntryRow, *, lost: bool = False) -> Fault | None:
-        """Say what is wrong with the files that an intact entry names, if it names any.
+        """Return what is wrong with the files that an intact entry names, if it names any.
 
         Where a repair recorded that some of them are ``lost``, what is missing is not said again.
         """
@@ -71,7 +71,7 @@ class Trees:
             return Fault("snapshot", f"the files that it names cannot be read: {error}", BACKUP)
 
     def root_fault(self, tx: Tx, scope: str, root: str, *, lost: bool = False) -> Fault | None:
-        """Say what is wrong with a snapshot, by the hash of its root; a copy calls this before it believes one."""
+        """Return what is wrong with a snapshot, by the hash of its root; a copy calls this before it believes one."""
         try:
             self._judge(tx, scope, _root(tx, scope, root).tree, lost)
         except Unsound as error:
@@ -154,7 +154,7 @@ def _body(tx: Tx, row: EntryRow) -> dict[str, Any] | None:
 
 
 def _announced_fault(body: dict[str, Any]) -> Fault | None:
-    """Say which path of announced files is none inside a workspace."""
+    """Return what is wrong with the paths of announced files, None if nothing is."""
     for path in body["set"]:
         if what := names.path_fault(path.encode("utf-8", "surrogateescape")):
             return Fault("snapshot", f"a file is announced under a path that is none: it holds {what}", BACKUP)

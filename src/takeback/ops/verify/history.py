@@ -40,7 +40,7 @@ CONTENT, ENTRY, ATTACHMENT, BRANCH = "content", "entry", "attachment", "branch"
 
 
 def checkpoint_fault(tx: Tx, checkpoint: CheckpointRow) -> str:
-    """Say what does not fit about a checkpoint: it must name the entry that it named when it was made."""
+    """Return what is wrong with a checkpoint: it must name the entry that it named when it was made."""
     try:
         branch = branches.get(tx, checkpoint.scope, checkpoint.branch)
         checkpoints.point(tx, checkpoint)
@@ -59,7 +59,7 @@ def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
 
 
 def operation_fault(tx: Tx, operation: OperationRow) -> str:
-    """Say what does not fit about an operation; how many there are is checked with the feed."""
+    """Return what is wrong with an operation; how many there are is checked with the feed."""
     for said in (operation.before, operation.after):
         if not is_object(said):
             return "what it changed cannot be read"
@@ -97,7 +97,7 @@ def _takes_back(tx: Tx, operation: OperationRow) -> bool:
 
 
 def key_fault(tx: Tx, row: OnceRow) -> str:
-    """Say what does not fit about an idempotency key: what the call made must be there."""
+    """Return what is wrong with an idempotency key: what the call made must be there."""
     if row.session and _is_gone(tx, row.scope, row.session):
         return "its session is missing"
     if row.branch:
@@ -124,7 +124,7 @@ def _check_identity(tx: Tx, found: Found, after: Key | None) -> Key | None:
 
 
 def lost_fault(tx: Tx, row: LostRow) -> str:
-    """Say what does not fit about the record of what a repair could not keep."""
+    """Return what is wrong with the record of what a repair could not keep."""
     if row.what == BRANCH:
         return "" if has(tx, BRANCHES, row.scope, row.key >> 32) else "there is no such branch"
     if not has(tx, ENTRIES, row.scope, row.key):

@@ -27,14 +27,14 @@ TAKE = "Nobody can tell who runs the session; repair makes a copy in which nobod
 
 
 def lease_fault(tx: Tx, row: LeaseRow) -> str:
-    """Say what does not fit about a lease."""
+    """Return what is wrong with a lease."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
     return "" if row.holder is None or is_holder(row.holder) else "its holder cannot be read"
 
 
 def stream_fault(tx: Tx, row: StreamRow) -> str:
-    """Say what does not fit about a stream."""
+    """Return what is wrong with a stream."""
     asked = (row.scope, row.branch, row.session)
     if not has_session(tx, row.scope, row.session) or not tx.one(OF_BRANCH, asked):
         return "its session or branch is missing"
@@ -44,7 +44,7 @@ def stream_fault(tx: Tx, row: StreamRow) -> str:
 
 
 def piece_fault(tx: Tx, row: DeltaRow) -> str:
-    """Say what does not fit about a piece."""
+    """Return what is wrong with a piece."""
     if not tx.one(STREAM_OF, (row.scope, row.stream)):
         return "its stream is missing"
     if row.n != 1 and not has(tx, DELTA, row.scope, row.stream, row.n - 1):
@@ -61,7 +61,7 @@ def _is_piece(row: DeltaRow) -> bool:
 
 
 def sent_fault(tx: Tx, row: SentRow) -> str:
-    """Say what does not fit about a message that was sent."""
+    """Return what is wrong with a message that was sent."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
     if row.key and not (row.body is None and has(tx, ENTRY, row.scope, row.key)):
@@ -90,7 +90,7 @@ def is_holder(data: bytes) -> bool:
 
 
 def journal_fault(tx: Tx, row: JournalRow) -> str:
-    """Say what does not fit about a change of files under way."""
+    """Return what is wrong with a change of files under way."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
     return "" if is_holder(row.holder) else "who makes it cannot be read"

@@ -251,7 +251,7 @@ def chain_of(row: EntryRow) -> Chain | None:
 
 
 def entry_fault(tx: Tx, line: Line, row: EntryRow, before: Before) -> Fault | None:
-    """Say what is wrong with an entry, if anything is."""
+    """Return what is wrong with an entry, if anything is."""
     fault, content = judge(tx, line, row, before)
     if fault is None and line.lost.get(row.seq) not in (CONTENT, ENTRY):
         return _inner_fault(tx, line, row, before, content)
@@ -378,7 +378,7 @@ def _open_follows(seq: int, found: Chain, calls: Calls, was: int) -> bool:
 
 
 def orphans_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
-    """Look for entries of branches that are not there, going from branch to branch."""
+    """Find entries of branches that are not there, going from branch to branch."""
     has_branch = f"SELECT 1 FROM branch WHERE {matches(BRANCHES.order(tx))}"
     for _ in range(PAGE):
         _, reached = ENTRIES.page(tx, after, 1)
@@ -392,7 +392,7 @@ def orphans_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
 
 
 def link_fault(tx: Tx, link: LinkRow) -> Fault | None:
-    """Say what does not fit about a link: the entry must need the blob, and the blob must be there."""
+    """Return what is wrong with a link: the entry must need the blob, and the blob must be there."""
     row = read_row(tx, link.scope, link.key)
     if row.scope != link.scope:
         return Fault("link", "there is no such entry", REBUILD)

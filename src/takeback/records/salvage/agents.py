@@ -46,7 +46,7 @@ class _Versions(NamedTuple):
 
 
 def fix_agents(fix: Salvage) -> None:
-    """Let every number have a sound row, and every version up to its newest one."""
+    """Make every number have a sound row, and every version up to its newest one."""
     fix.settle(VERSION, _is_unreadable, "agent", _LOST_STATE, fix=PARTLY)
     known = {aid: _Versions(newest, scope) for aid, newest, scope in fix.tx.all(NEWEST)}
     for aid, found in fix.numbered(AGENT, known, known):
@@ -122,7 +122,7 @@ def _rebuilt(fix: Salvage, aid: int, old: AgentRow | None, versions: _Versions) 
 
 
 def _fill(fix: Salvage, row: AgentRow, top: int) -> None:
-    """Let an agent be at its newest version and have all of them."""
+    """Bring an agent to its newest version, with none left out."""
     at_ms = row.created_ms
     for number in range(1, top + 1):
         found = VERSION.get(fix.tx, row.scope, row.aid, number)
@@ -212,7 +212,7 @@ def _partly(fix: Salvage, row: AgentCheckpointRow) -> AgentCheckpointRow:
 
 
 def _move(fix: Salvage, pin: PinRow, aid: int) -> bool:
-    """Let a pin whose checkpoint goes be the next one's of an agent, if that has none of its own."""
+    """Move a pin whose checkpoint goes to the next checkpoint of an agent, if that has none of its own."""
     (following,) = fix.tx.one(NEXT, (pin.scope, aid, pin.checkpoint)) or (None,)
     fix.delete(PIN, pin)
     if following is None or has(fix.tx, PIN, pin.scope, pin.session, following):

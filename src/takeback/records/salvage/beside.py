@@ -86,7 +86,7 @@ def _content(fix: Salvage, scope: str, blob_id: int, count: int) -> tuple[str, i
 
 
 def fix_contents(fix: Salvage) -> None:
-    """Let entries note the tool calls that they touch, and say which of their attachments and files are lost."""
+    """Make entries note the tool calls that they touch, and report which of their attachments and files are lost."""
     for link, sound, _ in fix.rows(LINK):
         if not sound:
             fix.delete(LINK, link)

@@ -43,7 +43,7 @@ class _Start(NamedTuple):
 
 
 def fix_branches(fix: Salvage) -> None:
-    """Let every number have a sound row that starts where its entries say."""
+    """Make every number have a sound row that starts where its entries say."""
     told = {row.branch for row in fix.sound(FEED) if row.session > 0}
     heads = {session.branch for session in _sessions(fix)}
     owners = {bid for (bid,) in fix.tx.all(ENTRY_BRANCHES)}

@@ -53,7 +53,7 @@ _FEW = 5  # tags, of which every order is tried
 
 
 def fix_sessions(fix: Salvage) -> None:
-    """Let every number have a row, in the scope of its branches, by which branches and entries are found."""
+    """Make every number have a row, in the scope of its branches, by which branches and entries are found."""
     # One record alone that names a number behind the last row is more likely to be wrong than the row to be missing.
     named = {row.session for row in fix.sound(BRANCH)} & {row.session for row in fix.sound(FEED)}
     owners = {session for _, session in fix.tx.all(OWNERS)}
@@ -185,7 +185,7 @@ def _with_key(fix: Salvage, row: SessionRow) -> SessionRow:
 
 
 def fix_heads(fix: Salvage) -> None:
-    """Let every session stand at an entry of a branch of its own, and every branch end with its last entry.
+    """Make every session stand at an entry of a branch of its own, and every branch end with its last entry.
 
     Counts, totals and open calls need not be right: the sink computes them.
     """
@@ -349,7 +349,7 @@ def _times(fix: Salvage, session: SessionRow, last: FeedRow | None) -> dict[str,
 
 
 def fix_beside(fix: Salvage) -> None:
-    """Let every session have its details, a parent that is there, and an agent with a record."""
+    """Make every session have its details, a parent that is there, and an agent with a record."""
     for row in fix.sound(SESSION):
         _mend_details(fix, row)
         asked = (row.scope, row.sid, row.scope, row.sid)
