@@ -9,7 +9,7 @@ is another read, but a path does not change: with the same hash at its end it ha
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import Corrupt
 from ...ids import MAX_SEQ
@@ -138,31 +138,21 @@ def line_of(tx: Tx, branch: BranchRow) -> Line:
 
 def read_rows(tx: Tx, line: Line, seq: int, limit: int) -> list[EntryRow]:
     """Read entries behind a seq up to the end of their branch; one that cannot be read is only its key."""
-    scope, bid = line.branch.scope, line.branch.bid
-    where, args = _between(tx, scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)))
-    where = f"{where} ORDER BY key LIMIT ?"
-    try:
-        return [_as_row(stored) for stored in tx.all(f"{ENTRIES.select} {where}", (*args, limit))]
-    except Corrupt:
-        keys = tx.all(f"SELECT key FROM entry {where}", (*args, limit))
-        return [read_row(tx, scope, key) for (key,) in keys]
+    bid = line.branch.bid
+    return _read(tx, line.branch.scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)), limit)
 
 
 def read_row(tx: Tx, scope: str, key: int) -> EntryRow:
     """Read an entry; one that is missing or cannot be read is only its key."""
-    where, args = _between(tx, scope, key - 1, key)
-    try:
-        stored = tx.one(f"{ENTRIES.select} {where}", args)
-    except Corrupt:
-        stored = None
-    return _as_row(stored or tuple({"key": key}.get(name) for name in ENTRIES.stored))
+    missing = tuple({"key": key}.get(name) for name in ENTRIES.stored)
+    return next(iter(_read(tx, scope, key - 1, key, 1)), None) or _as_row(missing)
 
 
-def _between(tx: Tx, scope: str, low: int, high: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition for entries by their keys: where those are unique, a damaged scope hides none."""
-    if ENTRIES.order(tx) == ("key",):
-        return "WHERE key > ? AND key <= ?", (low, high)
-    return "WHERE scope = ? AND key > ? AND key <= ?", (scope, low, high)
+def _read(tx: Tx, scope: str, low: int, high: int, limit: int) -> list[EntryRow]:
+    """Read entries by their keys: where those are unique, a damaged scope hides none."""
+    named = () if ENTRIES.order(tx) == ("key",) else (scope,)
+    stored, _ = ENTRIES.page(tx, (*named, low), limit, upto=(*named, high))
+    return [_as_row(each) for each in stored]
 
 
 def _as_row(stored: Row) -> Stored:
