@@ -118,7 +118,7 @@ class _Copy:
         self._sink: Sink | None = None
 
     def read(self, op: Op[T]) -> T:
-        """Look into the source; damage says what to do about it."""
+        """Read from the source; damage says what to do about it."""
         try:
             return self._from.read(op)
         except Corrupt as error:

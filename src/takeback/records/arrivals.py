@@ -63,7 +63,7 @@ class Arrivals:
         return self._named(session, unbound(session, self._workspace), None)
 
     def _named(self, session: Session, placed: Session, here: Here | None) -> Session:
-        """Give a session that people see a name that is free, and remember the one that it had."""
+        """Name a session that people see so that the name is free, and remember the one that it had."""
         row = placed.row
         wanted = _wanted(session.row.name, here)
         if wanted is None or row.hidden:

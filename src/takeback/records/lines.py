@@ -24,7 +24,7 @@ import msgspec
 from ..errors import Corrupt, Invalid, SchemaTooNew
 from ..ids import MAX_SEQ
 from ..model.entry import Numbers
-from ..ops import blobs, idempotency, sessions
+from ..ops import blobs, idempotency
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, CHUNK, ChunkRow
@@ -73,9 +73,14 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
 
 
-def _field(name: str, hint: Any) -> tuple[Any, ...]:
+@cache
+def _kinds(table: Table[Any]) -> dict[str, tuple[Any, ...]]:
+    """Return of which kinds each column of a table may be; working that out takes longer than reading a line."""
+    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(table.row).items()}
+
+
+def _field(name: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return how a column stands in a line; stored bytes are any JSON."""
-    kinds = get_args(hint) or (hint,)
     shown: Any = {int: Time if name.endswith("_ms") else Count, str: Text, bytes: Any}[kinds[0]]
     if type(None) in kinds:
         return (name, shown if shown is Any else shown | None, None)
@@ -84,10 +89,9 @@ def _field(name: str, hint: Any) -> tuple[Any, ...]:
 
 def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[Any, ...]) -> Any:
     """Make the form of a line: the columns of a table without some of them, and what the record has beside."""
-    hints = {} if table is None else get_type_hints(table.row)
-    left = {"scope", *without.split()}
-    own = [_field(name, hint) for name, hint in hints.items() if name not in left]
-    return msgspec.defstruct(
+    left, kinds = {"scope", *without.split()}, {} if table is None else _kinds(table)
+    own = [_field(name, kinds[name]) for name in kinds if name not in left]
+    form = msgspec.defstruct(
         f"{kind.title()}Line",
         [*own, *more],
         frozen=True,
@@ -97,8 +101,11 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
         tag_field="type",
         tag=kind,
     )
+    _COLUMNS[form] = tuple(name for name, *_ in own)
+    return form
 
 
+_COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
 _ZERO = {"hidden", "archived", "pinned", "states", "revision"}
 _COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
 _Totals = msgspec.defstruct(
@@ -224,13 +231,6 @@ def _is_wrapped(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _WRAPPED
 
 
-def _bytes(value: Any) -> bytes:
-    found = stored(value)
-    if found is None:
-        raise Invalid("a value is missing")
-    return found
-
-
 def _unhex(text: str | None, size: int) -> Any:
     """Read a hash or a salt; nothing stays nothing."""
     if text is None:
@@ -287,7 +287,7 @@ def _branch(record: Branch, session: str, following: Record | None) -> Any:
 
 def _said(form: Any, row: Any, **more: Any) -> Any:
     """Fill a line with the columns of a row that it has, and with what it has beside."""
-    own = {name: getattr(row, name) for name in form.__struct_fields__ if name in row._fields and name not in more}
+    own = {name: getattr(row, name) for name in _COLUMNS[form]}
     return form(**{name: shown(value) if isinstance(value, bytes) else value for name, value in own.items()}, **more)
 
 
@@ -493,40 +493,29 @@ class _Reader:
         return row.with_chain(Chain(line.late_ms, *numbers, line.calls, *linked))
 
     def _session_of(self, line: Any) -> Session:
-        local = {"scope": self._scope, "parent": 0, **dict.fromkeys(("sid", "updated", "rank", "branches"), 0)}
-        head = {"uid": line.head.branch, "seq": line.head.seq, "attached": int(line.head.attached), "calls": None}
-        row = _row(SESSION, line, **{**sessions.EMPTY, **_own(SESSION, line), **local, **head})
-        return Session(row, _bytes(line.detail), line.parent, (), line.undone, order=line.order)
+        head = {"uid": line.head.branch, "seq": line.head.seq, "attached": int(line.head.attached)}
+        row, detail = _row(SESSION, line, self._scope, **head), stored(line.detail)
+        if detail is None:
+            raise Invalid("detail is missing")
+        return Session(row, detail, line.parent, (), line.undone, order=line.order)
 
     def _branch_of(self, line: Any) -> Branch:
         self._branch_lost = line.lost
-        local = {"bid": 0, "session": 0, "parent": None, "depth": 0, "jump": None, "jump_seq": 0}
-        row = _row(BRANCH, line, scope=self._scope, uid=line.id, **local, tip_seq=line.fork_seq, tip_hash=b"")
+        row = _row(BRANCH, line, self._scope, uid=line.id, tip_seq=line.fork_seq)
         return Branch(row, line.parent, b"", line.fork_seq, b"")
 
 
-@cache
-def _kinds(table: Table[Any]) -> dict[str, tuple[Any, ...]]:
-    """Return of which kinds each column of a table may be; working that out takes longer than reading a line."""
-    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(table.row).items()}
-
-
-def _own(table: Table[Any], line: Any) -> dict[str, Any]:
-    """Return the columns that a line has, as they are stored."""
-    kinds, found = _kinds(table), dict[str, Any]()
-    for name in line.__struct_fields__:
-        if name in kinds:
-            value = getattr(line, name)
-            found[name] = stored(value) if bytes in kinds[name] else value
-    return found
-
-
-def _row(table: Table[Any], line: Any, **more: Any) -> Any:
-    values, kinds = {**_own(table, line), **more}, _kinds(table)
-    for name, value in values.items():
-        if value is None and not {type(None), Any}.intersection(kinds[name]):
+def _row(table: Table[Any], line: Any, scope: str, **more: Any) -> Any:
+    """Make the row of a line; a column that it does not have is local to a store, or computed there."""
+    kinds = _kinds(table)
+    made = {name: None if {type(None), Any}.intersection(kinds[name]) else kinds[name][0]() for name in kinds}
+    for name in _COLUMNS[type(line)]:
+        value = getattr(line, name)
+        value = stored(value) if bytes in kinds[name] else value
+        if value is None and type(None) not in kinds[name]:
             raise Invalid(f"{name} is missing")
-    return table.row(**values)
+        made[name] = value
+    return table.row(**{**made, "scope": scope, **more})
 
 
 def _chunk(scope: str, line: Any) -> Chunk:
@@ -543,25 +532,18 @@ def _key_of(scope: str, line: Any) -> Key:
         if line.made is None or line.made.kind not in allowed:
             raise Invalid(f"key {line.key!r} stands for nothing that there is here")
         named = {"seq": 0, "last_seq": 0, "kind": line.made.kind, "id": line.made.id}
-    row = _row(ONCE, line, scope=scope, session=0, ikey=line.key, branch=0, **named)
-    return Key(row, line.session, line.branch)
+    return Key(_row(ONCE, line, scope, ikey=line.key, **named), line.session, line.branch)
 
 
 _READS: dict[Any, Callable[[str, Any], Record]] = {
-    AgentLine: lambda scope, line: Agent(_row(AGENT, line, scope=scope, aid=0), line.ordinal, line.undone),
-    VersionLine: lambda scope, line: Version(_row(VERSION, line, scope=scope, agent=0)),
-    BlobLine: lambda scope, line: Blob(_row(BLOB, line, scope=scope, blob_id=0, created_ms=0, place="")),
+    AgentLine: lambda scope, line: Agent(_row(AGENT, line, scope), line.ordinal, line.undone),
+    VersionLine: lambda scope, line: Version(_row(VERSION, line, scope)),
+    BlobLine: lambda scope, line: Blob(_row(BLOB, line, scope, hash=line.hash)),
     ChunkLine: _chunk,
     PointLine: lambda scope, line: Point(
-        _row(CHECKPOINT, line, scope=scope, cid=0, session=0, type=line.kind, branch=0, hash=_unhex(line.hash, 32)),
-        line.branch,
+        _row(CHECKPOINT, line, scope, type=line.kind, hash=_unhex(line.hash, 32)), line.branch
     ),
-    OperationLine: lambda scope, line: Operation(
-        _row(OPERATION, line, scope=scope, oid=0, session=0, agent=0, undoes=None, undone_by=None),
-        line.session,
-        line.agent,
-        line.undoes,
-    ),
+    OperationLine: lambda scope, line: Operation(_row(OPERATION, line, scope), line.session, line.agent, line.undoes),
     KeyLine: _key_of,
 }
 

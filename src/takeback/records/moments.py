@@ -92,7 +92,7 @@ class Sides(NamedTuple):
 
 
 def compare(ours: Session, theirs: Session, read: Read, look: Read) -> Sides:
-    """Say which side has more of a session; what was changed in both raises ``Conflict``.
+    """Return which side has more of a session; what was changed in both raises ``Conflict``.
 
     ``read`` looks into the store that the records come from, ``look`` into the other one.
     """

@@ -17,8 +17,10 @@ from ..ids import MAX_SEQ, is_id
 from ..model.status import STATUSES
 from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, idempotency, operations, sessions
 from ..ops.log import key_of
-from ..ops.verify import places, tables, whole
+from ..ops.verify.agents import place_fault
 from ..ops.verify.files import TreeChecks
+from ..ops.verify.history import ATTACHMENT
+from ..ops.verify.sessions import shortcut
 from ..storage.base import Tx
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, PinRow
 from ..tables.branches import BRANCH, BranchRow
@@ -208,7 +210,7 @@ class Putting:
         parent, fork = start_of(tx, session, branch, ())
         if self._fresh and branches.find_by_name(tx, session.scope, session.sid, theirs.name) is not None:
             raise Invalid(f"session {session.id} has two branches called {theirs.name!r}")
-        depth, jump, jump_seq = places.shortcut(tx, parent, theirs.fork_seq)
+        depth, jump, jump_seq = shortcut(tx, parent, theirs.fork_seq)
         made = theirs._replace(
             bid=tx.next("branch"),
             session=session.sid,
@@ -247,7 +249,7 @@ class Putting:
 
     def _require_contents(self, tx: Tx, page: Page) -> None:
         """Refuse entries whose content is not here; from now on they link it, so nobody erases it."""
-        gone = {row.key & MAX_SEQ for row in page.lost if row.what == tables.ATTACHMENT}
+        gone = {row.key & MAX_SEQ for row in page.lost if row.what == ATTACHMENT}
         roots = {row.seq for row in page.rows if row.kind == snapshots.KIND}
         for link in page.links:
             seq, scope = link.key & MAX_SEQ, page.rows[0].scope
@@ -259,7 +261,7 @@ class Putting:
                 raise Corrupt(f"{said}; it may have been erased meanwhile: call again", what=f"blob {link.hash}")
 
     def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool) -> None:
-        """Let a session that people see show the new entries, as after an append."""
+        """Make a session that people see show the new entries, as after an append."""
         asked: dict[str, Any] = {"branch": branch.bid, "first": page.low + 1, "last": page.high}
         position, rank = feed.record(tx, session, "entries", **asked, now_ms=self._now_ms())
         states = self._states(session)
@@ -419,7 +421,7 @@ def _pinned(tx: Tx, pin: Pin, acid: int) -> PinRow:
     """Return a pin with the numbers that it has here; one that names another entry than it says raises ``Corrupt``."""
     session, branch = sessions.get(tx, pin.row.scope, pin.session), branches.find_by_uid(tx, pin.row.scope, pin.branch)
     made = pin.row._replace(session=session.sid, branch=branch.bid if branch else 0, checkpoint=acid)
-    if fault := "" if made.hidden == agent_checkpoints.UNKNOWN else whole.place_fault(tx, made):
+    if fault := "" if made.hidden == agent_checkpoints.UNKNOWN else place_fault(tx, made):
         raise Corrupt(f"a checkpoint of an agent is damaged: {fault}. Repair the source first", what=pin.session)
     return made
 

@@ -13,18 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..ids import MAX_SEQ
-from ..ops import (
-    branches,
-    feed,
-    operations,
-    purge,
-    sessions,
-    sweep,
-    work,
-)
+from ..ops import branches, feed, operations, purge, sessions, sweep, work
 from ..ops.log import key_of, point_on
-from ..ops.verify import log, places
+from ..ops.verify import log
 from ..ops.verify.base import UNREADABLE, Read
+from ..ops.verify.sessions import OPEN
 from ..storage.base import Backend, Op, Tx
 from ..tables.history import OPERATION
 from ..tables.sessions import PURGED, SessionRow
@@ -32,11 +25,7 @@ from . import moments, stash
 from .moments import AGAIN, COPY
 from .putting import Putting, by_id, conflict
 from .stash import Final
-from .stream import (
-    Operation,
-    Point,
-    Session,
-)
+from .stream import Operation, Point, Session
 
 T = TypeVar("T")
 ROWS = 500
@@ -137,7 +126,7 @@ class Showing:
             last[place.scope] = max(at, last.get(place.scope, (0, 0)))
 
     def _rise(self, tx: Tx, place: Place) -> tuple[int, int]:
-        """Let a session be the one that changed last."""
+        """Make a session the one that changed last."""
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None:
             return (0, 0)
@@ -238,7 +227,7 @@ class Showing:
     # ------------------------------------------------------------------ purged in the store that is copied
 
     def _erase(self, place: Place) -> None:
-        """Let a session that is begun be as purged as it is in the store it comes from."""
+        """Purge a session that is begun, as it is in the store it comes from."""
         self._prove(place, None) if place.todo else None
         done = self._write(place.scope, lambda tx: self._blank(tx, place), alone=True)
         self.done.update(sessions=done)
@@ -305,7 +294,7 @@ class _Changes:
 
 
 def mark_undone(tx: Tx, subject: tuple[str, int, int], wanted: dict[str, str]) -> None:
-    """Let exactly these operations of a session or an agent be undone."""
+    """Mark exactly these operations of a session or an agent as undone."""
     where = "WHERE scope = ? AND session = ? AND agent = ? AND undone_by IS NOT NULL"
     known = {row.id: row for row in OPERATION.all(tx, where, subject)}
     for name in known.keys() | wanted.keys():
@@ -332,7 +321,7 @@ def _proved(tx: Tx, scope: str, uid: str, low: int, tip: int) -> tuple[int, byte
 
 
 def _settle_tip(tx: Tx, session: SessionRow) -> None:
-    """Let the branch of an attached head know its end: the head may leave it now."""
+    """Record the end of the branch of an attached head: the head may leave it now."""
     branch = branches.get(tx, session.scope, session.branch)
     if session.attached and session.hidden < PURGED:
         branches.set_tip(tx, branch, session.seq, session.hash)
@@ -369,7 +358,7 @@ def _write_row(tx: Tx, final: Final, parent: int, told: SessionRow) -> SessionRo
 def _counted_doc(tx: Tx, session: SessionRow, doc: bytes) -> bytes:
     """Return details with how many messages were sent and answers are being written here."""
     said, own = codec.decode(doc), (session.scope, session.sid)
-    (sent,), (opened,) = tx.one(LAST_SENT, own) or (0,), tx.one(places.OPEN, own) or (0,)
+    (sent,), (opened,) = tx.one(LAST_SENT, own) or (0,), tx.one(OPEN, own) or (0,)
     counted = {"sent": sent, "open": opened}
     if all(said.get(name, 0) == value for name, value in counted.items()):
         return doc

@@ -15,14 +15,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Error, Invalid
-from ..ops import (
-    blobs,
-    branches,
-    sessions,
-)
+from ..ops import blobs, branches, sessions
 from ..ops.verify import content
 from ..ops.verify.base import Read
 from ..ops.verify.files import TreeChecks
@@ -51,12 +47,12 @@ class Wrong(Exception):
         self.where = where
 
 
-class _Refused(Exception):
-    """A record of a batch is in conflict with what is there."""
+class _Waiting(NamedTuple):
+    """A record of a batch: what the caller named it by, and the session that was being put."""
 
-    def __init__(self, number: int, error: Conflict) -> None:
-        super().__init__(str(error))
-        self.number, self.error = number, error
+    record: Record
+    where: object
+    session: tuple[str, str]
 
 
 # What follows a session and belongs to it by its place.
@@ -84,14 +80,13 @@ class Sink:
         self._read: Read = read or backend.read
         self._leave_agents = leave_agents
         self._tell = tell or (lambda: None)
-        self._batch: list[tuple[Record, object]] = []
+        self._batch: list[_Waiting] = []
         self._size, self._scope, self._at = 0, "", At()
         self._chunks = 0  # of the content that is being put
         self._incoming = set[tuple[str, str]]()  # contents in the batch
         self._trees = TreeChecks()  # what was there when it was asked for; ``Putting`` judges again where it is linked
         self._session = ("", "")  # scope and id of the one that is being put
-        self._written = ("", "")  # the one that the last batch ended in
-        self._skipped = ("", "")  # one that was found to be in conflict while it was put
+        self._skipped = set[tuple[str, str]]()  # those that were found to be in conflict while they were put
         self._undone = list[Agent]()
         self._shown = False
         self._putting = Putting(fresh=fresh, now_ms=now_ms, states=self._states)
@@ -233,13 +228,13 @@ class Sink:
             self._begin(record)
         if self._is_kept_for_update(record):
             return
-        if isinstance(record, _OF_SESSION) and self._session == self._skipped:
+        if isinstance(record, _OF_SESSION) and self._session in self._skipped:
             return
         scope = scope_of(record)
         if scope != self._scope or self._size > BYTES or len(self._batch) >= ROWS:
             self.flush()
         self._scope = scope
-        self._batch.append((record, where))
+        self._batch.append(_Waiting(record, where, self._session))
         self._size += _size_of(record)
         if isinstance(record, Agent):
             self._undone.append(record)
@@ -268,52 +263,47 @@ class Sink:
     def flush(self) -> None:
         """Write what is waiting; what is in conflict is kept for the end, with what belongs to it."""
         batch, self._batch, self._size = self._batch, [], 0
-        while batch:
-            try:
-                self._at, tally = self._write(self._scope, partial(self._put_all, batch))
-            except _Refused as refused:
-                self.conflicts.append(refused.error)
-                batch = self._without(batch, refused.number)
-                continue
-            self.done.update(tally.counts)
-            self.left_out += tally.left_out
-            self._keys_left_out.update(tally.keys_left_out)
-            break
-        self._written = self._session
+        try:
+            self._write_all(batch)
+        except Conflict:
+            for each in batch:
+                self._write_alone(each)
         self._incoming.clear()
         if self._at.blob is not None and self._at.following == self._at.blob.chunks:
             self._finish_blob(self._at.blob)
         self._tell()
 
-    def _put_all(self, batch: list[tuple[Record, object]], tx: Tx) -> tuple[At, Tally]:
+    def _write_all(self, batch: list[_Waiting]) -> None:
+        if batch:
+            self._at, tally = self._write(self._scope, partial(self._put_all, batch))
+            self.done.update(tally.counts)
+            self.left_out += tally.left_out
+            self._keys_left_out.update(tally.keys_left_out)
+
+    def _write_alone(self, each: _Waiting) -> None:
+        """Write a record of a batch that was refused; if it is in conflict, its whole session is left out."""
+        of_session = isinstance(each.record, _OF_SESSION)
+        if of_session and each.session in self._skipped:
+            return
+        try:
+            self._write_all([each])
+        except Conflict as error:
+            self.conflicts.append(error)
+            if of_session:
+                self._skipped.add(each.session)
+                self._showing.places.pop(each.session, None)
+                self._showing.updates.pop(each.session, None)
+
+    def _put_all(self, batch: list[_Waiting], tx: Tx) -> tuple[At, Tally]:
         at, tally = self._at, Tally()
-        for number, (record, where) in enumerate(batch):
+        for record, where, _ in batch:
             try:
                 at = self._putting.put(tx, at, record, tally)
             except _WRONG as error:
                 if where is not None:
                     raise Wrong(where, error) from error
-                if isinstance(error, Conflict):
-                    raise _Refused(number, error) from error
                 raise
         return at, tally
-
-    def _without(self, batch: list[tuple[Record, object]], number: int) -> list[tuple[Record, object]]:
-        """Return a batch without a record that was refused; of a session without all that follows of it."""
-        refused = batch[number][0]
-        if not isinstance(refused, _OF_SESSION):
-            return batch[:number] + batch[number + 1 :]
-        before = [each for each, _ in batch[: number + 1] if isinstance(each, Session)]
-        who = (before[-1].row.scope, before[-1].row.id) if before else self._written
-        self._showing.places.pop(who, None)
-        self._showing.updates.pop(who, None)
-        self._skipped = who
-        behind = number + 1
-        while behind < len(batch) and isinstance(batch[behind][0], (*_OF_SESSION, Blob, Chunk)):
-            if isinstance(batch[behind][0], Session):
-                break
-            behind += 1
-        return batch[:number] + batch[behind:]
 
     def _write(self, scope: str, op: Op[T], *, alone: bool = False) -> T:
         return self._to.scoped(scope).write(op, alone=alone)
@@ -359,7 +349,7 @@ class Sink:
 
 
 def _settle_agent(agent: Agent, tx: Tx) -> None:
-    """Let exactly those operations of an agent be undone that are, once it is whole."""
+    """Mark exactly those operations of an agent as undone that are, once it is whole."""
     twin = agents.find_twin(tx, agent)
     if twin is None or agents.is_staged(twin):
         raise Invalid(f"of agent {agent.row.id!r} a version is missing")

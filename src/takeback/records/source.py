@@ -18,10 +18,14 @@ from ..ids import entry_id
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
-from ..ops.verify import derived, log, places, tables, whole
-from ..ops.verify.base import Read, is_object
+from ..ops.verify import derived, log
+from ..ops.verify.agents import agent_faults, in_order, pin_fault
+from ..ops.verify.agents import checkpoint_fault as agent_checkpoint_fault
+from ..ops.verify.base import Read, Said, first_of, is_object
 from ..ops.verify.files import TreeChecks
-from ..storage.base import Row, Tx, scalar
+from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ..ops.verify.sessions import branch_faults, session_faults
+from ..storage.base import Row, Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
 from ..tables.branches import BRANCH, BranchRow
 from ..tables.content import BLOB, CHUNK, BlobRow
@@ -29,8 +33,8 @@ from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
 from ..tables.files import JOURNAL
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
-from ..tables.sessions import IS_STAGED, LEASE, PURGED, SessionRow
-from ..tables.table import Table
+from ..tables.sessions import IS_STAGED, LEASE, PURGED, SESSION, SessionRow
+from ..tables.table import Table, slots
 from . import moments
 from .agents import agent_of, is_staged
 from .choice import Choice
@@ -74,17 +78,8 @@ SIZES = f"""SELECT coalesce(length(body), 0) + coalesce(length(raw), 0) +
 CASE WHEN spill IS NULL THEN 0 ELSE {SPILLED} END
 FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
 BETWEEN = "WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
-POINTS = f"""SELECT {CHECKPOINT.selected("c")}, b.uid FROM checkpoint c
-LEFT JOIN branch b ON b.scope = c.scope AND b.bid = c.branch
-WHERE c.scope = ? AND c.session = ? AND c.cid > ? AND c.cid <= ? ORDER BY c.cid LIMIT ?"""
-KEYS = f"""SELECT {ONCE.selected("i")}, b.uid FROM idempotency i
-LEFT JOIN branch b ON b.scope = i.scope AND b.bid = i.branch
-WHERE i.scope = ? AND i.session = ? AND (i.ikey, i.branch, i.seq) > (?, ?, ?)
-ORDER BY i.ikey, i.branch, i.seq LIMIT ?"""
 KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0{scope} ORDER BY scope"
-OF_SUBJECT = "WHERE scope = ? AND session = ? AND agent = ? AND oid <= ? ORDER BY oid"
-OF_POINT = "WHERE scope = ? AND checkpoint = ? ORDER BY session"
-OF_SESSION = "WHERE scope = ? AND session = ?"
+OF_SESSION = "scope = ? AND session = ?"
 TOTALS = (
     f"SELECT count(*) FROM session WHERE NOT ({IS_STAGED}){{scope}}",
     "SELECT count(*) FROM entry WHERE key > 0{scope}",
@@ -143,6 +138,7 @@ class Source:
         self._sessions: dict[tuple[str, int], _Subject] = {}
         self._agents: dict[tuple[str, int], _Subject] = {}
         self._orders: dict[tuple[str, int], int] = {}  # of the sessions that were yielded and are not purged
+        self._uid: tuple[tuple[str, int], str | None] = (("", 0), None)  # the branch that was last asked for
 
     def totals(self) -> dict[str, int]:
         """Return how many sessions, entries and bytes of content there are."""
@@ -194,6 +190,30 @@ class Source:
             if after is None:
                 return
 
+    def _walk(self, table: Table[R], where: str, args: tuple[Value, ...], *, key: str) -> Iterator[R]:
+        """Yield the rows that a condition finds, ordered by their key, a page per read."""
+        columns, after = key.split(", "), tuple[Any, ...]()
+        while True:
+            behind = f"AND ({key}) > ({slots(len(after))})" if after else ""
+            sql, asked = f"WHERE {where} {behind} ORDER BY {key} LIMIT ?", (*args, *after, ROWS)
+            rows = self._read(lambda tx: table.all(tx, sql, asked))  # noqa: B023
+            yield from rows
+            if len(rows) < ROWS:
+                return
+            after = tuple(getattr(rows[-1], name) for name in columns)
+
+    def _branch(self, scope: str, bid: int) -> str | None:
+        """Return the id of a branch, None if it is not there; rows that follow one another mostly name the same."""
+        if bid and self._uid[0] != (scope, bid):
+            found = self._read(lambda tx: BRANCH.get(tx, scope, bid))
+            self._uid = (scope, bid), found.uid if found else None
+        return self._uid[1] if bid else None
+
+    def _require(self, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) -> None:
+        """Refuse a row of which verify says that something does not fit."""
+        if self._sound:
+            self._read(lambda tx: _require(tx, table, row, faults))
+
     # ------------------------------------------------------------------ agents
 
     def _all_agents(self, known: Known) -> Iterator[Record]:
@@ -215,8 +235,7 @@ class Source:
     def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[Agent, Tally]:
         row = agents.by_number(tx, scope, aid)
         if self._sound:
-            for fault in tables.agent_faults(tx, row):
-                raise Corrupt(f"agent {row.id!r}: {fault.what}", what=f"agent {row.id}")
+            _require(tx, AGENT, row, agent_faults)
         undone = tuple(tx.all(UNDONE, (scope, 0, aid)))
         done = tally(tx, moments.OPERATIONS, moments.OPERATION_ID, scope, 0, aid)
         return agent_of(tx, row)._replace(undone=undone, operations=done.total), done
@@ -250,7 +269,7 @@ class Source:
 
     def _needed(self, page: Page, known: Known) -> Iterator[Record]:
         """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
-        gone = {row.key for row in page.lost if row.what == tables.ATTACHMENT}
+        gone = {row.key for row in page.lost if row.what == ATTACHMENT}
         roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
         for link in page.links:
             strict = link.key not in gone
@@ -352,7 +371,7 @@ class Source:
             self._require_entries(tx, line, low, rows)
         previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
         gone = _lost(tx, row, low, low + count)
-        links = _links(tx, row, rows, {each.key for each in gone if each.what in (tables.CONTENT, tables.ENTRY)})
+        links = _links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
         return Page(row.uid, previous or b"", rows, links, gone)
 
     def _require_entries(self, tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
@@ -364,26 +383,22 @@ class Source:
             before = log.after_of(line, row, before)
 
     def _points(self, session: Session) -> Iterator[Record]:
-        after, scope, sid = 0, session.row.scope, session.row.sid
-        newest = session.checkpoints.number
-        while rows := self._read(lambda tx: tx.all(POINTS, (scope, sid, after, newest, ROWS))):  # noqa: B023
-            for stored in rows:
-                row, uid = _joined(CHECKPOINT, stored)
-                if self._sound and (fault := self._read(lambda tx: tables.checkpoint_fault(tx, row))):  # noqa: B023
-                    raise Corrupt(f"checkpoint {row.id} is damaged: {fault}", what=f"checkpoint {row.id}")
-                yield Point(row, uid)
-                after = row.cid
+        asked = (session.row.scope, session.row.sid, session.checkpoints.number)
+        for row in self._walk(CHECKPOINT, f"{OF_SESSION} AND cid <= ?", asked, key="cid"):
+            self._require(CHECKPOINT, row, checkpoint_fault)
+            yield Point(row, self._branch(row.scope, row.branch) or "")
 
     def _under_way(self, session: SessionRow) -> Iterator[Record]:
         """Yield who runs a session, the answers that are being written, the messages that wait, a change of files."""
         own = (session.scope, session.sid)
-        for table in (LEASE, STREAM, INBOX, JOURNAL):
-            for row in self._read(lambda tx: _rows_of(tx, table, own)):  # noqa: B023
+        tables: tuple[Table[Any], ...] = (LEASE, STREAM, INBOX, JOURNAL)
+        for table in tables:
+            for row in self._walk(table, OF_SESSION, own, key=", ".join(table.key)):
                 bid = row.branch if table is STREAM else row.key >> 32 if table is INBOX else 0
-                held = self._read(lambda tx: BRANCH.get(tx, session.scope, bid)) if bid else None  # noqa: B023
-                yield Live(table, row, held.uid if held else None)
+                yield Live(table, row, self._branch(session.scope, bid))
                 if table is STREAM:
-                    yield from (Live(DELTA, each) for each in self._read(lambda tx: _pieces(tx, row)))  # noqa: B023
+                    pieces = self._walk(DELTA, "scope = ? AND stream = ?", (row.scope, row.id), key="n")
+                    yield from (Live(DELTA, each) for each in pieces)
 
     def _purged_since(self) -> Iterator[Record]:
         """Yield again the sessions that were purged after they were read: what was brought of them is to be erased."""
@@ -412,11 +427,10 @@ class Source:
         asked = [(scope, sid, 0, each.newest) for (scope, sid), each in self._sessions.items()]
         asked += [(scope, 0, aid, each.newest) for (scope, aid), each in self._agents.items()]
         for args in asked:
-            yield from self._read(lambda tx: OPERATION.all(tx, OF_SUBJECT, args))  # noqa: B023
+            yield from self._walk(OPERATION, f"{OF_SESSION} AND agent = ? AND oid <= ?", args, key="oid")
 
     def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> Operation:
-        if self._sound and (fault := self._read(lambda tx: tables.operation_fault(tx, row))):
-            raise Corrupt(f"operation {row.id} is damaged: {fault}", what=f"operation {row.id}")
+        self._require(OPERATION, row, operation_fault)
         undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
         return Operation(row, session, agent, undoes.id if undoes else None)
 
@@ -433,12 +447,8 @@ class Source:
                     yield key
 
     def _keys(self, scope: str, sid: int, name: str | None) -> Iterator[Key]:
-        after = ("", -1, -1)
-        while rows := self._read(lambda tx: tx.all(KEYS, (scope, sid, *after, ROWS))):  # noqa: B023
-            for stored in rows:
-                row, uid = _joined(ONCE, stored)
-                yield Key(row, name, uid)
-                after = row.ikey, row.branch, row.seq
+        for row in self._walk(ONCE, OF_SESSION, (scope, sid), key="ikey, branch, seq"):
+            yield Key(row, name, self._branch(scope, row.branch))
 
     def _agent_points(self) -> Iterator[Record]:
         if self._choice is not None:
@@ -447,23 +457,23 @@ class Source:
         for row in self._pages(AGENT_CHECKPOINT):
             if self._sound and (row.scope, row.agent) not in last:
                 self._read(lambda tx: _require_agent_points(tx, row.scope, row.agent))  # noqa: B023
-            pins = self._read(lambda tx: PIN.all(tx, OF_POINT, (row.scope, row.acid)))  # noqa: B023
+            pins = self._walk(PIN, "scope = ? AND checkpoint = ?", (row.scope, row.acid), key="session")
             agent = self._read(lambda tx: agent_of(tx, agents.by_number(tx, row.scope, row.agent)))  # noqa: B023
             yield AgentPoint(row, agent.name, tuple(map(self._pin, pins)), last.get((row.scope, row.agent), ""))
             last[row.scope, row.agent] = row.id
 
     def _pin(self, row: PinRow) -> Pin:
-        def named(tx: Tx) -> tuple[str, str, str]:
-            fault = whole.pin_fault(tx, row) if self._sound else ""
-            return fault, sessions.by_number(tx, row.scope, row.session).id, branches.get(tx, row.scope, row.branch).uid
-
-        fault, session_id, uid = self._read(named)
-        if fault:
-            raise Corrupt(f"{whole.pin_name(row)}: {fault}", what=f"checkpoint number {row.checkpoint}")
-        return Pin(row, session_id, uid)
+        self._require(PIN, row, pin_fault)
+        session = self._read(lambda tx: sessions.by_number(tx, row.scope, row.session))
+        return Pin(row, session.id, self._branch(row.scope, row.branch) or "")
 
 
 # ---------------------------------------------------------------------- functions of a transaction
+
+
+def _require(tx: Tx, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) -> None:
+    if what := first_of(faults(tx, row)):
+        raise Corrupt(f"{table.called(row)}: {what}", what=table.called(row))
 
 
 def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
@@ -477,22 +487,20 @@ def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
 def _require_session(tx: Tx, scope: str, sid: int) -> None:
     """Refuse a session whose row, details or branches do not agree with its entries."""
     session = sessions.by_number(tx, scope, sid)
-    where = f"session {session.id}"
-    for fault in places.session_faults(tx, session):
-        raise Corrupt(f"{where}: {fault.what}", what=where)
+    _require(tx, SESSION, session, session_faults)
     if not is_object(sessions.detail(tx, session)):
-        raise Corrupt(f"{where}: its details are damaged", what=where)
+        raise Corrupt(f"session {session.id}: its details are damaged", what=f"session {session.id}")
     for branch in branches.of_session(tx, scope, sid, session.branches):
-        for fault in places.branch_faults(tx, branch):
-            raise Corrupt(f"branch {branch.uid}: {fault.what}", what=f"branch {branch.uid}")
+        _require(tx, BRANCH, branch, branch_faults)
 
 
 def _require_agent_points(tx: Tx, scope: str, aid: int) -> None:
     """Refuse checkpoints of an agent that do not agree with the agent, or with where its sessions were."""
     agent = agents.by_number(tx, scope, aid)
-    for sound, row, here in whole.in_order(tx, scope, aid):
-        if fault := whole.checkpoint_fault(tx, agent, row, here) if sound else "its record is damaged":
-            raise Corrupt(f"checkpoint {row.id}: {fault}", what=f"checkpoint {row.id}")
+    for stored, here in in_order(tx, scope, aid):
+        if fault := agent_checkpoint_fault(tx, agent, stored, here):
+            name = AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored))
+            raise Corrupt(f"{name}: {fault}", what=name)
 
 
 def _versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:
@@ -543,21 +551,6 @@ def _lost(tx: Tx, branch: BranchRow, low: int, high: int) -> list[LostRow]:
     begin = first - 1 if low == branch.fork_seq else first + low
     rows = LOST.all(tx, BETWEEN, (branch.scope, begin, first + high))
     return [row for row in rows if row.key == first or row.key > first + low]
-
-
-def _joined(table: Table[R], stored: Row) -> tuple[R, Any]:
-    """Split what a join read: a row of a table, checked, and the one column behind it."""
-    *own, more = stored
-    return table.checked(tuple(own)), more
-
-
-def _rows_of(tx: Tx, table: Table[Any], own: tuple[str, int]) -> list[Any]:
-    order = ", ".join(table.key)
-    return table.all(tx, f"{OF_SESSION} ORDER BY {order}", own)
-
-
-def _pieces(tx: Tx, stream: Any) -> list[Any]:
-    return DELTA.all(tx, "WHERE scope = ? AND stream = ? ORDER BY n", (stream.scope, stream.id))
 
 
 def shares(sizes: Iterable[Row]) -> int:

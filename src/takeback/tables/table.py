@@ -107,7 +107,7 @@ class Table(Generic[R]):
         self._by_key_locked = f"{self._by_key}{LOCK}"
         self._upsert = ""
         self._updates = dict[tuple[int, ...], str]()
-        self._pages = dict[tuple[str, bool, bool, bool], str]()
+        self._pages = dict[tuple[str, bool, bool, bool, bool], str]()
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
@@ -316,12 +316,15 @@ class Table(Generic[R]):
         own = self._orders.get(tx.dialect.name)
         return own or ((self.number,) if self.number and tx.dialect.gapless else self.key)
 
-    def page(self, tx: Tx, after: Key | None, limit: int, *, scope: str | None = None) -> tuple[list[Row], Key | None]:
-        """Read the next rows as stored, with the key to go on from, None at the end; of one scope if one is named.
+    def page(
+        self, tx: Tx, after: Key | None, limit: int, *, scope: str | None = None, upto: Key | None = None
+    ) -> tuple[list[Row], Key | None]:
+        """Read the next rows as stored, with the key to go on from, None at the end.
 
-        A row that cannot be read at all is its key and nothing else. Keys that do not grow raise ``Corrupt``.
+        Only rows of one scope and only those up to a key, if these are named. A row that cannot be read at all is its
+        key and nothing else. Keys that do not grow raise ``Corrupt``.
         """
-        rows = self._page(tx, after, limit, scope)
+        rows = self._page(tx, after, limit, scope, upto)
         if not rows:
             return [], None
         width = len(self.order(tx))
@@ -330,24 +333,23 @@ class Table(Generic[R]):
             raise Corrupt("the keys of a table are out of order", what="file")
         return [row[width:] for row in rows], reached
 
-    def _page(self, tx: Tx, after: Key | None, limit: int, scope: str | None) -> list[Row]:
+    def _page(self, tx: Tx, after: Key | None, limit: int, scope: str | None, upto: Key | None) -> list[Row]:
         """Read the next rows, each behind its key."""
-        args = (*(() if scope is None else (scope,)), *(after or ()), limit)
-        asked = (tx.dialect.name, after is None, scope is not None)
+        args = (*(() if scope is None else (scope,)), *(after or ()), *(upto or ()), limit)
+        asked = (tx.dialect.name, after is not None, scope is not None, upto is not None)
         try:
             return tx.all(self._page_sql(tx, *asked, keys=False), args)
         except Corrupt:
             keys = tx.all(self._page_sql(tx, *asked, keys=True), args)
             return [(*key, *self._single(tx, key)) for key in keys]
 
-    def _page_sql(self, tx: Tx, dialect: str, first: bool, scoped: bool, *, keys: bool) -> str:
-        asked = (dialect, first, scoped, keys)
+    def _page_sql(self, tx: Tx, dialect: str, behind: bool, scoped: bool, bounded: bool, *, keys: bool) -> str:
+        asked = (dialect, behind, scoped, bounded, keys)
         sql = self._pages.get(asked)
         if sql is None:
-            order = ", ".join(self.order(tx))
-            behind = "" if first else f"({order}) > ({slots(len(self.order(tx)))})"
-            asks = " AND ".join(each for each in ("scope = ?" if scoped else "", behind) if each)
-            where = f" WHERE {asks}" if asks else ""
+            order, key = ", ".join(self.order(tx)), slots(len(self.order(tx)))
+            asks = {"scope = ?": scoped, f"({order}) > ({key})": behind, f"({order}) <= ({key})": bounded}
+            where = f" WHERE {' AND '.join(each for each in asks if asks[each])}" if any(asks.values()) else ""
             what = order if keys else f"{order}, {self.columns}"
             # An index of the scope would be sorted again for every page: rows are walked as they lie instead.
             walk = " NOT INDEXED" if scoped and "scope" not in self.order(tx) else ""

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import changes, content, files, index, live, places, tables, whole
+from . import agents, changes, content, files, history, live, log, sessions
 from .base import BACKUP, UNREADABLE, Check, Found, Read, walk
-from .log import EntriesCheck
 
 
 def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable[[int], None] | None = None) -> Report:
@@ -29,8 +28,8 @@ def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable
 def _checks() -> tuple[Check, ...]:
     """Return the checks of one run; the entries come first of all that name entries."""
     trees = files.TreeChecks()
-    others = (*index.RULES, *tables.RULES, *live.RULES, *whole.RULES, *changes.RULES, *files.named_beside(trees))
-    return (*places.RULES, EntriesCheck(trees), *others, content.chunks_page)
+    beside = (*history.RULES, *agents.RULES, *live.RULES, *changes.RULES, *files.named_beside(trees))
+    return (*sessions.RULES, log.EntriesCheck(trees), *log.RULES, *beside, content.chunks_page)
 
 
 def _attempt(found: Found, step: Callable[[], None]) -> None:

@@ -127,11 +127,23 @@ class Rule(Generic[R]):
     def _told(self, tx: Tx, row: R, *, sound: bool) -> Sequence[Fault]:
         try:
             said = self.faults(tx, row) if sound else DAMAGED
-            if isinstance(said, str):
-                said = Fault(self.kind, said, self.fix) if said else None
-            return [said] if isinstance(said, Fault) else list(said or ())
+            return [each if isinstance(each, Fault) else Fault(self.kind, each, self.fix) for each in each_of(said)]
         except UNREADABLE as error:
             return [Fault(self.kind, f"what it names cannot be read: {error}", self.fix)]
+
+
+def each_of(said: Said) -> list[str | Fault]:
+    """Return what was said of a row, fault by fault."""
+    if isinstance(said, str | Fault):
+        return [said] if said else []
+    return list(said or ())
+
+
+def first_of(said: Said) -> str:
+    """Return the first thing that was said of a row as text, '' if nothing was."""
+    for fault in each_of(said):
+        return fault if isinstance(fault, str) else fault.what
+    return ""
 
 
 def _left_out(keys: Sequence[Key], after: Key | None) -> Iterator[tuple[int, int]]:

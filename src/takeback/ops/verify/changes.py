@@ -18,7 +18,7 @@ from ...tables.history import FEED, FeedRow
 from .. import entries
 from ..agent_checkpoints import FEED_KIND
 from .base import FOLLOW, LOST, PURGED, Check, Fault, Found, Key, Rule, has
-from .places import tip_of
+from .sessions import tip_of
 
 OWNER = "SELECT hidden, updated FROM session WHERE scope = ? AND sid = ?"
 HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"
@@ -51,7 +51,7 @@ WINDOW = 20_000
 
 
 def change_fault(tx: Tx, row: FeedRow) -> str:
-    """Say what a change names that is not there; a purged session need not have its entries."""
+    """Return what a change names that is not there; a purged session need not have its entries."""
     if row.session == 0:
         of_agent = row.kind not in ("entries", "session", "checkpoint", *KINDS)
         return "" if of_agent and has(tx, AGENT, row.scope, row.branch) else "its agent is missing"

@@ -43,7 +43,7 @@ def _is_there(read: Read, row: BlobRow) -> bool:
 
 
 def blob_fault(read: Read, row: BlobRow) -> str:
-    """Say what does not fit about the content of a blob whose row is sound."""
+    """Return what is wrong with the content of a blob whose row is sound."""
     if row.place:
         return f"its content lies in {row.place!r}, which is no place that is known"
     there = read(lambda tx: tx.one(CHUNKS_OF, (row.scope, row.blob_id)))
@@ -67,7 +67,7 @@ def digest_of(read: Read, scope: str, blob_id: int, chunks: int) -> tuple[str, i
 
 
 def chunks_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
-    """Look for chunks that belong to no blob; the content of the others is checked with their blobs."""
+    """Find chunks that belong to no blob; the content of the others is checked with their blobs."""
     keys = tx.all(CHUNKS, (_MANY,)) if after is None else tx.all(CHUNKS_AFTER, (*after, _MANY))
     for scope, blob_id in dict.fromkeys((scope, blob_id) for scope, blob_id, _ in keys):
         if not has(tx, BLOB, scope, blob_id):

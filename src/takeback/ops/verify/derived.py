@@ -92,7 +92,7 @@ def standing(branch: BranchRow, seq: int, numbers: Numbers = sessions.NO_NUMBERS
 
 
 def state_fault(tx: Tx, branch: BranchRow, row: EntryRow, body: bytes, before: Numbers | None) -> str:
-    """Say what does not fit about a state entry that can be read; ``before`` are the numbers that it continues."""
+    """Return what is wrong with a state entry that can be read; ``before`` are the numbers that it continues."""
     said = codec.decode(body)
     if before is not None and not _continues(tx, branch, row.seq, said["last"], before):
         return "it does not continue the state of work before it"

@@ -14,10 +14,12 @@ from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
 from ...tables.entries import EntryRow
-from ...tables.history import OPERATION
-from ...tables.sessions import DETAIL
+from ...tables.history import OPERATION, OperationRow
+from ...tables.sessions import DETAIL, DetailRow
 from .. import blobs
-from .base import BACKUP, PAGE, UNREADABLE, Check, Fault, Found, Key
+from .base import BACKUP, UNREADABLE, Check, Fault, Rule
+from .history import operation_fault
+from .sessions import detail_fault
 
 SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"
 CHUNKS = "SELECT chunks FROM blob WHERE scope = ? AND hash = ?"
@@ -52,7 +54,7 @@ class TreeChecks:
         self._sound = dict[tuple[str, bytes, bool], Extent]()
 
     def fault(self, tx: Tx, row: EntryRow, *, lost: bool = False) -> Fault | None:
-        """Say what is wrong with the files that an intact entry names, if it names any.
+        """Return what is wrong with the files that an intact entry names, if it names any.
 
         Where a repair recorded that some of them are ``lost``, what is missing is not said again.
         """
@@ -70,7 +72,7 @@ class TreeChecks:
             return Fault("snapshot", f"the files that it names cannot be read: {error}", BACKUP)
 
     def root_fault(self, tx: Tx, scope: str, root: str, *, lost: bool = False) -> Fault | None:
-        """Say what is wrong with a snapshot, by the hash of its root; a copy calls this before it believes one."""
+        """Return what is wrong with a snapshot, by the hash of its root; a copy calls this before it believes one."""
         try:
             self._judge(tx, scope, _root(tx, scope, root).tree, lost)
         except Unsound as error:
@@ -153,7 +155,7 @@ def _body(tx: Tx, row: EntryRow) -> dict[str, Any] | None:
 
 
 def _announced_fault(body: dict[str, Any]) -> Fault | None:
-    """Say which path of announced files is none inside a workspace."""
+    """Return what is wrong with the paths of announced files, None if nothing is."""
     for path in body["set"]:
         if what := names.path_fault(path.encode("utf-8", "surrogateescape")):
             return Fault("snapshot", f"a file is announced under a path that is none: it holds {what}", BACKUP)
@@ -164,40 +166,24 @@ def _announced_fault(body: dict[str, Any]) -> Fault | None:
 
 
 def named_beside(trees: TreeChecks) -> tuple[Check, ...]:
-    """Return the checks of roots that sessions' details and operations name; entries need not name these."""
+    """Return the rules of details and operations, which may name roots that no entry names."""
 
-    def details(tx: Tx, found: Found, after: Key | None) -> Key | None:
-        stored, reached = DETAIL.page(tx, after, PAGE)
-        for row in map(DETAIL.checked, filter(DETAIL.is_sound, stored)):
-            if b'"disk"' in row.doc:
-                _add(tx, found, trees, DETAIL.called(row), row.scope, _said(row.doc).get("disk"))
-        return reached
+    def details(tx: Tx, row: DetailRow) -> str | Fault | None:
+        fault = detail_fault(tx, row)
+        return fault or _beside_fault(tx, trees, row.scope, codec.decode(row.doc).get("disk"))
 
-    def operations(tx: Tx, found: Found, after: Key | None) -> Key | None:
-        stored, reached = OPERATION.page(tx, after, PAGE)
-        for row in map(OPERATION.checked, filter(OPERATION.is_sound, stored)):
-            for doc in (row.before, row.after):
-                files = _said(doc).get("files") if b'"files"' in doc else None
-                root = files.get("root") if isinstance(files, dict) else None
-                _add(tx, found, trees, OPERATION.called(row), row.scope, root)
-        return reached
+    def operation(tx: Tx, row: OperationRow) -> str | Fault | None:
+        fault: str | Fault | None = operation_fault(tx, row)
+        for doc in (row.before, row.after) if not fault else ():
+            files = codec.decode(doc).get("files") or {}
+            fault = fault or _beside_fault(tx, trees, row.scope, files.get("root"))
+        return fault
 
-    return details, operations
+    return Rule(DETAIL, details, "detail"), Rule(OPERATION, operation, "operation")
 
 
-def _add(tx: Tx, found: Found, trees: TreeChecks, where: str, scope: str, root: object) -> None:
-    """Add what is wrong with a root; one that is not there is missed by whoever asks for it."""
+def _beside_fault(tx: Tx, trees: TreeChecks, scope: str, root: object) -> Fault | None:
+    """Return what is wrong with a root; one that is not there is missed by whoever asks for it."""
     if not isinstance(root, str) or not blobs.exists(tx, scope, root):
-        return
-    fault = trees.root_fault(tx, scope, root, lost=True)
-    if fault is not None:
-        found.add(fault.kind, where, fault.what, fault.fix)
-
-
-def _said(doc: bytes) -> dict[str, Any]:
-    """Read a JSON object; what is none is reported with its record."""
-    try:
-        said = codec.decode(doc)
-    except UNREADABLE:
-        return {}
-    return said if isinstance(said, dict) else {}
+        return None
+    return trees.root_fault(tx, scope, root, lost=True)

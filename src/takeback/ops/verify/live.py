@@ -1,4 +1,4 @@
-"""What is demanded of what is under way: leases, streams and their pieces, inboxes.
+"""What is demanded of what is under way: leases, streams and their pieces, inboxes, changes of files.
 
 Each row must name what is there and be able to be read; pieces and sent messages have no gaps.
 """
@@ -9,29 +9,32 @@ from ... import presence
 from ...model.message import Message
 from ...storage.base import Tx
 from ...tables.entries import ENTRY
+from ...tables.files import JOURNAL, SEEN, JournalRow, SeenRow
 from ...tables.live import DELTA, INBOX, STREAM, DeltaRow, SentRow, StreamRow
 from ...tables.sessions import LEASE, LeaseRow
 from ..open_streams import KINDS
 from .base import UNREADABLE, Check, Rule, has, is_object
-from .places import has_session
+from .sessions import has_session
 
 OF_BRANCH = "SELECT 1 FROM branch WHERE scope = ? AND bid = ? AND session = ?"
 STREAM_OF = "SELECT 1 FROM stream WHERE scope = ? AND id = ?"
 PIECES_OF = "SELECT count(*) FROM delta WHERE scope = ? AND stream = ?"
 MISSING = "pieces of it are missing"
 GAP = "the message before it is missing"
+AGAIN = "Nothing is lost by it: repair makes a copy without it, and the files are read again"
+UNDONE = "A change of files was under way; repair makes a copy without it: look at the files of that workspace"
 TAKE = "Nobody can tell who runs the session; repair makes a copy in which nobody does"
 
 
 def lease_fault(tx: Tx, row: LeaseRow) -> str:
-    """Say what does not fit about a lease."""
+    """Return what is wrong with a lease."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
     return "" if row.holder is None or is_holder(row.holder) else "its holder cannot be read"
 
 
 def stream_fault(tx: Tx, row: StreamRow) -> str:
-    """Say what does not fit about a stream."""
+    """Return what is wrong with a stream."""
     asked = (row.scope, row.branch, row.session)
     if not has_session(tx, row.scope, row.session) or not tx.one(OF_BRANCH, asked):
         return "its session or branch is missing"
@@ -41,7 +44,7 @@ def stream_fault(tx: Tx, row: StreamRow) -> str:
 
 
 def piece_fault(tx: Tx, row: DeltaRow) -> str:
-    """Say what does not fit about a piece."""
+    """Return what is wrong with a piece."""
     if not tx.one(STREAM_OF, (row.scope, row.stream)):
         return "its stream is missing"
     if row.n != 1 and not has(tx, DELTA, row.scope, row.stream, row.n - 1):
@@ -58,15 +61,14 @@ def _is_piece(row: DeltaRow) -> bool:
 
 
 def sent_fault(tx: Tx, row: SentRow) -> str:
-    """Say what does not fit about a message that was sent."""
+    """Return what is wrong with a message that was sent."""
     if not has_session(tx, row.scope, row.session):
         return "its session is missing"
-    if row.n != 1 and not has(tx, INBOX, row.scope, row.session, row.n - 1):
-        return GAP
-    if row.key:
-        there = row.body is None and has(tx, ENTRY, row.scope, row.key)
-        return "" if there else "the entry that it became is missing"
-    return "" if _is_message(row.body) else "what it says cannot be read"
+    if row.key and not (row.body is None and has(tx, ENTRY, row.scope, row.key)):
+        return "the entry that it became is missing"
+    if not row.key and not _is_message(row.body):
+        return "what it says cannot be read"
+    return "" if row.n == 1 or has(tx, INBOX, row.scope, row.session, row.n - 1) else GAP
 
 
 def _is_message(body: bytes | None) -> bool:
@@ -87,9 +89,28 @@ def is_holder(data: bytes) -> bool:
     return True
 
 
+def journal_fault(tx: Tx, row: JournalRow) -> str:
+    """Return what is wrong with a change of files under way."""
+    if not has_session(tx, row.scope, row.session):
+        return "its session is missing"
+    return "" if is_holder(row.holder) else "who makes it cannot be read"
+
+
+def seen_name(row: SeenRow) -> str:
+    """Name a directory as it was seen."""
+    return f"directory {row.dir!r:.80} of workspace {row.place!r:.80}"
+
+
+def journal_name(row: JournalRow) -> str:
+    """Name a change of files."""
+    return f"change of files {row.id} in workspace {row.place!r:.80}"
+
+
 RULES: tuple[Check, ...] = (
     Rule(LEASE, lease_fault, "lease", TAKE),
     Rule(STREAM, stream_fault, "stream"),
     Rule(DELTA, piece_fault, "stream"),
     Rule(INBOX, sent_fault, "inbox", where=lambda row: f"sent message {row.n} of session number {row.session}"),
+    Rule(SEEN, lambda tx, row: "", "seen", AGAIN, where=seen_name),
+    Rule(JOURNAL, journal_fault, "journal", UNDONE, where=journal_name),
 )

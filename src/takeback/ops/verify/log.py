@@ -9,7 +9,7 @@ is another read, but a path does not change: with the same hash at its end it ha
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import Corrupt
 from ...ids import MAX_SEQ
@@ -19,18 +19,20 @@ from ...storage.base import Row, Tx, scalar
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES
-from ...tables.entries import LINK, LOST, Chain, EntryRow
+from ...tables.entries import LINK, LOST, Chain, EntryRow, LinkRow
 from ...tables.sessions import SessionRow
+from ...tables.table import matches
 from .. import blobs, chain, open_calls
 from ..entries import key_of
 from ..open_calls import OpenCall
 from . import derived
-from .base import PAGE, REBUILD, UNREADABLE, Found, Key, has
+from .base import PAGE, REBUILD, UNREADABLE, Check, Found, Key, Rule, has
 from .base import Fault as Fault
 from .files import TreeChecks
-from .places import tip_of
-from .tables import BRANCH, CONTENT, ENTRY
+from .history import ATTACHMENT, BRANCH, CONTENT, ENTRY, place
+from .sessions import tip_of
 
+HAS_BLOB = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
 LAST_KEY = "SELECT max(key) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 LOST_BETWEEN = f"{LOST.select} WHERE scope = ? AND key >= ? AND key <= ?"
 LOST_AT = "SELECT what FROM lost WHERE scope = ? AND key = ?"
@@ -136,31 +138,21 @@ def line_of(tx: Tx, branch: BranchRow) -> Line:
 
 def read_rows(tx: Tx, line: Line, seq: int, limit: int) -> list[EntryRow]:
     """Read entries behind a seq up to the end of their branch; one that cannot be read is only its key."""
-    scope, bid = line.branch.scope, line.branch.bid
-    where, args = _between(tx, scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)))
-    where = f"{where} ORDER BY key LIMIT ?"
-    try:
-        return [_as_row(stored) for stored in tx.all(f"{ENTRIES.select} {where}", (*args, limit))]
-    except Corrupt:
-        keys = tx.all(f"SELECT key FROM entry {where}", (*args, limit))
-        return [read_row(tx, scope, key) for (key,) in keys]
+    bid = line.branch.bid
+    return _read(tx, line.branch.scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)), limit)
 
 
 def read_row(tx: Tx, scope: str, key: int) -> EntryRow:
     """Read an entry; one that is missing or cannot be read is only its key."""
-    where, args = _between(tx, scope, key - 1, key)
-    try:
-        stored = tx.one(f"{ENTRIES.select} {where}", args)
-    except Corrupt:
-        stored = None
-    return _as_row(stored or tuple({"key": key}.get(name) for name in ENTRIES.stored))
+    missing = tuple({"key": key}.get(name) for name in ENTRIES.stored)
+    return next(iter(_read(tx, scope, key - 1, key, 1)), None) or _as_row(missing)
 
 
-def _between(tx: Tx, scope: str, low: int, high: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition for entries by their keys: where those are unique, a damaged scope hides none."""
-    if ENTRIES.order(tx) == ("key",):
-        return "WHERE key > ? AND key <= ?", (low, high)
-    return "WHERE scope = ? AND key > ? AND key <= ?", (scope, low, high)
+def _read(tx: Tx, scope: str, low: int, high: int, limit: int) -> list[EntryRow]:
+    """Read entries by their keys: where those are unique, a damaged scope hides none."""
+    named = () if ENTRIES.order(tx) == ("key",) else (scope,)
+    stored, _ = ENTRIES.page(tx, (*named, low), limit, upto=(*named, high))
+    return [_as_row(each) for each in stored]
 
 
 def _as_row(stored: Row) -> Stored:
@@ -249,7 +241,7 @@ def chain_of(row: EntryRow) -> Chain | None:
 
 
 def entry_fault(tx: Tx, line: Line, row: EntryRow, before: Before) -> Fault | None:
-    """Say what is wrong with an entry, if anything is."""
+    """Return what is wrong with an entry, if anything is."""
     fault, content = judge(tx, line, row, before)
     if fault is None and line.lost.get(row.seq) not in (CONTENT, ENTRY):
         return _inner_fault(tx, line, row, before, content)
@@ -276,6 +268,13 @@ def judge(tx: Tx, line: Line, row: EntryRow, before: Before) -> tuple[Fault | No
     if chained and not _has_hash(line, row, before.hash or b"", hashed):
         return Fault("chain", "its hash does not follow from the entry before it"), content
     return None, content
+
+
+def follows(tx: Tx, line: Line, row: EntryRow, previous: bytes) -> bool:
+    """Whether an entry is intact and its hash follows from that of the entry before it."""
+    if line.lost.get(0) == BRANCH or line.lost.get(row.seq) in (CONTENT, ENTRY):
+        return False
+    return judge(tx, line, row, Before(previous, None))[0] is None
 
 
 def _has_hash(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bool:
@@ -363,3 +362,53 @@ def _open_follows(seq: int, found: Chain, calls: Calls, was: int) -> bool:
         return True
     # Of very many open calls only the newest are known to whoever goes on from them: then it stays where it was.
     return 0 < found.open_seq == was and found.tool_calls > open_calls.MOST
+
+
+# ---------------------------------------------------------------------- what points at entries
+
+
+def orphans_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
+    """Find entries of branches that are not there, going from branch to branch."""
+    has_branch = f"SELECT 1 FROM branch WHERE {matches(BRANCHES.order(tx))}"
+    for _ in range(PAGE):
+        _, reached = ENTRIES.page(tx, after, 1)
+        if reached is None:
+            return None
+        *scope, key = reached
+        if not tx.one(has_branch, (*scope, key >> 32)):
+            found.add("missing", f"entry {place(key)}", "it belongs to a branch whose record is lost")
+        after = (*scope, key | MAX_SEQ)
+    return after
+
+
+def link_fault(tx: Tx, link: LinkRow) -> Fault | None:
+    """Return what is wrong with a link: the entry must need the blob, and the blob must be there."""
+    row = read_row(tx, link.scope, link.key)
+    if row.scope != link.scope:
+        return Fault("link", "there is no such entry", REBUILD)
+    try:
+        needed = _needed_by(tx, row)
+    except UNREADABLE:
+        return None  # the entry is damaged: reported there
+    if needed is not None and link.hash not in needed:
+        return Fault("link", "the entry does not need it", REBUILD)
+    has_blob = link.hash in row.spilled or tx.one(HAS_BLOB, (link.scope, link.hash))
+    if has_blob or tx.one(LOST_AT, (link.scope, link.key)) == (ATTACHMENT,):
+        return None
+    if needed is None:
+        return Fault("link", "neither the content of the entry nor the blob is there", REBUILD)
+    return Fault("blob", "an attachment is missing")
+
+
+def _needed_by(tx: Tx, row: EntryRow) -> set[str] | None:
+    """Return the blobs that an entry needs; None if its content is gone and nobody can know."""
+    if not is_sound(row) or (row.body is None and row.spill is None):
+        return None
+    (body, raw), _ = content_of(tx, row.scope, row)
+    return derived.links(row, derived.needs(row, body, raw))
+
+
+RULES: tuple[Check, ...] = (
+    orphans_page,
+    Rule(LINK, link_fault, "link", REBUILD, where=lambda row: f"blob {row.hash} of entry {place(row.key)}"),
+)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ...model.report import Problem
 from ...ops import verify
 from ...storage.base import Tx
-from . import agent_points, agents, beside, branches, entries, heads, live, proofs, sessions
+from . import agents, beside, branches, entries, proofs, sessions
 from .base import Salvage
 
 _PASSES: tuple[Callable[[Salvage], None], ...] = (
@@ -24,13 +24,13 @@ _PASSES: tuple[Callable[[Salvage], None], ...] = (
     sessions.fix_sessions,
     branches.fix_branches,
     entries.fix_entries,
-    heads.fix_heads,
+    sessions.fix_heads,
     sessions.fix_beside,
     beside.fix_contents,
     beside.fix_checkpoints,
-    agent_points.fix_agent_points,
+    agents.fix_agent_points,
     beside.fix_operations,
-    live.fix_live,
+    beside.fix_live,
     beside.fix_keys,
 )
 

@@ -16,9 +16,9 @@ from ...ids import MAX_SEQ, is_id, new_id
 from ...ops import branches, chain
 from ...ops.log import key_of
 from ...ops.verify.base import UNREADABLE, is_object
-from ...ops.verify.log import chain_of, content_of, hash_of, line_of, read_row
-from ...ops.verify.places import COUNT, has_session, shortcut
-from ...ops.verify.tables import BRANCH as LOST_BRANCH
+from ...ops.verify.history import BRANCH as LOST_BRANCH
+from ...ops.verify.log import chain_of, follows, line_of, read_row
+from ...ops.verify.sessions import COUNT, has_session, shortcut
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
 from ...tables.history import FEED, OPERATION
@@ -43,19 +43,15 @@ class _Start(NamedTuple):
 
 
 def fix_branches(fix: Salvage) -> None:
-    """Let every number have a sound row that starts where its entries say."""
+    """Make every number have a sound row that starts where its entries say."""
     told = {row.branch for row in fix.sound(FEED) if row.session > 0}
     heads = {session.branch for session in _sessions(fix)}
     owners = {bid for (bid,) in fix.tx.all(ENTRY_BRANCHES)}
-    for bid, found in fix.numbered(BRANCH, (told & heads) | owners):
-        if found is not None and not found.sound and bid not in told | heads | owners:
-            fix.never_given(BRANCH, found.row)
-        elif found is None or not found.sound or not _fits(fix, found.row):
+    for bid, found in fix.numbered(BRANCH, (told & heads) | owners, told | heads | owners):
+        if found is None or not found.sound or not _fits(fix, found.row):
             _mend(fix, bid, found)
         else:
-            new = _with_shortcut(fix, found.row)._replace(hidden=int(found.row.hidden == 1))
-            if new != found.row:
-                fix.replace(BRANCH, found.row, new)
+            fix.replace(BRANCH, found.row, _with_shortcut(fix, found.row)._replace(hidden=int(found.row.hidden == 1)))
 
 
 def _fits(fix: Salvage, branch: BranchRow) -> bool:
@@ -66,10 +62,6 @@ def _fits(fix: Salvage, branch: BranchRow) -> bool:
     if _missing(fix, branch.scope, branch.session) and _told(fix, branch.bid) not in (None, branch.session):
         return False
     stored = _Start(branch.uid, branch.parent, branch.fork_seq)
-    if _proves(fix, branch.bid, branch.scope, stored):
-        return True
-    if fix.ends(branch.bid) is None and _hash_at(fix, stored) == branch.tip_hash:
-        return True
     return _start(fix, branch.bid, branch.scope, branch) in (None, stored)
 
 
@@ -91,6 +83,33 @@ def _with_shortcut(fix: Salvage, branch: BranchRow) -> BranchRow:
 # ---------------------------------------------------------------------- what the entries prove
 
 
+def _start(fix: Salvage, bid: int, scope: str, row: BranchRow | None) -> _Start | None:
+    """Search the start that the first entry proves, or the recorded end of a branch without entries."""
+    uids, ends = _uids(fix, bid, row), fix.ends(bid)
+    if ends is None:
+        return _empty_start(fix, bid, scope, uids, row)
+    first = read_row(fix.tx, scope, key_of(bid, ends[0]))
+    fork = first.seq - 1
+    tries = (_Start(uid, parent, fork) for uid in uids for parent in _parents(fix, scope, bid, fork, row))
+    return next((each for each in tries if _proves(fix, first, scope, each)), None)
+
+
+def _parents(fix: Salvage, scope: str, bid: int, fork: int, row: BranchRow | None) -> list[int | None]:
+    """Return the branches that another one may start on: the one that its row names, then the newest first."""
+    if fork == 0:
+        return [None]
+    older = [each for (each,) in fix.tx.all(OLDER, (scope, bid))]
+    return sorted(older, key=lambda each: row is None or each != row.parent)
+
+
+def _proves(fix: Salvage, first: EntryRow, scope: str, start: _Start) -> bool:
+    """Whether the first entry of a branch is intact and follows from this start."""
+    previous = _hash_at(fix, start)
+    if previous is None or first.seq != start.fork + 1:
+        return False
+    return follows(fix.tx, line_of(fix.tx, _plain(first.branch, scope, start)), first, previous)
+
+
 def _hash_at(fix: Salvage, start: _Start) -> bytes | None:
     """Return the hash that the first entry of a branch follows from, None if that entry is not there."""
     return chain.GENESIS if start.fork == 0 else _entry_hash(fix, start.parent or 0, start.fork)
@@ -105,59 +124,15 @@ def _entry_hash(fix: Salvage, bid: int, seq: int) -> bytes | None:
         return None
 
 
-def _older(fix: Salvage, scope: str, bid: int) -> list[int]:
-    """Return the branches that another one may start on, the newest first."""
-    return [each for (each,) in fix.tx.all(OLDER, (scope, bid))]
-
-
-def _first(fix: Salvage, bid: int, scope: str) -> EntryRow | None:
-    """Return the first entry of a branch if there is one and it is intact."""
-    ends = fix.ends(bid)
-    row = None if ends is None else read_row(fix.tx, scope, key_of(bid, ends[0]))
-    return row if row is not None and chain_of(row) is not None else None
-
-
-def _proves(fix: Salvage, bid: int, scope: str, start: _Start) -> bool:
-    """Whether the first entry follows from this start; without entries nothing does."""
-    row, previous = _first(fix, bid, scope), _hash_at(fix, start)
-    if row is None or previous is None or row.seq != start.fork + 1:
-        return False
-    try:
-        line = line_of(fix.tx, _plain(bid, scope, start))
-        return hash_of(line, row, previous, content_of(fix.tx, scope, row)[1]) == row.chain.hash
-    except UNREADABLE:
-        return False
-
-
-def _plain(bid: int, scope: str, start: _Start) -> BranchRow:
-    return BranchRow(scope, bid, start.uid, 0, "", start.parent, start.fork, 0, None, 0, 0, start.fork, chain.GENESIS)
-
-
-def _start(fix: Salvage, bid: int, scope: str, row: BranchRow | None) -> _Start | None:
-    """Search the start that the first entry proves, or the recorded end of a branch without entries."""
-    uids = _uids(fix, bid, row)
-    if fix.ends(bid) is None:
-        return _empty_start(fix, bid, scope, uids, row)
-    first = _first(fix, bid, scope)
-    if first is None:
-        return None
-    fork = first.seq - 1
-    parents = _older(fix, scope, bid) if fork else [None]
-    tries = (_Start(uid, parent, fork) for uid in uids for parent in parents)
-    return next((each for each in tries if _proves(fix, bid, scope, each)), None)
-
-
 def _empty_start(fix: Salvage, bid: int, scope: str, uids: list[str], row: BranchRow | None) -> _Start | None:
     """A branch without entries ends where it starts: its row or a head at it knows that entry's hash."""
-    if not uids:
-        return None
     ends = [] if row is None else [(row.tip_seq, row.tip_hash), (row.fork_seq, row.tip_hash)]
-    for seq, wanted in (*ends, *((head.seq, head.hash) for head in _heads(fix, bid))):
-        if seq == 0 and wanted == chain.GENESIS:
-            return _Start(uids[0], None, 0)
-        for parent in _older(fix, scope, bid) if 0 < seq <= MAX_SEQ else ():
-            if _entry_hash(fix, parent, seq) == wanted:
-                return _Start(uids[0], parent, seq)
+    ends += [(head.seq, head.hash) for head in _heads(fix, bid)]
+    for seq, wanted in (each for each in ends if uids and 0 <= each[0] <= MAX_SEQ):
+        for parent in _parents(fix, scope, bid, seq, row):
+            start = _Start(uids[0], parent, seq)
+            if _hash_at(fix, start) == wanted:
+                return start
     return None
 
 
@@ -171,11 +146,6 @@ def _sessions(fix: Salvage) -> Iterator[SessionRow]:
 
 def _heads(fix: Salvage, bid: int) -> list[SessionRow]:
     return [session for session in _sessions(fix) if session.branch == bid]
-
-
-def _scope(fix: Salvage, sid: int) -> str | None:
-    found = fix.find(SESSION, sid)
-    return None if found is None else found.row.scope
 
 
 def _missing(fix: Salvage, scope: str, sid: int) -> int:
@@ -202,18 +172,35 @@ def _named(fix: Salvage) -> Iterator[tuple[int, str]]:
                     yield row.session, said[thing][0]
 
 
+def _session(fix: Salvage, bid: int, old: BranchRow | None) -> SessionRow | None:
+    """Return the session that a branch belongs to, as others know it or as it is most likely."""
+    tries = [_told(fix, bid), *(head.sid for head in _heads(fix, bid))]
+    if old is not None:
+        tries += [*(sid for sid, uid in _named(fix) if uid == old.uid), old.session]
+    tries += [each.sid for each in _sessions(fix) if _missing(fix, each.scope, each.sid) > 0]
+    found = (fix.find(SESSION, sid) for sid in (*tries, 1) if sid)
+    return next((each.row for each in found if each is not None), None)
+
+
+def _told(fix: Salvage, bid: int) -> int | None:
+    """Return the session that the feed names for a branch most often, if it is there."""
+    changes = fix.all(FEED, "WHERE branch = ? AND session > 0", (bid,))
+    told = Counter(row.session for row, sound, _ in changes if sound)
+    return next((sid for sid, _ in told.most_common() if fix.find(SESSION, sid) is not None), None)
+
+
+# ---------------------------------------------------------------------- putting it right
+
+
 def _mend(fix: Salvage, bid: int, found: Read[BranchRow] | None) -> None:
     old = None if found is None else found.row
-    sid = _session(fix, bid, old)
-    scope = _scope(fix, sid) or ""
+    session = _session(fix, bid, old)
+    sid, scope = (session.sid, session.scope) if session else (1, "")
     start = _start(fix, bid, scope, old)
     new = _row(fix, bid, sid, scope, start or _unproved(fix, bid, scope, old), old)
     whole = None if found is None else proved(BRANCH, found, _changes(new))
     if found is not None and start is not None and found.sound:  # wrong, but not by accident: the rest stays
-        name = f"lost-{bid}" if fix.tx.one(TAKEN_NAME, (scope, sid, found.row.name, bid)) else found.row.name
-        whole = new._replace(name=name, created_ms=found.row.created_ms)
-        if new.fork_seq <= found.row.tip_seq <= new.tip_seq:
-            whole = whole._replace(tip_seq=found.row.tip_seq, tip_hash=found.row.tip_hash)
+        whole = new._replace(name=_free_name(fix, new, found.row.name), created_ms=found.row.created_ms)
     if whole is None:
         whole = new
         what = "its name is lost" if start else "its name and where it starts are lost"
@@ -222,10 +209,12 @@ def _mend(fix: Salvage, bid: int, found: Read[BranchRow] | None) -> None:
         whole, start = whole._replace(uid=new_id(fix.now_ms)), None
         fix.lose("branch", f"branch {whole.uid}", "its id is lost", PARTLY)
     fix.replace(BRANCH, whole, whole)
-    begins = _Start(whole.uid, whole.parent, whole.fork_seq)
-    if start is None and _first(fix, bid, scope) is not None and not _proves(fix, bid, scope, begins):
-        lost = LostRow(scope, key_of(bid, 0), LOST_BRANCH, fix.now_ms)
-        fix.replace(LOST, lost, lost)
+    if start is None and (ends := fix.ends(bid)) is not None:
+        first = read_row(fix.tx, scope, key_of(bid, ends[0]))
+        begins = _Start(whole.uid, whole.parent, whole.fork_seq)
+        if chain_of(first) is not None and not _proves(fix, first, scope, begins):
+            lost = LostRow(scope, key_of(bid, 0), LOST_BRANCH, fix.now_ms)
+            fix.replace(LOST, lost, lost)
 
 
 def _changes(new: BranchRow) -> Iterator[dict[str, Any]]:
@@ -239,55 +228,34 @@ def _changes(new: BranchRow) -> Iterator[dict[str, Any]]:
         yield {**known, "tip_seq": new.fork_seq, **extra}
 
 
-def _session(fix: Salvage, bid: int, old: BranchRow | None) -> int:
-    """Return the session that a branch belongs to, as others know it or as it is most likely."""
-    told = _told(fix, bid)
-    if told:
-        return told
-    if heads := _heads(fix, bid):
-        return heads[0].sid
-    named, uid = list(_named(fix)), "" if old is None else old.uid
-    there = {row.uid for row, _, _ in fix.rows(BRANCH)} - {uid}
-    own = [sid for sid, each in named if each == uid]
-    stored = [old.session] if old is not None else []
-    short = [each.sid for each in _sessions(fix) if _missing(fix, each.scope, each.sid) > 0]
-    unknown = [sid for sid, each in named if each not in there]
-    return next((sid for sid in (*own, *stored, *short, *unknown) if _scope(fix, sid) is not None), 1)
-
-
-def _told(fix: Salvage, bid: int) -> int | None:
-    """Return the session that the feed names for a branch most often, if it is there."""
-    changes = fix.all(FEED, "WHERE branch = ? AND session > 0", (bid,))
-    told = Counter(row.session for row, sound, _ in changes if sound)
-    return next((sid for sid, _ in told.most_common() if _scope(fix, sid) is not None), None)
-
-
 def _unproved(fix: Salvage, bid: int, scope: str, old: BranchRow | None) -> _Start:
     """Return a start that nothing proves: at the beginning, or where the first entry says if its parent is known."""
     free = (uid for uid in _uids(fix, bid, old) if not fix.tx.one(TAKEN_UID, (scope, uid, bid)))
     uid = next(free, "") or new_id(fix.now_ms)
     first, _ = fix.ends(bid) or (1, 1)
-    older = sorted(_older(fix, scope, bid), key=lambda each: old is None or each != old.parent)
-    parent = next((each for each in older if _entry_hash(fix, each, first - 1)), None) if first > 1 else None
-    return _Start(uid, parent, first - 1 if parent else 0)
+    tries = (_Start(uid, parent, first - 1) for parent in _parents(fix, scope, bid, first - 1, old))
+    return next((start for start in tries if _hash_at(fix, start)), _Start(uid, None, 0))
+
+
+def _plain(bid: int, scope: str, start: _Start) -> BranchRow:
+    return BranchRow(scope, bid, start.uid, 0, "", start.parent, start.fork, 0, None, 0, 0, start.fork, chain.GENESIS)
 
 
 def _row(fix: Salvage, bid: int, sid: int, scope: str, start: _Start, old: BranchRow | None) -> BranchRow:
     _, last = fix.ends(bid) or (0, 0)
     end = _entry_hash(fix, bid, last) if last else _hash_at(fix, start)
+    (first,) = fix.tx.one(FIRST_OF, (sid,)) or (None,)
     row = _plain(bid, scope, start)._replace(
         session=sid,
-        name=_name(fix, bid, sid, scope),
         created_ms=int(start.uid[:9].translate(_DIGITS), 32),  # an id begins with the time of its making
         tip_seq=last or start.fork,
         tip_hash=end or chain.GENESIS,
         hidden=int(old is not None and old.hidden == 1),
     )
-    return _with_shortcut(fix, row)
+    name = "main" if first is None or first >= bid else f"lost-{bid}"  # the first one of a session is called main
+    return _with_shortcut(fix, row._replace(name=_free_name(fix, row, name)))
 
 
-def _name(fix: Salvage, bid: int, sid: int, scope: str) -> str:
-    """Name a branch whose name is lost: the first one of a session is called main."""
-    (first,) = fix.tx.one(FIRST_OF, (sid,)) or (None,)
-    wanted = "main" if first is None or first >= bid else f"lost-{bid}"
-    return f"lost-{bid}" if fix.tx.one(TAKEN_NAME, (scope, sid, wanted, bid)) else wanted
+def _free_name(fix: Salvage, row: BranchRow, wanted: str) -> str:
+    taken = fix.tx.one(TAKEN_NAME, (row.scope, row.session, wanted, row.bid))
+    return f"lost-{row.bid}" if taken else wanted

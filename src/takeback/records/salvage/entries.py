@@ -21,8 +21,8 @@ from ...ops import entries, open_calls
 from ...ops.log import key_of
 from ...ops.verify import derived, log
 from ...ops.verify.base import UNREADABLE
+from ...ops.verify.history import BRANCH, CONTENT, ENTRY, lost_fault
 from ...ops.verify.log import Before, Line, after_of, chain_of, is_sound, line_of, read_row
-from ...ops.verify.tables import BRANCH, CONTENT, ENTRY, lost_fault
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES
@@ -206,21 +206,20 @@ def _is_contradicted(fix: Salvage, line: Line, row: EntryRow) -> bool:
     """Whether the records behind an entry that nothing before it can prove expect another one."""
     if line.lost.get(row.seq) == ENTRY or line.lost.get(0) == BRANCH:
         return False
-    after = read_row(fix.tx, row.scope, row.key + 1)
+    after = _at(fix, line, row.seq + 1)
     expects = row.seq == line.tip or (chain_of(after) is not None and not line.lost.get(row.seq + 1))
     return expects and row.chain.hash not in _expected(fix, line, row.seq, row.chain.hash)
 
 
 def _follows(fix: Salvage, line: Line, seq: int, previous: bytes) -> bool:
-    """Whether the entry behind a place is intact and follows from this hash."""
-    row = read_row(fix.tx, line.branch.scope, key_of(line.branch.bid, seq + 1))
-    found = chain_of(row)
-    if found is None or line.lost.get(seq + 1):
-        return False
-    try:
-        return log.hash_of(line, row, previous, log.content_of(fix.tx, line.branch.scope, row)[1]) == found.hash
-    except UNREADABLE:
-        return False
+    """Whether the entry behind a place follows from this hash."""
+    return log.follows(fix.tx, line, _at(fix, line, seq + 1), previous)
+
+
+def _at(fix: Salvage, line: Line, seq: int) -> EntryRow:
+    """Read an entry of a branch's path, if it has just one parent above it; what is not there is only its key."""
+    owner = line.branch.bid if seq > line.branch.fork_seq else line.branch.parent or 0
+    return read_row(fix.tx, line.branch.scope, key_of(owner, seq))
 
 
 # ---------------------------------------------------------------------- losing
@@ -257,82 +256,63 @@ def _hash(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> bytes | N
 
 
 def _guess(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> tuple[Numbers, str]:
-    """Return running numbers and kind of a lost entry as far as they are known, else those of the entry before it."""
-    session, last = line.session, _last_numbers(fix, line, seq)
+    """Return running numbers and kind of a lost entry.
+
+    A head at it knows its numbers, and so does the damaged row if its numbers lie between those of its neighbours. Else
+    the entry behind it says whether it was a message, a change of the state of work, or touched a tool call.
+    """
+    session, said, following = line.session, None if row is None else _claimed(row), _at(fix, line, seq + 1)
+    before, after = chain_of(_at(fix, line, seq - 1)) if seq > 1 else None, chain_of(following)
+    last = before.numbers if before else Numbers()
     if session is not None and (session.branch, session.seq) == (line.branch.bid, seq):
         numbers = session.numbers
+    elif row is not None and said is not None and _lies_between(last, said.numbers, after, sound=is_sound(row)):
+        numbers = said.numbers
+    elif after is None:
+        numbers = last
     else:
-        numbers = _between(fix, line, seq, row, last)
+        message = after.messages - (following.kind in MESSAGE_KINDS) > last.messages
+        worked = after.work_seq == seq or seq in _lasts(following).values()
+        numbers = last._replace(
+            messages=last.messages + message,
+            work_seq=seq if worked else last.work_seq,
+            call_seq=after.call_seq if after.call_seq <= seq else last.call_seq,
+            open_seq=after.open_seq if after.open_seq <= seq else last.open_seq,
+        )
+    own = "" if row is None else row.kind
     if numbers.work_seq == seq:
-        return numbers, _state_kind(fix, line, seq, row)
+        return numbers, own if own in STATE_KINDS else _state_kind(fix, line, seq)
     if numbers.messages > last.messages:
-        return numbers, row.kind if row is not None and row.kind in MESSAGE_KINDS else "message"
-    return numbers, CALL if row is not None and row.kind == CALL else "lost"
+        return numbers, own if own in MESSAGE_KINDS else "message"
+    return numbers, CALL if own == CALL else "lost"
 
 
-def _last_numbers(fix: Salvage, line: Line, seq: int) -> Numbers:
-    """Return the numbers of the entry before a place, even of a lost one."""
-    own = seq - 1 > line.branch.fork_seq
-    key = key_of(line.branch.bid if own else line.branch.parent or 0, seq - 1)
-    found = chain_of(read_row(fix.tx, line.branch.scope, key)) if seq > 1 else None
-    return found.numbers if found else Numbers()
+def _lies_between(low: Numbers, numbers: Numbers, after: Chain | None, *, sound: bool) -> bool:
+    """Whether numbers can come between others; the oldest open call alone may be an earlier one."""
+    if after is None and not sound:
+        return False
+    low, middle, high = (each._replace(open_seq=0) for each in (low, numbers, after.numbers if after else numbers))
+    return all(a <= b <= c for a, b, c in zip(low, middle, high, strict=True))
 
 
-def _between(fix: Salvage, line: Line, seq: int, row: EntryRow | None, last: Numbers) -> Numbers:
-    """Return the numbers that a damaged row has if they lie between its neighbours'; else infer what its entry was.
-
-    The entry behind it says whether it was a message, a change of the state of work, or touched a tool call.
-    """
-    following = read_row(fix.tx, line.branch.scope, key_of(line.branch.bid, seq + 1))
-    after, said = chain_of(following), None if row is None else _claimed(row)
-    if row is not None and said is not None and (after is not None or is_sound(row)):
-        high = said if after is None else after
-        if _is_order(last, said.numbers) and _is_order(said.numbers, high.numbers):
-            return said.numbers
-    if after is None:
-        return last
-    message = after.messages - (following.kind in MESSAGE_KINDS) > last.messages
-    worked = after.work_seq == seq or seq in _lasts(following).values()
-    return last._replace(
-        messages=last.messages + message,
-        work_seq=seq if worked else last.work_seq,
-        call_seq=after.call_seq if after.call_seq <= seq else last.call_seq,
-        open_seq=after.open_seq if after.open_seq <= seq else last.open_seq,
-    )
-
-
-def _is_order(low: Numbers, high: Numbers) -> bool:
-    """Whether numbers can come behind others; the oldest open call alone may be an earlier one."""
-    return all(map(int.__le__, low._replace(open_seq=0), high._replace(open_seq=0)))
-
-
-def _state_kind(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> str:
-    """Return the kind of a lost state entry: its own if that is one, else what the next state entry says of it."""
-    if row is not None and row.kind in STATE_KINDS:
-        return row.kind
-    for later in log.read_rows(fix.tx, line, seq, _PAGE):
-        for kind, at in _lasts(later).items():
-            if at == seq and kind in STATE_KINDS:
-                return kind
-    return "note"
+def _state_kind(fix: Salvage, line: Line, seq: int) -> str:
+    """Return the kind of a lost state entry: what the next state entry says of it."""
+    later = log.read_rows(fix.tx, line, seq, _PAGE)
+    named = (kind for row in later for kind, at in _lasts(row).items() if at == seq and kind in STATE_KINDS)
+    return next(named, "note")
 
 
 def _lasts(row: EntryRow) -> dict[str, Any]:
     """Return the places that a state entry names for the last one of each kind; nothing if it is none."""
-    if row.kind not in STATE_KINDS or not is_sound(row) or row.body is None:
-        return {}
     try:
-        return dict(codec.decode(row.body)["last"])
+        return dict(codec.decode(row.body or b"")["last"]) if row.kind in STATE_KINDS and is_sound(row) else {}
     except UNREADABLE:
         return {}
 
 
 def _time(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> int:
     """Return the time of a lost entry if it fits between those of its neighbours, else that of the one before."""
-    keys = (key_of(line.branch.bid, at) for at in (seq - 1, seq + 1))
-    before, after = (fix.find(ENTRIES, key) for key in keys)
-    low = before.row.at_ms if before else line.branch.created_ms
-    high = after.row.at_ms if after else 1 << 62
+    low, high = _at(fix, line, seq - 1).at_ms or line.branch.created_ms, _at(fix, line, seq + 1).at_ms or 1 << 62
     return row.at_ms if row is not None and low <= row.at_ms <= high else low
 
 

@@ -20,7 +20,7 @@ from ...storage.base import Row, Value
 from ...tables.content import CHUNK
 from ...tables.schema import TABLES
 from ...tables.table import Table, matches
-from .base import Salvage
+from .base import R, Salvage, proved, read_of
 
 Known: TypeAlias = "Callable[[str], Sequence[Value]]"
 
@@ -38,33 +38,31 @@ _MOST = 100  # values of a column that are tried
 def fix_proved(fix: Salvage) -> None:
     """Put every row right that one bit or one value makes fit; the store's own records have a pass of their own."""
     for table in TABLES:
-        order = table.order(fix.tx)
-        key, where = [table.stored.index(name) for name in order], matches(order)
 
         @functools.cache
         def known(column: str, name: str = table.name) -> list[Value]:
             return [value for (value,) in fix.tx.all(f"SELECT DISTINCT {column} FROM {name} LIMIT ?", (_MOST,))]
 
-        size = 8 if table.name == CHUNK.name else 500  # a chunk holds up to a megabyte
+        order, size = table.order(fix.tx), 8 if table is CHUNK else 500  # a chunk holds up to a megabyte
         damaged = (stored for stored in table.walk(fix.tx, size) if not table.local and not table.is_sound(stored))
         for stored in damaged:
-            new = _flipped_back(stored) or _with_a_value(table, stored, known)
-            before, after = ([row[at] for at in key] for row in (stored, new or stored))
-            free = before == after or not fix.tx.one(f"SELECT 1 FROM {table.name} WHERE {where}", after)
-            if new is not None and free:
-                fix.tx.run(f"DELETE FROM {table.name} WHERE {where}", before)
-                fix.tx.run(table.insert, new)
+            found = read_of(table, stored)
+            new = _flipped_back(table, stored) or proved(table, found, _values(table, found.row, known))
+            before, after = ([getattr(row, name) for name in order] for row in (found.row, new or found.row))
+            taken = before != after and fix.tx.one(f"SELECT 1 FROM {table.name} WHERE {matches(order)}", after)
+            if new is not None and not taken:
+                fix.replace(table, found.row, new)
 
 
 # ---------------------------------------------------------------------- one bit
 
 
-def _flipped_back(stored: Row) -> Row | None:
+def _flipped_back(table: Table[R], stored: Row) -> R | None:
     *values, chk = stored
     data = _pack(values)
     change = zlib.crc32(data) ^ chk
     if change.bit_count() == 1:  # it is one of the check itself
-        return (*values, zlib.crc32(data))
+        return table.unchecked(stored)
     place = None if change >> 32 else _place(len(data), change)
     if place is None:
         return None
@@ -73,7 +71,7 @@ def _flipped_back(stored: Row) -> Row | None:
         new = _unpack(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
     except (msgspec.DecodeError, UnicodeError):
         return None
-    return (*new, chk) if list(map(type, new)) == list(map(type, values)) else None
+    return table.unchecked((*new, chk)) if list(map(type, new)) == list(map(type, values)) else None
 
 
 def _place(length: int, change: int) -> tuple[int, int] | None:
@@ -89,15 +87,12 @@ def _place(length: int, change: int) -> tuple[int, int] | None:
 # ---------------------------------------------------------------------- one value
 
 
-def _with_a_value(table: Table[tuple[Any, ...]], stored: Row, known: Known) -> Row | None:
-    row = table.unchecked(stored)
+def _values(table: Table[R], row: R, known: Known) -> Iterator[dict[str, Value]]:
+    """Yield what each column may have been: what any may be, and what it is in other rows."""
     for name, value in zip(table.row._fields, row, strict=True):  # type: ignore[attr-defined]
-        others = (*_others(value), *(known(name) if name in table.stored and not isinstance(value, bytes) else ()))
-        for other in others:
-            new = table.seal(row._replace(**{name: other}))  # type: ignore[attr-defined]
-            if new[-1] == stored[-1]:
-                return new
-    return None
+        yield from ({name: other} for other in _others(value))
+        if name in table.stored and not isinstance(value, bytes):
+            yield from ({name: other} for other in known(name))
 
 
 def _others(value: Any) -> Iterator[Value]:

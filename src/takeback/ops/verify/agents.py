@@ -1,4 +1,4 @@
-"""What is demanded of checkpoints of agents with their pins, of workspaces as seen, of changes of files under way.
+"""What is demanded of agents, their versions, their checkpoints and the pins of those.
 
 A checkpoint's checksum is over the agent then and over all pins in force; an agent's checkpoints are gone through in
 order, so each pin is looked at once. Its statistics must be those of its sessions where they were.
@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import Error
-from ...storage.base import Tx
-from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, AgentRow, PinRow
-from ...tables.files import JOURNAL, SEEN, JournalRow, SeenRow
-from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries
+from ...storage.base import Row, Tx
+from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
+from .. import agent_checkpoints, agent_totals, branches, checkpoints, entries, stored_json
 from ..agent_checkpoints import UNKNOWN
 from ..agent_totals import Totals
-from .base import DAMAGED, PURGED, Check, Found, Key, Rule, intact, is_object
-from .live import is_holder
-from .places import has_session
+from .base import DAMAGED, PURGED, REBUILD, UNREADABLE, Check, Fault, Found, Key, Rule, has, intact, is_object
 
+VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
+FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
 NEXT_AGENT = """SELECT scope, agent FROM agent_checkpoint WHERE (scope, agent) > (?, ?)
 ORDER BY scope, agent LIMIT 1"""
 OF_AGENT = f"{AGENT_CHECKPOINT.select} WHERE scope = ? AND agent = ? ORDER BY acid"
@@ -26,8 +25,32 @@ PINS_OF = f"{PIN.select} WHERE scope = ? AND checkpoint = ?"
 OWNER = "SELECT agent FROM agent_checkpoint WHERE scope = ? AND acid = ?"
 AGENT_ID = "SELECT id FROM agent WHERE scope = ? AND aid = ?"
 SESSION = "SELECT agent, hidden FROM session WHERE scope = ? AND sid = ?"
-AGAIN = "Nothing is lost by it: repair makes a copy without it, and the files are read again"
-UNDONE = "A change of files was under way; repair makes a copy without it: look at the files of that workspace"
+
+
+def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
+    """Compare an agent with its versions."""
+    if not is_object(agent.fields):
+        yield Fault("agent", "its fields cannot be read")
+    elif wrong := stored_json.fault(agent.fields, stored_json.AgentFields):
+        yield Fault("agent", f"its fields are not those of an agent: {wrong}")
+    if agent.hidden not in (0, 1, PURGED):
+        yield Fault("agent", "its mark (hidden) has no meaning")
+    if agent.hidden == PURGED:
+        return
+    count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
+    if highest is not None and (lowest, highest - lowest + 1) != (1, count):
+        yield Fault("missing", f"of its versions up to {highest} some are missing")
+    elif highest != agent.version:
+        yield Fault("agent", f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
+    if tx.one(FIRST_STATE, (agent.scope, agent.aid)) == (None,):
+        yield Fault("agent", "its first version holds no state")
+
+
+def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
+    """Return what is wrong with a version of an agent."""
+    if not (row.state is None or is_object(row.state)):
+        return "its state cannot be read"
+    return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
 
 
 # ---------------------------------------------------------------------- checkpoints of agents
@@ -39,10 +62,10 @@ def agents_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
     if reached is None:
         return None
     agent = intact(tx, AGENT, *reached)
-    for sound, row, here in in_order(tx, *reached):
+    for stored, here in in_order(tx, *reached):
         found.checked += 1
-        if fault := checkpoint_fault(tx, agent, row, here) if sound else DAMAGED:
-            found.add("checkpoint", AGENT_CHECKPOINT.called(row), fault)
+        if fault := checkpoint_fault(tx, agent, stored, here):
+            found.add("checkpoint", AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored)), fault)
     return reached
 
 
@@ -55,8 +78,12 @@ class InForce:
         self._sum: Totals | None = agent_totals.NOTHING
 
     def put(self, tx: Tx, pin: PinRow) -> None:
-        """Let a pin be in force from here on."""
-        self.pins[pin.session], part = pin, agent_totals.at_pin(tx, pin)
+        """Put a pin in force from here on."""
+        self.pins[pin.session] = pin
+        try:
+            part = agent_totals.at_pin(tx, pin)
+        except UNREADABLE:  # it names an entry that cannot be: reported with the pins
+            part = None
         self._sum = agent_totals.without(self._sum, self._parts.pop(pin.session, agent_totals.NOTHING))
         if part is not None:
             self._parts[pin.session] = part
@@ -68,18 +95,20 @@ class InForce:
         return self._sum if len(self.pins) == len(self._parts) else None
 
 
-def in_order(tx: Tx, scope: str, aid: int) -> Iterator[tuple[bool, AgentCheckpointRow, InForce]]:
-    """Yield an agent's checkpoints: whether each is sound, its row, the pins in force; damaged pins are left out."""
+def in_order(tx: Tx, scope: str, aid: int) -> Iterator[tuple[Row, InForce]]:
+    """Yield an agent's checkpoints as stored, each with the pins in force; damaged pins are left out."""
     here = InForce()
     for stored in tx.all(OF_AGENT, (scope, aid)):
-        row = AGENT_CHECKPOINT.unchecked(stored)
-        for pin in filter(PIN.is_sound, tx.all(PINS_OF, (scope, row.acid))):
+        for pin in filter(PIN.is_sound, tx.all(PINS_OF, (scope, AGENT_CHECKPOINT.unchecked(stored).acid))):
             here.put(tx, PIN.unchecked(pin))
-        yield AGENT_CHECKPOINT.is_sound(stored), row, here
+        yield stored, here
 
 
-def checkpoint_fault(tx: Tx, agent: AgentRow | None, row: AgentCheckpointRow, here: InForce) -> str:
-    """Say what does not fit about a checkpoint of an agent whose row is sound."""
+def checkpoint_fault(tx: Tx, agent: AgentRow | None, stored: Row, here: InForce) -> str:
+    """Return what does not fit about a checkpoint of an agent, '' if everything does."""
+    if not AGENT_CHECKPOINT.is_sound(stored):
+        return DAMAGED
+    row = AGENT_CHECKPOINT.unchecked(stored)
     if agent is None or agent.hidden == PURGED:
         return "its agent is missing"
     if not is_object(row.fields) or row.type not in checkpoints.TYPES:
@@ -92,7 +121,7 @@ def checkpoint_fault(tx: Tx, agent: AgentRow | None, row: AgentCheckpointRow, he
 
 
 def pin_fault(tx: Tx, pin: PinRow) -> str:
-    """Say what does not fit about a pin whose row is sound."""
+    """Return what is wrong with a pin whose row is sound."""
     owner, session = tx.one(OWNER, (pin.scope, pin.checkpoint)), tx.one(SESSION, (pin.scope, pin.session))
     if owner is None:
         return "its checkpoint is missing"
@@ -106,7 +135,7 @@ def pin_fault(tx: Tx, pin: PinRow) -> str:
 
 
 def place_fault(tx: Tx, pin: PinRow) -> str:
-    """Say whether the entry that a pin names is not there."""
+    """Return what is wrong with the entry that a pin names."""
     try:
         branch = branches.get(tx, pin.scope, pin.branch)
         point = entries.point_on(tx, pin.scope, branch, pin.seq)
@@ -121,29 +150,9 @@ def pin_name(pin: PinRow) -> str:
     return f"place of session number {pin.session} at checkpoint number {pin.checkpoint}"
 
 
-# ---------------------------------------------------------------------- files
-
-
-def journal_fault(tx: Tx, row: JournalRow) -> str:
-    """Say what does not fit about a change of files under way."""
-    if not has_session(tx, row.scope, row.session):
-        return "its session is missing"
-    return "" if is_holder(row.holder) else "who makes it cannot be read"
-
-
-def seen_name(row: SeenRow) -> str:
-    """Name a directory as it was seen."""
-    return f"directory {row.dir!r:.80} of workspace {row.place!r:.80}"
-
-
-def journal_name(row: JournalRow) -> str:
-    """Name a change of files."""
-    return f"change of files {row.id} in workspace {row.place!r:.80}"
-
-
 RULES: tuple[Check, ...] = (
+    Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
+    Rule(VERSION, version_fault, "agent"),
     agents_page,
     Rule(PIN, pin_fault, "checkpoint", where=pin_name),
-    Rule(SEEN, lambda tx, row: "", "seen", AGAIN, where=seen_name),
-    Rule(JOURNAL, journal_fault, "journal", UNDONE, where=journal_name),
 )

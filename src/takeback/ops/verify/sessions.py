@@ -176,7 +176,7 @@ def _open_at(tx: Tx, session: SessionRow) -> tuple[OpenCall, ...] | None:
 
 
 def tag_fault(tx: Tx, row: TagRow) -> str:
-    """Say what does not fit about a tag: the session must have it, with this rank."""
+    """Return what is wrong with a tag: the session must have it, with this rank."""
     session = intact(tx, SESSION, row.scope, row.sid)
     if session is None:  # a damaged one is reported as such
         return "" if has_session(tx, row.scope, row.sid) else "its session is missing"
@@ -184,7 +184,7 @@ def tag_fault(tx: Tx, row: TagRow) -> str:
 
 
 def detail_fault(tx: Tx, row: DetailRow) -> str | Fault:
-    """Say what does not fit about the details of a session."""
+    """Return what is wrong with the details of a session."""
     if not is_object(row.doc):
         return "they cannot be read"
     if wrong := stored_json.fault(row.doc, stored_json.Detail):
@@ -217,7 +217,7 @@ def other_open(tx: Tx, row: DetailRow) -> bool:
 
 
 def branch_faults(tx: Tx, branch: BranchRow) -> Iterator[Fault]:
-    """Say what does not fit about a branch whose row is sound, without its entries."""
+    """Return what is wrong with a branch whose row is sound, without its entries."""
     if not has_session(tx, branch.scope, branch.session):
         yield Fault("branch", "it belongs to a session whose record is lost")
     parent, fault = parent_of(tx, branch)
@@ -290,6 +290,5 @@ _MISSING = Fault("missing", "the record is missing")
 RULES: tuple[Check, ...] = (
     Rule(SESSION, session_faults, "session", gaps=_MISSING),
     Rule(TAG, tag_fault, "tag", REBUILD),
-    Rule(DETAIL, detail_fault, "detail"),
     Rule(BRANCH, branch_faults, "branch", gaps=_MISSING),
 )

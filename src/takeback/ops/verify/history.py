@@ -1,16 +1,14 @@
-"""What is demanded of the tables beside the log: agents, checkpoints, operations, keys, meta, migrations, lost.
+"""What is demanded of checkpoints, operations, idempotency keys, records of losses, and the store's own records.
 
 Each row must hold what its columns promise and name only what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...errors import Error
 from ...ids import MAX_SEQ
 from ...storage.base import Tx
-from ...tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ...tables.agents import AGENT
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LOST as LOSSES
@@ -22,10 +20,8 @@ from .. import branches, checkpoints, idempotency, stored_json
 from ..entries import key_of
 from ..stored_json import Things
 from .base import BACKUP, PURGED, REBUILD, RETRY, Check, Fault, Found, Key, Rule, has, intact, is_object
-from .places import has_session
+from .sessions import has_session
 
-VERSIONS_OF = "SELECT count(*), min(version), max(version) FROM agent_version WHERE scope = ? AND agent = ?"
-FIRST_STATE = "SELECT state FROM agent_version WHERE scope = ? AND agent = ? AND version = 1"
 ALIVE = f"SELECT 1 FROM session WHERE scope = ? AND sid = ? AND (hidden < {PURGED} OR {IS_STAGED})"
 # What a key may name by its id. A checkpoint of an agent may have been deleted since.
 HAS_ID = {kind: f"SELECT 1 FROM {kind} WHERE scope = ? AND id = ?" for kind in ("session", "agent", "operation")}
@@ -40,40 +36,11 @@ IN_SESSION = {
 CONTENT, ENTRY, ATTACHMENT, BRANCH = "content", "entry", "attachment", "branch"
 
 
-# ---------------------------------------------------------------------- agents
-
-
-def agent_faults(tx: Tx, agent: AgentRow) -> Iterator[Fault]:
-    """Compare an agent with its versions."""
-    if not is_object(agent.fields):
-        yield Fault("agent", "its fields cannot be read")
-    elif wrong := stored_json.fault(agent.fields, stored_json.AgentFields):
-        yield Fault("agent", f"its fields are not those of an agent: {wrong}")
-    if agent.hidden not in (0, 1, PURGED):
-        yield Fault("agent", "its mark (hidden) has no meaning")
-    if agent.hidden == PURGED:
-        return
-    count, lowest, highest = tx.one(VERSIONS_OF, (agent.scope, agent.aid)) or (0, None, None)
-    if highest is not None and (lowest, highest - lowest + 1) != (1, count):
-        yield Fault("missing", f"of its versions up to {highest} some are missing")
-    elif highest != agent.version:
-        yield Fault("agent", f"it is at version {agent.version}, but its newest one is {highest}", REBUILD)
-    if tx.one(FIRST_STATE, (agent.scope, agent.aid)) == (None,):
-        yield Fault("agent", "its first version holds no state")
-
-
-def version_fault(tx: Tx, row: VersionRow) -> str | Fault:
-    """Say what does not fit about a version of an agent."""
-    if not (row.state is None or is_object(row.state)):
-        return "its state cannot be read"
-    return "" if has(tx, AGENT, row.scope, row.agent) else Fault("missing", "there is no such agent")
-
-
 # ---------------------------------------------------------------------- checkpoints and operations
 
 
 def checkpoint_fault(tx: Tx, checkpoint: CheckpointRow) -> str:
-    """Say what does not fit about a checkpoint: it must name the entry that it named when it was made."""
+    """Return what is wrong with a checkpoint: it must name the entry that it named when it was made."""
     try:
         branch = branches.get(tx, checkpoint.scope, checkpoint.branch)
         checkpoints.point(tx, checkpoint)
@@ -92,7 +59,7 @@ def _is_gone(tx: Tx, scope: str, sid: int) -> bool:
 
 
 def operation_fault(tx: Tx, operation: OperationRow) -> str:
-    """Say what does not fit about an operation; how many there are is checked with the feed."""
+    """Return what is wrong with an operation; how many there are is checked with the feed."""
     for said in (operation.before, operation.after):
         if not is_object(said):
             return "what it changed cannot be read"
@@ -130,7 +97,7 @@ def _takes_back(tx: Tx, operation: OperationRow) -> bool:
 
 
 def key_fault(tx: Tx, row: OnceRow) -> str:
-    """Say what does not fit about an idempotency key: what the call made must be there."""
+    """Return what is wrong with an idempotency key: what the call made must be there."""
     if row.session and _is_gone(tx, row.scope, row.session):
         return "its session is missing"
     if row.branch:
@@ -157,7 +124,7 @@ def _check_identity(tx: Tx, found: Found, after: Key | None) -> Key | None:
 
 
 def lost_fault(tx: Tx, row: LostRow) -> str:
-    """Say what does not fit about the record of what a repair could not keep."""
+    """Return what is wrong with the record of what a repair could not keep."""
     if row.what == BRANCH:
         return "" if has(tx, BRANCHES, row.scope, row.key >> 32) else "there is no such branch"
     if not has(tx, ENTRIES, row.scope, row.key):
@@ -176,10 +143,7 @@ def place(key: int) -> str:
 
 RULES: tuple[Check, ...] = (
     Rule(LOSSES, lost_fault, "lost", where=lambda row: f"record of the lost entry {place(row.key)}"),
-    Rule(AGENT, agent_faults, "agent", gaps=Fault("missing", "the record is missing")),
-    Rule(VERSION, version_fault, "agent"),
     Rule(CHECKPOINT, checkpoint_fault, "checkpoint"),
-    Rule(OPERATION, operation_fault, "operation"),
     Rule(ONCE, key_fault, "idempotency", RETRY),
     Rule(MIGRATION, lambda tx, row: "", "migration", REBUILD, gaps=Fault("migration", "the record is missing", BACKUP)),
     Rule(META, _meta_fault, "meta", BACKUP),
