@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 import takeback
 from takeback import Conflict, Corrupt, Error, Invalid, SchemaTooNew, Session, Store
-from takeback.importers.jsonl import Limits
+from takeback.importers.jsonl import FileLimits
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -322,7 +322,7 @@ def test_what_is_not_true_is_refused_though_the_checksum_fits(
 def test_hostile_files_are_bounded(store: Store, talk: Session) -> None:
     data = lines_of(store, talk)
     target = takeback.open(":memory:")
-    for limits in (Limits(line=100), Limits(lines=3), Limits(bytes=1000)):
+    for limits in (FileLimits(line=100), FileLimits(lines=3), FileLimits(bytes=1000)):
         with pytest.raises(Invalid, match="larger than is read"):
             read_into(target, data, limits=limits)
     deep = b'{"type":"agent_version","version":1,"at_ms":0,"state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"

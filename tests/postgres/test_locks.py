@@ -23,7 +23,7 @@ import takeback
 from takeback import Store
 from takeback.ops import agents, sessions, subagents
 from takeback.records import agents as copied_agents
-from takeback.records.stream import Agent
+from takeback.records.stream import AgentRecord
 from takeback.storage.base import LOCK, Tx
 from takeback.storage.postgres.backend import PostgresTx
 from takeback.tables.agents import AGENT, AgentRow
@@ -105,7 +105,7 @@ STATEMENTS: dict[tuple[Any, str], Callable[[Tx, Made], Any]] = {
     (AGENT, "_by_key_locked"): lambda tx, made: agents.by_number(tx, made.agent.scope, made.agent.aid),
     (agents, "BY_ID"): lambda tx, made: agents.get(tx, made.agent.scope, made.agent.id),
     (agents, "ANY_BY_ID"): lambda tx, made: agents.get_any(tx, made.agent.scope, made.agent.id),
-    (copied_agents, "TWIN"): lambda tx, made: copied_agents.find_twin(tx, Agent(made.agent, 0)),
+    (copied_agents, "TWIN"): lambda tx, made: copied_agents.find_twin(tx, AgentRecord(made.agent, 0)),
 }
 
 

@@ -166,7 +166,7 @@ def records_of(path: Path, *, live: bool = True) -> dict[str, Counter[Any]]:
         for record in [*source.records(Everything()), *source.endings()]:
             kind, values = portable(record)
             found.setdefault(kind, Counter()).update(values)
-            if isinstance(record, stream.Session | stream.Agent):
+            if isinstance(record, stream.SessionRecord | stream.AgentRecord):
                 found.setdefault("operation", Counter()).update(record.undone)
     return found
 
@@ -177,7 +177,7 @@ class Everything:
     def __init__(self) -> None:
         self._contents = set[tuple[str, str]]()
 
-    def agent(self, agent: stream.Agent) -> int:
+    def agent(self, agent: stream.AgentRecord) -> int:
         return 0
 
     def has(self, scope: str, content_hash: str) -> bool:
@@ -188,7 +188,7 @@ class Everything:
     def has_root(self, scope: str, content_hash: str) -> bool:
         return False
 
-    def session(self, session: stream.Session, require: Callable[[], None]) -> dict[str, int]:
+    def session(self, session: stream.SessionRecord, require: Callable[[], None]) -> dict[str, int]:
         return {}
 
 
@@ -202,7 +202,7 @@ _LOCAL = {
 
 def portable(record: Any) -> tuple[str, list[Any]]:
     """Give a record without what is local to a store: its kind, and what it says."""
-    if isinstance(record, stream.Page):
+    if isinstance(record, stream.EntriesRecord):
         lost = {row.key & 0xFFFFFFFF: row.what for row in record.lost}
         return "entry", [repr((record.branch, row.seq, row._replace(key=0), lost.get(row.seq))) for row in record.rows]
     kind = record.table.name if isinstance(record, stream.Live) else type(record).__name__.lower()
@@ -221,9 +221,9 @@ def _beside(record: Any) -> Any:
     if isinstance(record, stream.AgentPoint):
         pins = [(pin.session, pin.branch, pin.row.seq, pin.row.hash, pin.row.hidden) for pin in record.pins]
         return record.agent, sorted(pins)
-    if isinstance(record, stream.Session):
+    if isinstance(record, stream.SessionRecord):
         return record.doc, record.parent
-    if isinstance(record, stream.Branch):
+    if isinstance(record, stream.BranchRecord):
         return record.parent
     return [value for value in record[1:] if isinstance(value, str)]
 

@@ -317,11 +317,11 @@ def _refusal(path: Path, target: Store) -> Corrupt | None:
 
 def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from takeback.records import putting
-    from takeback.records.stream import Page
+    from takeback.records.stream import EntriesRecord
 
     insert = putting._insert
 
-    def spoil(tx: Any, page: Page, first: int) -> None:
+    def spoil(tx: Any, page: EntriesRecord, first: int) -> None:
         rows = [row._replace(body=(row.body or b"").replace(b"question 3", b"question 8")) for row in page.rows]
         insert(tx, page._replace(rows=rows), first)
 

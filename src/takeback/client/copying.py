@@ -34,10 +34,10 @@ _PAUSE = 0.1  # between two calls of progress
 _DAMAGED = "the source is damaged"
 _REPAIR = "Repair the source first (Store.repair) and copy what that makes"
 _PHASES = {
-    stream.Agent: "agents",
+    stream.AgentRecord: "agents",
     stream.Blob: "content",
-    stream.Session: "entries",
-    stream.Operation: "operations",
+    stream.SessionRecord: "entries",
+    stream.OperationRecord: "operations",
 }
 
 

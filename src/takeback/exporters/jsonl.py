@@ -17,7 +17,7 @@ from ..client.store import Store
 from ..model.copied import Copying
 from ..records import stream as records
 from ..records.lines import written
-from ..records.stream import Agent, Page, Record
+from ..records.stream import AgentRecord, EntriesRecord, Record
 from ..shell.secrets import Findings
 
 _BINARY = b'"data":{"$base64":'  # binary content: no text to search for secrets
@@ -79,7 +79,7 @@ class _Nothing:
     def __init__(self) -> None:
         self._contents = set[str]()
 
-    def agent(self, agent: Agent) -> int | None:
+    def agent(self, agent: AgentRecord) -> int | None:
         return 0
 
     def has(self, scope: str, content_hash: str) -> bool:
@@ -90,7 +90,7 @@ class _Nothing:
     def has_root(self, scope: str, content_hash: str) -> bool:
         return False
 
-    def session(self, session: records.Session, require: Callable[[], None]) -> dict[str, int] | None:
+    def session(self, session: records.SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
         require()
         return {}
 
@@ -100,7 +100,7 @@ def _told(found: Iterator[Record], total: int, progress: Progress | None) -> Ite
     sessions = entries = 0
     for record in found:
         yield record
-        sessions += isinstance(record, records.Session)
-        entries += len(record.rows) if isinstance(record, Page) else 0
-        if progress is not None and isinstance(record, records.Session | Page):
+        sessions += isinstance(record, records.SessionRecord)
+        entries += len(record.rows) if isinstance(record, EntriesRecord) else 0
+        if progress is not None and isinstance(record, records.SessionRecord | EntriesRecord):
             progress(Copying("entries", sessions=sessions, sessions_total=total, entries=entries))

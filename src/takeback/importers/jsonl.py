@@ -22,9 +22,9 @@ from ..ops.sessions import decoded
 from ..records import lines
 from ..records.arrivals import Arrivals
 from ..records.lines import REFUSED
-from ..records.lines import Limits as Limits
+from ..records.lines import FileLimits as FileLimits
 from ..records.sink import Sink, Wrong
-from ..records.stream import Session
+from ..records.stream import SessionRecord
 
 
 class Imported(NamedTuple):
@@ -40,7 +40,7 @@ def read(
     store: Store,
     source: BinaryIO,
     *,
-    limits: Limits | None = None,
+    limits: FileLimits | None = None,
     workspace: str = "",
     dry_run: bool = False,
     progress: Callable[[int], Any] | None = None,
@@ -55,7 +55,7 @@ def read(
     with tempfile.TemporaryDirectory(prefix="takeback-import-") as folder:
         path = Path(folder) / "copy.db"
         with open_store(path, scope=store.scope, durability="relaxed") as judged:
-            found = _load(judged, source, limits or Limits(), arrivals, progress or (lambda count: None))
+            found = _load(judged, source, limits or FileLimits(), arrivals, progress or (lambda count: None))
             if report := judged.verify():
                 problem = report.problems[0]
                 raise Corrupt(f"the file is not valid: {problem.where}: {problem.what}; {REFUSED}", what=problem.where)
@@ -64,18 +64,18 @@ def read(
 
 
 def _load(
-    judged: Store, source: BinaryIO, limits: Limits, arrivals: Arrivals, progress: Callable[[int], Any]
+    judged: Store, source: BinaryIO, limits: FileLimits, arrivals: Arrivals, progress: Callable[[int], Any]
 ) -> tuple[str, ...]:
     """Load the records of a file into an empty store, with sessions in their new places; return the sessions' ids."""
     sink, found, last = Sink(judged._backend, now_ms=judged._clock.now_ms, fresh=True), list[str](), 1
     for last, record in lines.read(source, judged.scope, limits):
-        if isinstance(record, Session):
+        if isinstance(record, SessionRecord):
             with _named(last):
                 decoded(record.doc)
             record = arrivals.place(record)
         with _named(last):
             sink.put(record, where=last)
-        if isinstance(record, Session) and not record.purged:
+        if isinstance(record, SessionRecord) and not record.purged:
             found.append(record.row.id)
         progress(last)
     with _named(last):

@@ -15,7 +15,7 @@ from ..storage.base import LOCK, Tx, scalar
 from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ..tables.sessions import PURGED
 from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
-from .stream import Agent
+from .stream import AgentRecord
 
 POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"
 ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
@@ -25,12 +25,12 @@ _STAGED = b'{"copying":true}'
 _EMPTY = codec.encode(agents.EMPTY)
 
 
-def agent_of(tx: Tx, row: AgentRow) -> Agent:
+def agent_of(tx: Tx, row: AgentRow) -> AgentRecord:
     """Name an agent so that it is found in another store."""
-    return Agent(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
+    return AgentRecord(row, int(scalar(tx, ORDINAL, (row.scope, row.id, row.created_ms, row.aid))))
 
 
-def find_twin(tx: Tx, agent: Agent) -> AgentRow | None:
+def find_twin(tx: Tx, agent: AgentRecord) -> AgentRow | None:
     """Return the agent that is the same one in another store, or None: several in the trash may have one id."""
     row = agent.row
     return AGENT.one(tx, TWIN, (row.scope, row.id, row.created_ms, agent.ordinal))
@@ -42,7 +42,7 @@ def is_staged(row: AgentRow) -> bool:
 
 
 def number(tx: Tx, scope: str, name: str, *, itself: bool = False) -> int:
-    """Return the number of the agent that ``Agent.name`` names; where another stands for it, of that one.
+    """Return the number of the agent that ``AgentRecord.name`` names; where another stands for it, of that one.
 
     ``itself`` is for what only the agent itself can have: 0 if it is not there.
     """
@@ -62,7 +62,7 @@ def number(tx: Tx, scope: str, name: str, *, itself: bool = False) -> int:
 # ---------------------------------------------------------------------- deciding
 
 
-def reached(agent: Agent, look: Read, read: Read) -> int | None:
+def reached(agent: AgentRecord, look: Read, read: Read) -> int | None:
     """Return the version that the destination has, 0 for none; None if there is nothing to do.
 
     An agent that says something else in the destination raises ``Conflict``. The two stores are read one after the
@@ -139,7 +139,7 @@ def _diverged(mine: AgentRow) -> Conflict:
 # ---------------------------------------------------------------------- writing
 
 
-def begin(tx: Tx, agent: Agent) -> None:
+def begin(tx: Tx, agent: AgentRecord) -> None:
     """Write the row of a new agent, hidden and without versions."""
     AGENT.put(tx, agent.row._replace(aid=tx.next("agent"), hidden=PURGED, version=0, fields=_STAGED))
 
@@ -151,7 +151,7 @@ def put_version(tx: Tx, twin: AgentRow, row: VersionRow) -> None:
     AGENT.update(tx, twin, twin._replace(version=row.version, modified_ms=row.at_ms))
 
 
-def finish(tx: Tx, agent: Agent) -> int:
+def finish(tx: Tx, agent: AgentRecord) -> int:
     """Show an agent that has its last version; return how many were shown."""
     mine, twin = agent.row, find_twin(tx, agent)
     if twin is None or twin.version != mine.version:

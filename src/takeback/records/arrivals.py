@@ -18,7 +18,7 @@ from ..ops import sessions
 from ..ops.verify.base import Read
 from ..storage.base import Tx
 from ..tables.sessions import PURGED, SessionRow
-from .stream import Session
+from .stream import SessionRecord
 
 CAME_FROM = "came_from"
 DIRECTORY = "directory"
@@ -49,7 +49,7 @@ class Arrivals:
         self.new: dict[str, None] = {}  # in order
         self.renamed: dict[str, str] = {}
 
-    def place(self, session: Session) -> Session:
+    def place(self, session: SessionRecord) -> SessionRecord:
         """Return a session as it is to be here."""
         if session.purged:
             return session
@@ -62,7 +62,7 @@ class Arrivals:
             self.new[session.row.id] = None
         return self._named(session, unbound(session, self._workspace), None)
 
-    def _named(self, session: Session, placed: Session, here: Here | None) -> Session:
+    def _named(self, session: SessionRecord, placed: SessionRecord, here: Here | None) -> SessionRecord:
         """Name a session that people see so that the name is free, and remember the one that it had."""
         row = placed.row
         wanted = _wanted(session.row.name, here)
@@ -108,7 +108,7 @@ def _wanted(name: str | None, here: Here | None) -> str | None:
 # ---------------------------------------------------------------------- as functions of a session
 
 
-def unbound(session: Session, workspace: str = "") -> Session:
+def unbound(session: SessionRecord, workspace: str = "") -> SessionRecord:
     """Return a session without the directory that it had, in another workspace if it had one."""
     row, said = session.row, sessions.decoded(session.doc)
     came_from = _left_behind(row, said)
@@ -130,7 +130,7 @@ def _plain_key(row: SessionRow) -> str:
     return sessions.key_of(sessions.SessionFields(row.agent, row.kind), row.id)
 
 
-def _kept(session: Session, here: Here) -> Session:
+def _kept(session: SessionRecord, here: Here) -> SessionRecord:
     """Return a session with the place that it has here already."""
     said, local = sessions.decoded(session.doc), {name: here.said[name] for name in _LOCAL if name in here.said}
     if here.came_from is not None:
@@ -150,7 +150,7 @@ def _with(said: dict[str, Any], local: dict[str, Any]) -> bytes:
     return codec.encode({**made, **local})
 
 
-def _noting(session: Session, more: dict[str, Any]) -> Session:
+def _noting(session: SessionRecord, more: dict[str, Any]) -> SessionRecord:
     """Add to what a session was before."""
     said = sessions.decoded(session.doc)
     return session._replace(doc=_with(said, {CAME_FROM: {**(_origin(said) or {}), **more}}))
@@ -161,7 +161,7 @@ def _origin(said: dict[str, Any]) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def as_it_came(session: Session) -> Session:
+def as_it_came(session: SessionRecord) -> SessionRecord:
     """Return a session as the file said it; one that was made here, or was given a workspace, is as it is here."""
     if CAME_FROM.encode() not in session.doc or session.purged:
         return session

@@ -34,7 +34,19 @@ from ..tables.sessions import SESSION
 from ..tables.table import Table
 from .arrivals import as_it_came
 from .source import BYTES, ROWS
-from .stream import Agent, Blob, Branch, Chunk, Key, Operation, Page, Point, Record, Session, Version
+from .stream import (
+    AgentRecord,
+    Blob,
+    BranchRecord,
+    CheckpointRecord,
+    Chunk,
+    EntriesRecord,
+    Key,
+    OperationRecord,
+    Record,
+    SessionRecord,
+    Version,
+)
 
 FORMAT, VERSION_OF_FORMAT = "takeback", 1
 # What keys stand for, beside entries; of a session it is the session itself.
@@ -50,7 +62,7 @@ Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1 << 16)]
 Lost: TypeAlias = tuple[str, Time] | None
 
 
-class Limits(NamedTuple):
+class FileLimits(NamedTuple):
     """How much a file may hold: bytes of a line, lines, bytes in all."""
 
     line: int = 64 << 20
@@ -58,7 +70,7 @@ class Limits(NamedTuple):
     bytes: int = 16 << 30
 
 
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HeadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a session is: at the tip of a branch, or at a point of it."""
 
     branch: str
@@ -127,7 +139,7 @@ SessionLine = _line(
     SESSION,
     f"{_COMPUTED} {' '.join(Numbers._fields)}",
     ("parent", str | None, None),
-    ("head", Head),
+    ("head", HeadLine),
     ("order", Count),
     ("detail", Any),
     ("undone", tuple[tuple[str, str], ...], ()),
@@ -269,9 +281,9 @@ def _headed(records: Iterable[Record]) -> Iterator[Any]:
     for record in records:
         if branch is not None:  # what a repair recorded about a branch comes with its first entries
             yield _branch(branch, session, record)
-        session = record.row.id if isinstance(record, Session) else session
-        branch = record if isinstance(record, Branch) else None
-        if isinstance(record, Page):
+        session = record.row.id if isinstance(record, SessionRecord) else session
+        branch = record if isinstance(record, BranchRecord) else None
+        if isinstance(record, EntriesRecord):
             yield from _entries(record)
         elif (write := _WRITES.get(type(record))) is not None and (line := write(record)) is not None:
             yield line
@@ -279,8 +291,8 @@ def _headed(records: Iterable[Record]) -> Iterator[Any]:
         yield _branch(branch, session, None)
 
 
-def _branch(record: Branch, session: str, following: Record | None) -> Any:
-    own = following.lost if isinstance(following, Page) and following.branch == record.row.uid else []
+def _branch(record: BranchRecord, session: str, following: Record | None) -> Any:
+    own = following.lost if isinstance(following, EntriesRecord) and following.branch == record.row.uid else []
     lost = next(((row.what, row.at_ms) for row in own if row.key & MAX_SEQ == 0), None)
     return _said(BranchLine, record.row, id=record.row.uid, session=session, parent=record.parent, lost=lost)
 
@@ -291,16 +303,16 @@ def _said(form: Any, row: Any, **more: Any) -> Any:
     return form(**{name: shown(value) if isinstance(value, bytes) else value for name, value in own.items()}, **more)
 
 
-def _session(record: Session) -> Any:
+def _session(record: SessionRecord) -> Any:
     record = as_it_came(record)
     row = record.row
     key = f"purged:{row.id}" if record.purged else row.key  # what a purge writes there is random
-    head = Head(row.uid, row.seq, bool(row.attached))
+    head = HeadLine(row.uid, row.seq, bool(row.attached))
     beside = {"head": head, "parent": record.parent, "order": record.order, "undone": record.undone}
     return _said(SessionLine, row._replace(key=key), detail=shown(record.doc), **beside)
 
 
-def _entries(page: Page) -> Iterator[Any]:
+def _entries(page: EntriesRecord) -> Iterator[Any]:
     lost = {row.key & MAX_SEQ: (row.what, row.at_ms) for row in page.lost}
     links = dict[int, list[str]]()
     for link in page.links:
@@ -337,15 +349,15 @@ def _key(record: Key) -> Any:
 
 
 _WRITES: dict[type, Callable[[Any], Any]] = {
-    Agent: lambda record: _said(AgentLine, record.row, ordinal=record.ordinal, undone=record.undone),
+    AgentRecord: lambda record: _said(AgentLine, record.row, ordinal=record.ordinal, undone=record.undone),
     Version: lambda record: _said(VersionLine, record.row),
     Blob: lambda record: _said(BlobLine, record.row, hash=record.row.hash),
     Chunk: lambda record: _said(ChunkLine, record.row, data=shown_as_text(blobs.unpack(record.row))),
-    Session: _session,
-    Point: lambda record: _said(
+    SessionRecord: _session,
+    CheckpointRecord: lambda record: _said(
         PointLine, record.row, kind=record.row.type, branch=record.branch, hash=record.row.hash.hex()
     ),
-    Operation: lambda record: _said(
+    OperationRecord: lambda record: _said(
         OperationLine, record.row, session=record.session, agent=record.agent, undoes=record.undoes
     ),
     Key: _key,
@@ -355,19 +367,19 @@ _WRITES: dict[type, Callable[[Any], Any]] = {
 # ---------------------------------------------------------------------- reading
 
 
-class Read(NamedTuple):
+class NumberedRecord(NamedTuple):
     """A record and the number of the line that it begins with."""
 
     line: int
     record: Record
 
 
-def read(source: BinaryIO, scope: str, limits: Limits) -> Iterator[Read]:
+def read(source: BinaryIO, scope: str, limits: FileLimits) -> Iterator[NumberedRecord]:
     """Yield the records of a file, once its lines are what they must be."""
     return _Reader(scope).records(_lines(source, limits))
 
 
-def _lines(source: BinaryIO, limits: Limits) -> Iterator[tuple[int, int, Any]]:
+def _lines(source: BinaryIO, limits: FileLimits) -> Iterator[tuple[int, int, Any]]:
     """Yield the lines between the first and the last one, with their numbers and sizes."""
     digest, number, size = sha256(), 0, 0
     while line := source.readline(limits.line + 1):
@@ -424,12 +436,12 @@ class _Reader:
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
-        self._session: tuple[int, Session] | None = None
+        self._session: tuple[int, SessionRecord] | None = None
         self._entries: list[Any] = []
         self._first = self._size = 0  # line of the first entry that waits, bytes of all
         self._branch_lost: Lost = None
 
-    def records(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[Read]:
+    def records(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[NumberedRecord]:
         """Yield the records of lines."""
         for number, size, line in lines:
             try:
@@ -440,7 +452,7 @@ class _Reader:
         if self._session is not None:
             raise at_line(self._session[0], Invalid("the session has no branch"))
 
-    def _read(self, number: int, size: int, line: Any) -> Iterator[Read]:
+    def _read(self, number: int, size: int, line: Any) -> Iterator[NumberedRecord]:
         _require_storable(line)
         if isinstance(line, EntryLine):
             if self._entries and (line.branch != self._entries[-1].branch or line.seq != self._entries[-1].seq + 1):
@@ -463,25 +475,25 @@ class _Reader:
                 self._session = None
                 if line.session != session.row.id:
                     raise Invalid(f"the branch of session {line.session!r} stands behind another session")
-                yield Read(at, session._replace(branches=(branch,)))
-            yield Read(number, branch)
+                yield NumberedRecord(at, session._replace(branches=(branch,)))
+            yield NumberedRecord(number, branch)
         elif (make := _READS.get(type(line))) is not None:
-            yield Read(number, make(self._scope, line))
+            yield NumberedRecord(number, make(self._scope, line))
         else:
             raise Invalid("this record belongs at the beginning or the end of a file")
 
-    def _page(self) -> Iterator[Read]:
+    def _page(self) -> Iterator[NumberedRecord]:
         if self._entries:
             entries, self._entries, self._size = self._entries, [], 0
-            yield Read(self._first, self._page_of(entries))
+            yield NumberedRecord(self._first, self._page_of(entries))
 
-    def _page_of(self, lines: list[Any]) -> Page:
+    def _page_of(self, lines: list[Any]) -> EntriesRecord:
         lost = [LostRow(self._scope, line.seq, *line.lost) for line in lines if line.lost is not None]
         if self._branch_lost is not None:
             lost.insert(0, LostRow(self._scope, 0, *self._branch_lost))
             self._branch_lost = None
         links = [LinkRow(self._scope, each, line.seq) for line in lines for each in dict.fromkeys(line.links)]
-        return Page(lines[0].branch, b"", [self._entry_of(line) for line in lines], links, lost)
+        return EntriesRecord(lines[0].branch, b"", [self._entry_of(line) for line in lines], links, lost)
 
     def _entry_of(self, line: Any) -> EntryRow:
         if not 0 < line.seq <= MAX_SEQ:
@@ -492,17 +504,17 @@ class _Reader:
         row = EntryRow(self._scope, line.seq, line.kind, line.at_ms, numbers.turns, *held)
         return row.with_chain(Chain(line.late_ms, *numbers, line.calls, *linked))
 
-    def _session_of(self, line: Any) -> Session:
+    def _session_of(self, line: Any) -> SessionRecord:
         head = {"uid": line.head.branch, "seq": line.head.seq, "attached": int(line.head.attached)}
         row, detail = _row(SESSION, line, self._scope, **head), stored(line.detail)
         if detail is None:
             raise Invalid("detail is missing")
-        return Session(row, detail, line.parent, (), line.undone, order=line.order)
+        return SessionRecord(row, detail, line.parent, (), line.undone, order=line.order)
 
-    def _branch_of(self, line: Any) -> Branch:
+    def _branch_of(self, line: Any) -> BranchRecord:
         self._branch_lost = line.lost
         row = _row(BRANCH, line, self._scope, uid=line.id, tip_seq=line.fork_seq)
-        return Branch(row, line.parent, b"", line.fork_seq, b"")
+        return BranchRecord(row, line.parent, b"", line.fork_seq, b"")
 
 
 def _row(table: Table[Any], line: Any, scope: str, **more: Any) -> Any:
@@ -536,14 +548,16 @@ def _key_of(scope: str, line: Any) -> Key:
 
 
 _READS: dict[Any, Callable[[str, Any], Record]] = {
-    AgentLine: lambda scope, line: Agent(_row(AGENT, line, scope), line.ordinal, line.undone),
+    AgentLine: lambda scope, line: AgentRecord(_row(AGENT, line, scope), line.ordinal, line.undone),
     VersionLine: lambda scope, line: Version(_row(VERSION, line, scope)),
     BlobLine: lambda scope, line: Blob(_row(BLOB, line, scope, hash=line.hash)),
     ChunkLine: _chunk,
-    PointLine: lambda scope, line: Point(
+    PointLine: lambda scope, line: CheckpointRecord(
         _row(CHECKPOINT, line, scope, type=line.kind, hash=_unhex(line.hash, 32)), line.branch
     ),
-    OperationLine: lambda scope, line: Operation(_row(OPERATION, line, scope), line.session, line.agent, line.undoes),
+    OperationLine: lambda scope, line: OperationRecord(
+        _row(OPERATION, line, scope), line.session, line.agent, line.undoes
+    ),
     KeyLine: _key_of,
 }
 

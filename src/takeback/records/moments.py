@@ -17,7 +17,7 @@ from ..storage.base import Tx, scalar
 from ..tables.branches import BranchRow
 from ..tables.entries import ENTRY
 from ..tables.sessions import SessionRow
-from .stream import Branch, Session, Tally
+from .stream import BranchRecord, Counted, SessionRecord
 
 COPY = "copy"  # the kind of the last change of a session that was copied and not touched since
 AGAIN = "Whatever is not in conflict was copied, and calling again goes on"
@@ -36,13 +36,13 @@ WHERE o.scope = ? AND o.session = ? AND o.agent = ? ORDER BY o.oid"""
 _LOCAL: dict[str, Any] = {"sid": 0, "parent": 0, "updated": 0, "rank": 0, "branch": 0, "calls": None}
 
 
-def find(tx: Tx, scope: str, session_id: str) -> Session | None:
+def find(tx: Tx, scope: str, session_id: str) -> SessionRecord | None:
     """Return a session by its id, whatever state it is in."""
     row = sessions.find_any(tx, scope, session_id)
     return None if row is None else of(tx, row)
 
 
-def of(tx: Tx, session: SessionRow, order: int = 0) -> Session:
+def of(tx: Tx, session: SessionRow, order: int = 0) -> SessionRecord:
     """Read what belongs to a session's row."""
     scope, sid = session.scope, session.sid
     parent = sessions.by_number(tx, scope, session.parent).id if session.parent else None
@@ -50,17 +50,17 @@ def of(tx: Tx, session: SessionRow, order: int = 0) -> Session:
     points = tally(tx, CHECKPOINTS, CHECKPOINT_ID, scope, sid)
     undone = tuple(tx.all(UNDONE, (scope, sid, 0)))
     doc = sessions.lasting(sessions.detail(tx, session))
-    return Session(session, doc, parent, _branches(tx, session), undone, done, points, order)
+    return SessionRecord(session, doc, parent, _branches(tx, session), undone, done, points, order)
 
 
-def tally(tx: Tx, count: str, name: str, scope: str, *subject: int) -> Tally:
+def tally(tx: Tx, count: str, name: str, scope: str, *subject: int) -> Counted:
     """Count records and name the newest."""
     total, newest = tx.one(count, (scope, *subject)) or (0, None)
     called = None if newest is None else scalar(tx, name, (scope, newest))
-    return Tally(total, newest or 0, called or "")
+    return Counted(total, newest or 0, called or "")
 
 
-def _branches(tx: Tx, session: SessionRow) -> tuple[Branch, ...]:
+def _branches(tx: Tx, session: SessionRow) -> tuple[BranchRecord, ...]:
     found = branches.of_session(tx, session.scope, session.sid, session.branches)
     known = {branch.bid: branch for branch in found}
     parts = []
@@ -71,7 +71,7 @@ def _branches(tx: Tx, session: SessionRow) -> tuple[Branch, ...]:
         fork = chain.GENESIS if parent is None else hash_at(tx, parent, branch.fork_seq) or b""
         attached = session.attached and session.branch == branch.bid
         end = (session.seq, session.hash) if attached else (branch.tip_seq, branch.tip_hash)
-        parts.append(Branch(branch, parent.uid if parent else None, fork, *end))
+        parts.append(BranchRecord(branch, parent.uid if parent else None, fork, *end))
     return tuple(parts)
 
 
@@ -91,7 +91,7 @@ class Sides(NamedTuple):
     theirs: bool
 
 
-def compare(ours: Session, theirs: Session, read: Read, look: Read) -> Sides:
+def compare(ours: SessionRecord, theirs: SessionRecord, read: Read, look: Read) -> Sides:
     """Return which side has more of a session; what was changed in both raises ``Conflict``.
 
     ``read`` looks into the store that the records come from, ``look`` into the other one.
@@ -111,7 +111,7 @@ def compare(ours: Session, theirs: Session, read: Read, look: Read) -> Sides:
     return both
 
 
-def _diverged(ours: Session) -> Conflict:
+def _diverged(ours: SessionRecord) -> Conflict:
     row = ours.row
     return Conflict(
         f"session {row.id} ({row.name or row.title or row.key}) was changed in both stores;"
@@ -120,7 +120,7 @@ def _diverged(ours: Session) -> Conflict:
     )
 
 
-def _compare_branches(ours: Session, mine: Branch, other: Branch, read: Read, look: Read) -> Sides:
+def _compare_branches(ours: SessionRecord, mine: BranchRecord, other: BranchRecord, read: Read, look: Read) -> Sides:
     """Compare a branch by the hash where the shorter one ends: it covers everything before it."""
     if (mine.parent, mine.row.fork_seq) != (other.parent, other.row.fork_seq):
         raise _diverged(ours)
@@ -138,7 +138,7 @@ def _compare_branches(ours: Session, mine: Branch, other: Branch, read: Read, lo
 
 
 def _compare_tallies(
-    ours: Session, theirs: Session, one: Tally, two: Tally, upto: str, read: Read, look: Read
+    ours: SessionRecord, theirs: SessionRecord, one: Counted, two: Counted, upto: str, read: Read, look: Read
 ) -> Sides:
     """Compare records that are only added: the newest of the side that has fewer must be as far on in the other."""
     less, where, holder = (two, read, ours.row) if one.total >= two.total else (one, look, theirs.row)
@@ -149,18 +149,18 @@ def _compare_tallies(
     return Sides(one.total > two.total, two.total > one.total)
 
 
-def is_settled(ours: Session, theirs: Session) -> bool:
+def is_settled(ours: SessionRecord, theirs: SessionRecord) -> bool:
     """Whether two rows that stand for the same entries say the same about them."""
     return _said(ours) == _said(theirs)
 
 
-def _said(session: Session) -> tuple[Any, ...]:
+def _said(session: SessionRecord) -> tuple[Any, ...]:
     """Return what a session's row and details say, without what is local to a store."""
     hidden = sorted((branch.row.uid, branch.row.hidden) for branch in session.branches)
     return session.row._replace(**_LOCAL), session.parent, hidden, session.doc
 
 
-def is_newer(ours: Session, theirs: Session, read: Read, look: Read) -> bool:
+def is_newer(ours: SessionRecord, theirs: SessionRecord, read: Read, look: Read) -> bool:
     """Whether our row is to stand where two differ: one that was copied and not touched since gives way."""
     copied, untouched = read(lambda tx: is_copy(tx, ours.row)), look(lambda tx: is_copy(tx, theirs.row))
     return untouched if copied != untouched else ours.row.updated_ms >= theirs.row.updated_ms

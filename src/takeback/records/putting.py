@@ -33,19 +33,19 @@ from ..tables.table import Table
 from . import agents, moments, stash
 from .moments import AGAIN
 from .stream import (
-    Agent,
     AgentPoint,
+    AgentRecord,
     Blob,
-    Branch,
+    BranchRecord,
+    CheckpointRecord,
     Chunk,
+    EntriesRecord,
     Key,
     Live,
-    Operation,
-    Page,
+    OperationRecord,
     Pin,
-    Point,
     Record,
-    Session,
+    SessionRecord,
     Version,
 )
 
@@ -72,7 +72,7 @@ _UNSAID |= dict.fromkeys(("parent", "archived", "pinned", "attached", "branches"
 class At(NamedTuple):
     """The place in the stream: the agent whose versions follow, the content whose chunks follow, the session."""
 
-    agent: Agent | None = None
+    agent: AgentRecord | None = None
     blob: BlobRow | None = None  # as it is to be, with the number that it has here; None: it is there already
     stored: int = 0  # chunks of it
     following: int = 0  # the chunk that follows
@@ -109,7 +109,7 @@ class Putting:
 
     # ------------------------------------------------------------------ agents
 
-    def _put_agent(self, tx: Tx, at: At, agent: Agent, tally: Tally) -> At:
+    def _put_agent(self, tx: Tx, at: At, agent: AgentRecord, tally: Tally) -> At:
         if self._fresh and at.sid:
             raise Invalid("an agent stands behind a session; agents come first")
         there = agents.find_twin(tx, agent)
@@ -174,7 +174,7 @@ class Putting:
 
     # ------------------------------------------------------------------ sessions and their branches
 
-    def _put_session(self, tx: Tx, at: At, session: Session, tally: Tally) -> At:
+    def _put_session(self, tx: Tx, at: At, session: SessionRecord, tally: Tally) -> At:
         row = session.row
         there = sessions.find_any(tx, row.scope, row.id)
         if there is not None and not self._fresh:
@@ -194,7 +194,7 @@ class Putting:
         sessions.write(tx, made, **head, branches=1, updated=position, rank=rank)
         return At(sid=made.sid)
 
-    def _put_branch(self, tx: Tx, at: At, branch: Branch, tally: Tally) -> At:
+    def _put_branch(self, tx: Tx, at: At, branch: BranchRecord, tally: Tally) -> At:
         row = branch.row
         session = sessions.by_number(tx, row.scope, at.sid)
         there = branches.find_by_uid(tx, row.scope, row.uid)
@@ -205,7 +205,7 @@ class Putting:
             sessions.write(tx, session, branches=session.branches + 1)
         return at
 
-    def _insert_branch(self, tx: Tx, session: SessionRow, branch: Branch, *, purged: bool) -> BranchRow:
+    def _insert_branch(self, tx: Tx, session: SessionRow, branch: BranchRecord, *, purged: bool) -> BranchRow:
         theirs = branch.row
         parent, fork = start_of(tx, session, branch, ())
         if self._fresh and branches.find_by_name(tx, session.scope, session.sid, theirs.name) is not None:
@@ -224,7 +224,7 @@ class Putting:
         )
         return BRANCH.put(tx, made)
 
-    def _put_page(self, tx: Tx, at: At, page: Page, tally: Tally) -> At:
+    def _put_page(self, tx: Tx, at: At, page: EntriesRecord, tally: Tally) -> At:
         """Write entries behind the end of their branch; those that are there already are passed over."""
         scope = page.rows[0].scope
         branch = branches.find_by_uid(tx, scope, page.branch)
@@ -247,7 +247,7 @@ class Putting:
         tally.counts.update(entries=len(page.rows), bytes=page.size)
         return at
 
-    def _require_contents(self, tx: Tx, page: Page) -> None:
+    def _require_contents(self, tx: Tx, page: EntriesRecord) -> None:
         """Refuse entries whose content is not here; from now on they link it, so nobody erases it."""
         gone = {row.key & MAX_SEQ for row in page.lost if row.what == ATTACHMENT}
         roots = {row.seq for row in page.rows if row.kind == snapshots.KIND}
@@ -260,7 +260,7 @@ class Putting:
                 said = f"content {link.hash[:12]} is linked but missing, or leads to what is"
                 raise Corrupt(f"{said}; it may have been erased meanwhile: call again", what=f"blob {link.hash}")
 
-    def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: Page, attached: bool) -> None:
+    def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: EntriesRecord, attached: bool) -> None:
         """Make a session that people see show the new entries, as after an append."""
         asked: dict[str, Any] = {"branch": branch.bid, "first": page.low + 1, "last": page.high}
         position, rank = feed.record(tx, session, "entries", **asked, now_ms=self._now_ms())
@@ -276,11 +276,11 @@ class Putting:
 
     # ------------------------------------------------------------------ beside the log
 
-    def _put_point(self, tx: Tx, at: At, point: Point, tally: Tally) -> At:
+    def _put_point(self, tx: Tx, at: At, point: CheckpointRecord, tally: Tally) -> At:
         tally.counts.update(checkpoints=bool(self.insert_point(tx, at.sid, point)))
         return at
 
-    def insert_point(self, tx: Tx, sid: int, point: Point) -> int:
+    def insert_point(self, tx: Tx, sid: int, point: CheckpointRecord) -> int:
         """Write a checkpoint unless it is there; return the branch that it names, 0 if it was there."""
         row = point.row
         branch, there = branches.find_by_uid(tx, row.scope, point.branch), by_id(tx, CHECKPOINT, row.scope, row.id)
@@ -291,7 +291,7 @@ class Putting:
         CHECKPOINT.put(tx, row._replace(cid=tx.next("checkpoint"), session=sid, branch=branch.bid))
         return branch.bid
 
-    def _put_operation(self, tx: Tx, at: At, operation: Operation, tally: Tally) -> At:
+    def _put_operation(self, tx: Tx, at: At, operation: OperationRecord, tally: Tally) -> At:
         row = operation.row
         sid, aid = 0, 0
         if operation.session is not None:
@@ -305,7 +305,7 @@ class Putting:
             tally.counts.update(operations=1)
         return at._replace(agent=None, blob=None)
 
-    def insert_operation(self, tx: Tx, operation: Operation, sid: int, aid: int) -> str:
+    def insert_operation(self, tx: Tx, operation: OperationRecord, sid: int, aid: int) -> str:
         """Write an operation behind those that are there; return the kind of its change, '' if it was there."""
         row = operation.row
         there = by_id(tx, OPERATION, row.scope, row.id)
@@ -385,17 +385,17 @@ class Putting:
 
 
 _PUTS: dict[type, Callable[..., At]] = {
-    Agent: Putting._put_agent,
+    AgentRecord: Putting._put_agent,
     Version: Putting._put_version,
     Blob: Putting._put_blob,
     Chunk: Putting._put_chunk,
-    Session: Putting._put_session,
-    Branch: Putting._put_branch,
-    Page: Putting._put_page,
-    Point: Putting._put_point,
+    SessionRecord: Putting._put_session,
+    BranchRecord: Putting._put_branch,
+    EntriesRecord: Putting._put_page,
+    CheckpointRecord: Putting._put_point,
     Key: Putting._put_key,
     Live: Putting._put_live,
-    Operation: Putting._put_operation,
+    OperationRecord: Putting._put_operation,
     AgentPoint: Putting._put_agent_point,
 }
 
@@ -411,7 +411,7 @@ def by_id(tx: Tx, table: Table[R], scope: str, name: str) -> R | None:
     return table.one(tx, "WHERE scope = ? AND id = ?", (scope, name))
 
 
-def _insert(tx: Tx, page: Page, first: int) -> None:
+def _insert(tx: Tx, page: EntriesRecord, first: int) -> None:
     ENTRY.put_many(tx, [row._replace(key=first + row.seq) for row in page.rows])
     LINK.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.links])
     LOST.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.lost])
@@ -441,7 +441,9 @@ def _agent_point(
 # ---------------------------------------------------------------------- what is in the way
 
 
-def start_of(tx: Tx, session: SessionRow, branch: Branch, coming: Container[str]) -> tuple[BranchRow | None, bytes]:
+def start_of(
+    tx: Tx, session: SessionRow, branch: BranchRecord, coming: Container[str]
+) -> tuple[BranchRow | None, bytes]:
     """Return the branch that another one starts on, and the hash there, unless that branch is yet to come."""
     if branch.parent is None or branch.parent in coming:
         if branch.parent is None and branch.row.fork_seq:
@@ -454,7 +456,7 @@ def start_of(tx: Tx, session: SessionRow, branch: Branch, coming: Container[str]
     return parent, fork
 
 
-def _require_plausible(tx: Tx, session: Session) -> None:
+def _require_plausible(tx: Tx, session: SessionRecord) -> None:
     """Refuse a session that no store can have made; what it says of its entries is judged by them."""
     row = session.row
     if not is_id(row.id) or row.staged or row.key.startswith(STAGED_KEY):
@@ -476,7 +478,7 @@ def _require_plausible(tx: Tx, session: Session) -> None:
             raise Invalid(f"session {row.id} lies more than {sessions.DEEPEST} levels below another")
 
 
-def _no_start(session: SessionRow, branch: Branch) -> Conflict:
+def _no_start(session: SessionRow, branch: BranchRecord) -> Conflict:
     return conflict(
         f"session {session.id} goes on from entry {branch.row.fork_seq} of branch {branch.parent}, which is not in the"
         f" destination: it was purged there, or could not be copied. {AGAIN}",
@@ -484,7 +486,7 @@ def _no_start(session: SessionRow, branch: Branch) -> Conflict:
     )
 
 
-def _moved(page: Page) -> Conflict:
+def _moved(page: EntriesRecord) -> Conflict:
     return conflict(
         f"branch {page.branch} does not end at entry {page.low} in the destination: somebody else writes there;"
         " call again when that is over",

@@ -25,7 +25,7 @@ from . import moments, stash
 from .moments import AGAIN, COPY
 from .putting import Putting, by_id, conflict
 from .stash import Final
-from .stream import Operation, Point, Session
+from .stream import CheckpointRecord, OperationRecord, SessionRecord
 
 T = TypeVar("T")
 ROWS = 500
@@ -51,10 +51,10 @@ class _Again(Exception):
 class Update(NamedTuple):
     """A session that people see and that has gone on: what is put with its row, in one transaction."""
 
-    session: Session
+    session: SessionRecord
     tips: dict[str, int]
-    points: list[Point]
-    operations: list[Operation]
+    points: list[CheckpointRecord]
+    operations: list[OperationRecord]
 
 
 class Place(NamedTuple):
@@ -165,7 +165,7 @@ class Showing:
         The two stores are read one after the other, never one within a transaction of the other.
         """
         row = update.session.row
-        theirs: Session | None = self._look(lambda tx: moments.find(tx, row.scope, row.id))
+        theirs: SessionRecord | None = self._look(lambda tx: moments.find(tx, row.scope, row.id))
         if theirs is None or theirs.purged:
             raise conflict(f"session {row.id} is gone from the destination; call again", row.id)
         if moments.compare(update.session, theirs, self._read, self._look).theirs:

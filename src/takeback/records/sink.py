@@ -29,7 +29,20 @@ from . import agents, moments
 from .moments import AGAIN
 from .putting import At, Putting, Tally, conflict, no_content, start_of
 from .showing import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
-from .stream import Agent, AgentPoint, Blob, Branch, Chunk, Live, Operation, Page, Point, Record, Session, Version
+from .stream import (
+    AgentPoint,
+    AgentRecord,
+    Blob,
+    BranchRecord,
+    CheckpointRecord,
+    Chunk,
+    EntriesRecord,
+    Live,
+    OperationRecord,
+    Record,
+    SessionRecord,
+    Version,
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -56,7 +69,7 @@ class _Waiting(NamedTuple):
 
 
 # What follows a session and belongs to it by its place.
-_OF_SESSION = (Session, Branch, Page, Point, Live)
+_OF_SESSION = (SessionRecord, BranchRecord, EntriesRecord, CheckpointRecord, Live)
 
 
 class Sink:
@@ -87,7 +100,7 @@ class Sink:
         self._trees = TreeChecks()  # what was there when it was asked for; ``Putting`` judges again where it is linked
         self._session = ("", "")  # scope and id of the one that is being put
         self._skipped = set[tuple[str, str]]()  # those that were found to be in conflict while they were put
-        self._undone = list[Agent]()
+        self._undone = list[AgentRecord]()
         self._shown = False
         self._putting = Putting(fresh=fresh, now_ms=now_ms, states=self._states)
         self._showing = Showing(backend, self._putting, read=self._read, now_ms=now_ms, tell=lambda: self._tell())
@@ -100,7 +113,7 @@ class Sink:
 
     # ------------------------------------------------------------------ what is there already
 
-    def agent(self, agent: Agent) -> int | None:
+    def agent(self, agent: AgentRecord) -> int | None:
         """Return the version of an agent that is there, 0 for none; None if nothing of it is to be put."""
         self.flush()
         try:
@@ -131,7 +144,7 @@ class Sink:
         """Whether a snapshot is there with all that it leads to."""
         return self._look(lambda tx: self._trees.root_fault(tx, scope, content_hash)) is None
 
-    def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
+    def session(self, session: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
         """Return where the branches that are there end; None if nothing of the session is to be put."""
         try:
             try:
@@ -145,8 +158,8 @@ class Sink:
             self.conflicts.append(error)
             return None
 
-    def _decide(self, ours: Session, require: Callable[[], None]) -> dict[str, int] | None:
-        theirs: Session | None = self._look(lambda tx: moments.find(tx, ours.row.scope, ours.row.id))
+    def _decide(self, ours: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
+        theirs: SessionRecord | None = self._look(lambda tx: moments.find(tx, ours.row.scope, ours.row.id))
         if theirs is None or theirs.staged:
             require()
         if theirs is None:
@@ -173,7 +186,7 @@ class Sink:
         self._note(ours, todo=True)
         return tips
 
-    def _is_behind(self, ours: Session, theirs: Session) -> bool:
+    def _is_behind(self, ours: SessionRecord, theirs: SessionRecord) -> bool:
         """Whether a session that is whole in the destination lacks something."""
         row = ours.row
         if theirs.purged and row.hidden < PURGED:
@@ -190,16 +203,16 @@ class Sink:
             return False
         return moments.is_newer(ours, theirs, self._read, self._look)
 
-    def _note(self, ours: Session, *, todo: bool, at: tuple[int, int] = (0, 0)) -> None:
+    def _note(self, ours: SessionRecord, *, todo: bool, at: tuple[int, int] = (0, 0)) -> None:
         row = ours.row
         self._showing.places[row.scope, row.id] = Place(ours.order, row.scope, row.id, todo, ours.purged, at)
 
-    def _count_there(self, theirs: Session, *, sessions: int) -> None:
+    def _count_there(self, theirs: SessionRecord, *, sessions: int) -> None:
         counts = {"operations": theirs.operations.total, "checkpoints": theirs.checkpoints.total}
         self.already.update(sessions=sessions, entries=theirs.entries, **counts)
         self._tell()
 
-    def _require_room(self, tx: Tx, ours: Session) -> None:
+    def _require_room(self, tx: Tx, ours: SessionRecord) -> None:
         """Refuse with ``Conflict`` a new session that could never be shown in this destination."""
         for branch in ours.branches:
             if branches.find_by_uid(tx, ours.row.scope, branch.row.uid) is not None:
@@ -224,7 +237,7 @@ class Sink:
         """Put a record; it is written with others, at the latest by ``close``."""
         if isinstance(record, AgentPoint):
             self._show()
-        if isinstance(record, Session):
+        if isinstance(record, SessionRecord):
             self._begin(record)
         if self._is_kept_for_update(record):
             return
@@ -236,7 +249,7 @@ class Sink:
         self._scope = scope
         self._batch.append(_Waiting(record, where, self._session))
         self._size += _size_of(record)
-        if isinstance(record, Agent):
+        if isinstance(record, AgentRecord):
             self._undone.append(record)
         elif isinstance(record, Blob):
             self._incoming.add((scope, record.row.hash or ""))
@@ -244,7 +257,7 @@ class Sink:
         elif isinstance(record, Chunk) and self._chunks > 1:
             self.flush()  # a large content is a transaction per chunk
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: SessionRecord) -> None:
         self._session = who = session.row.scope, session.row.id
         if who not in self._showing.places or session.purged:
             self._note(session, todo=True)
@@ -252,9 +265,9 @@ class Sink:
     def _is_kept_for_update(self, record: Record) -> bool:
         """Keep what a session that people see gets together with its row."""
         updates = self._showing.updates
-        if isinstance(record, Point) and self._session in updates:
+        if isinstance(record, CheckpointRecord) and self._session in updates:
             updates[self._session].points.append(record)
-        elif isinstance(record, Operation) and (record.row.scope, record.session or "") in updates:
+        elif isinstance(record, OperationRecord) and (record.row.scope, record.session or "") in updates:
             updates[record.row.scope, record.session or ""].operations.append(record)
         else:
             return False
@@ -348,7 +361,7 @@ class Sink:
         self._showing.run()
 
 
-def _settle_agent(agent: Agent, tx: Tx) -> None:
+def _settle_agent(agent: AgentRecord, tx: Tx) -> None:
     """Mark exactly those operations of an agent as undone that are, once it is whole."""
     twin = agents.find_twin(tx, agent)
     if twin is None or agents.is_staged(twin):
@@ -358,11 +371,11 @@ def _settle_agent(agent: Agent, tx: Tx) -> None:
 
 def scope_of(record: Record) -> str:
     """Return the scope that a record belongs to."""
-    return record.rows[0].scope if isinstance(record, Page) else str(record.row.scope)
+    return record.rows[0].scope if isinstance(record, EntriesRecord) else str(record.row.scope)
 
 
 def _size_of(record: Record) -> int:
-    if isinstance(record, Page):
+    if isinstance(record, EntriesRecord):
         return max(record.size, BYTES // ROWS * len(record.rows))
     if isinstance(record, Version):
         return len(record.row.state or b"")

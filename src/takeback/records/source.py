@@ -40,20 +40,20 @@ from .agents import agent_of, is_staged
 from .choice import Choice
 from .moments import UNDONE, tally
 from .stream import (
-    Agent,
     AgentPoint,
+    AgentRecord,
     Blob,
-    Branch,
+    BranchRecord,
+    CheckpointRecord,
     Chunk,
+    Counted,
+    EntriesRecord,
     Key,
     Live,
-    Operation,
-    Page,
+    OperationRecord,
     Pin,
-    Point,
     Record,
-    Session,
-    Tally,
+    SessionRecord,
     Version,
 )
 
@@ -90,7 +90,7 @@ TOTALS = (
 class Known(Protocol):
     """What a source asks whoever takes the records: what is there already is not read."""
 
-    def agent(self, agent: Agent) -> int | None:
+    def agent(self, agent: AgentRecord) -> int | None:
         """Return the version that is there, 0 for none; None if the agent is to be left out."""
 
     def has(self, scope: str, content_hash: str) -> bool:
@@ -99,7 +99,7 @@ class Known(Protocol):
     def has_root(self, scope: str, content_hash: str) -> bool:
         """Whether a snapshot is there with all that it leads to."""
 
-    def session(self, session: Session, require: Callable[[], None]) -> dict[str, int] | None:
+    def session(self, session: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
         """Return where the branches that are there end, by their ids; None if nothing of the session is wanted.
 
         ``require`` raises ``Corrupt`` if the session is damaged; it is called before anything is wanted or refused.
@@ -232,7 +232,7 @@ class Source:
             yield agent
             yield from self._versions(agent.row, at)
 
-    def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[Agent, Tally]:
+    def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[AgentRecord, Counted]:
         row = agents.by_number(tx, scope, aid)
         if self._sound:
             _require(tx, AGENT, row, agent_faults)
@@ -267,7 +267,7 @@ class Source:
         if digest.hexdigest() != row.hash:
             raise Corrupt(f"content {(row.hash or '')[:12]} does not match its hash", what=f"blob {row.hash}")
 
-    def _needed(self, page: Page, known: Known) -> Iterator[Record]:
+    def _needed(self, page: EntriesRecord, known: Known) -> Iterator[Record]:
         """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
         gone = {row.key for row in page.lost if row.what == ATTACHMENT}
         roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
@@ -338,12 +338,12 @@ class Source:
         if self._sound:
             self._read(lambda tx: _require_session(tx, scope, sid))
 
-    def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> Session:
+    def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> SessionRecord:
         row = sessions.by_number(tx, scope, sid)
         session = moments.of(tx, row, order)
         return session._replace(doc=sessions.detail(tx, row)) if self._live else session
 
-    def _parts(self, session: Session, tips: dict[str, int], known: Known) -> Iterator[Record]:
+    def _parts(self, session: SessionRecord, tips: dict[str, int], known: Known) -> Iterator[Record]:
         for branch in session.branches:
             uid, at = branch.row.uid, branch.row.fork_seq
             if uid not in tips:
@@ -358,7 +358,7 @@ class Source:
         if self._live:
             yield from self._under_way(session.row)
 
-    def _page(self, tx: Tx, branch: Branch, low: int) -> Page:
+    def _page(self, tx: Tx, branch: BranchRecord, low: int) -> EntriesRecord:
         """Read the next entries of a branch; whatever is damaged or missing raises ``Corrupt``."""
         row = branches.get(tx, branch.row.scope, branch.row.bid)
         first = key_of(row.bid, 0)
@@ -372,9 +372,9 @@ class Source:
         previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
         gone = _lost(tx, row, low, low + count)
         links = _links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
-        return Page(row.uid, previous or b"", rows, links, gone)
+        return EntriesRecord(row.uid, previous or b"", rows, links, gone)
 
-    def _require_entries(self, tx: Tx, line: log.Line, low: int, rows: list[EntryRow]) -> None:
+    def _require_entries(self, tx: Tx, line: log.WalkedBranch, low: int, rows: list[EntryRow]) -> None:
         """Check entries as verify does: their checks, the chain, and what follows from them."""
         before = log.before_of(tx, line, low)
         for row in rows:
@@ -382,11 +382,11 @@ class Source:
                 raise _damage(line.branch, row.seq, fault.what)
             before = log.after_of(line, row, before)
 
-    def _points(self, session: Session) -> Iterator[Record]:
+    def _points(self, session: SessionRecord) -> Iterator[Record]:
         asked = (session.row.scope, session.row.sid, session.checkpoints.number)
         for row in self._walk(CHECKPOINT, f"{OF_SESSION} AND cid <= ?", asked, key="cid"):
             self._require(CHECKPOINT, row, checkpoint_fault)
-            yield Point(row, self._branch(row.scope, row.branch) or "")
+            yield CheckpointRecord(row, self._branch(row.scope, row.branch) or "")
 
     def _under_way(self, session: SessionRow) -> Iterator[Record]:
         """Yield who runs a session, the answers that are being written, the messages that wait, a change of files."""
@@ -429,10 +429,10 @@ class Source:
         for args in asked:
             yield from self._walk(OPERATION, f"{OF_SESSION} AND agent = ? AND oid <= ?", args, key="oid")
 
-    def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> Operation:
+    def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> OperationRecord:
         self._require(OPERATION, row, operation_fault)
         undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
-        return Operation(row, session, agent, undoes.id if undoes else None)
+        return OperationRecord(row, session, agent, undoes.id if undoes else None)
 
     def _all_keys(self) -> Iterator[Record]:
         """Yield the keys of the sessions that were yielded, and of the store."""

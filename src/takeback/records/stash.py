@@ -17,7 +17,7 @@ from ..errors import Corrupt
 from ..ops import sessions
 from ..storage.base import Tx
 from ..tables.sessions import SessionRow
-from .stream import Session
+from .stream import SessionRecord
 
 _NAME = "copying"
 
@@ -37,14 +37,14 @@ _decode = msgspec.msgpack.Decoder(Final).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def of(session: Session) -> Final:
+def of(session: SessionRecord) -> Final:
     """Return what a session is to be."""
     tips = tuple((each.row.uid, each.row.fork_seq, each.tip, each.hash) for each in session.branches if each.hash)
     hidden = tuple((each.row.uid, each.row.hidden) for each in session.branches)
     return Final(session.row._replace(calls=None), session.doc, session.parent, session.undone, tips, hidden)
 
 
-def encode(session: Session) -> bytes:
+def encode(session: SessionRecord) -> bytes:
     """Write what a session is to be as details."""
     return codec.encode({_NAME: base64.b64encode(_encode(of(session))).decode()})
 

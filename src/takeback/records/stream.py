@@ -20,7 +20,7 @@ from ..tables.sessions import PURGED, SessionRow
 from ..tables.table import Table
 
 
-class Agent(NamedTuple):
+class AgentRecord(NamedTuple):
     """An agent. Several in the trash may have one id and one time: ``ordinal`` tells them apart."""
 
     row: AgentRow
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
     row: ChunkRow
 
 
-class Tally(NamedTuple):
+class Counted(NamedTuple):
     """How many records of a kind there are, and the newest of them."""
 
     total: int = 0
@@ -60,7 +60,7 @@ class Tally(NamedTuple):
     id: str = ""
 
 
-class Branch(NamedTuple):
+class BranchRecord(NamedTuple):
     """A branch of the session before it: the id of the one it starts on, the hash there, and where it truly ends."""
 
     row: BranchRow
@@ -70,16 +70,16 @@ class Branch(NamedTuple):
     hash: bytes
 
 
-class Session(NamedTuple):
+class SessionRecord(NamedTuple):
     """A session as of one moment, with what its row does not hold; its branches are yielded behind it."""
 
     row: SessionRow
     doc: bytes
     parent: str | None
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[BranchRecord, ...] = ()
     undone: tuple[tuple[str, str], ...] = ()
-    operations: Tally = Tally()
-    checkpoints: Tally = Tally()
+    operations: Counted = Counted()
+    checkpoints: Counted = Counted()
     order: int = 0  # its place among the sessions of the stream by when they last changed
 
     @property
@@ -98,7 +98,7 @@ class Session(NamedTuple):
         return sum(branch.tip - branch.row.fork_seq for branch in self.branches)
 
 
-class Page(NamedTuple):
+class EntriesRecord(NamedTuple):
     """Entries of the branch before it that follow one another, with what lies beside them."""
 
     branch: str
@@ -123,7 +123,7 @@ class Page(NamedTuple):
         return sum(len(row.body or b"") + len(row.raw or b"") for row in self.rows)
 
 
-class Point(NamedTuple):
+class CheckpointRecord(NamedTuple):
     """A checkpoint of the session before it."""
 
     row: CheckpointRow
@@ -146,7 +146,7 @@ class Live(NamedTuple):
     branch: str | None = None
 
 
-class Operation(NamedTuple):
+class OperationRecord(NamedTuple):
     """An operation on a session or an agent; neither, if a repair knew nothing but that there was one."""
 
     row: OperationRow
@@ -173,5 +173,16 @@ class AgentPoint(NamedTuple):
 
 
 Record: TypeAlias = (
-    Agent | Version | Blob | Chunk | Session | Branch | Page | Point | Key | Live | Operation | AgentPoint
+    AgentRecord
+    | Version
+    | Blob
+    | Chunk
+    | SessionRecord
+    | BranchRecord
+    | EntriesRecord
+    | CheckpointRecord
+    | Key
+    | Live
+    | OperationRecord
+    | AgentPoint
 )

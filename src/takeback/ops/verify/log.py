@@ -57,7 +57,7 @@ class Before(NamedTuple):
     calls: Calls | None = None
 
 
-class Line(NamedTuple):
+class WalkedBranch(NamedTuple):
     """A branch that is walked: with its session if that is sound, its end, and what is recorded as lost on it."""
 
     branch: BranchRow
@@ -102,7 +102,7 @@ class EntriesCheck:
             room -= sum(_SPILLED if row.spill else 1 for row in rows)
         return behind, seq
 
-    def _check_rows(self, tx: Tx, found: Found, line: Line, seq: int, rows: list[EntryRow]) -> int:
+    def _check_rows(self, tx: Tx, found: Found, line: WalkedBranch, seq: int, rows: list[EntryRow]) -> int:
         """Check entries that follow a seq; return the last one."""
         before = self._before(tx, line, seq)
         forks = {fork for (fork,) in tx.all(FORKS, (line.branch.scope, line.branch.bid))}
@@ -121,7 +121,7 @@ class EntriesCheck:
                 self._calls[row.key] = before.hash, before.calls
         return seq
 
-    def _before(self, tx: Tx, line: Line, seq: int) -> Before:
+    def _before(self, tx: Tx, line: WalkedBranch, seq: int) -> Before:
         before = before_of(tx, line, seq)
         known = self._calls.get(_owner_key(line, seq))
         if before.calls is None and known is not None and known[0] == before.hash:
@@ -129,14 +129,14 @@ class EntriesCheck:
         return before
 
 
-def line_of(tx: Tx, branch: BranchRow) -> Line:
+def line_of(tx: Tx, branch: BranchRow) -> WalkedBranch:
     """Gather what the entries of a branch are judged by."""
     stored = tx.all(LOST_BETWEEN, (branch.scope, key_of(branch.bid, 0), key_of(branch.bid, MAX_SEQ)))
     lost = [LOST.unchecked(each) for each in stored if LOST.is_sound(each)]
-    return Line(branch, *tip_of(tx, branch), {row.key & MAX_SEQ: row.what for row in lost})
+    return WalkedBranch(branch, *tip_of(tx, branch), {row.key & MAX_SEQ: row.what for row in lost})
 
 
-def read_rows(tx: Tx, line: Line, seq: int, limit: int) -> list[EntryRow]:
+def read_rows(tx: Tx, line: WalkedBranch, seq: int, limit: int) -> list[EntryRow]:
     """Read entries behind a seq up to the end of their branch; one that cannot be read is only its key."""
     bid = line.branch.bid
     return _read(tx, line.branch.scope, key_of(bid, seq), key_of(bid, max(line.tip, seq)), limit)
@@ -161,11 +161,11 @@ def _as_row(stored: Row) -> Stored:
     return row
 
 
-def _missing(found: Found, line: Line, first: int, last: int) -> None:
+def _missing(found: Found, line: WalkedBranch, first: int, last: int) -> None:
     found.add("missing", f"branch {line.branch.uid}", f"entries {first} to {last} are missing")
 
 
-def _check_end(tx: Tx, found: Found, line: Line, seq: int) -> None:
+def _check_end(tx: Tx, found: Found, line: WalkedBranch, seq: int) -> None:
     """The branch ends where its row or its head says, with that entry, and nothing lies behind."""
     branch, where = line.branch, f"branch {line.branch.uid}"
     if seq < line.tip:
@@ -183,11 +183,11 @@ def _check_end(tx: Tx, found: Found, line: Line, seq: int) -> None:
 # ---------------------------------------------------------------------- what comes before
 
 
-def _owner_key(line: Line, seq: int) -> int:
+def _owner_key(line: WalkedBranch, seq: int) -> int:
     return key_of(line.branch.bid if seq > line.branch.fork_seq else line.branch.parent or 0, seq)
 
 
-def before_of(tx: Tx, line: Line, seq: int) -> Before:
+def before_of(tx: Tx, line: WalkedBranch, seq: int) -> Before:
     """Return what is known of the entry that the next one of a branch follows; open calls only if there are none."""
     if seq == 0:
         return Before(chain.GENESIS, Numbers(), ())
@@ -201,7 +201,7 @@ def before_of(tx: Tx, line: Line, seq: int) -> Before:
     return before._replace(numbers=None, calls=None) if line.lost.get(0) == BRANCH else before
 
 
-def after_of(line: Line, row: EntryRow, before: Before | None = None) -> Before:
+def after_of(line: WalkedBranch, row: EntryRow, before: Before | None = None) -> Before:
     """Return what an entry tells the next one; of open calls only what ``before`` knew."""
     return _known(row, line.lost.get(row.seq), before)
 
@@ -240,7 +240,7 @@ def chain_of(row: EntryRow) -> Chain | None:
 # ---------------------------------------------------------------------- one entry
 
 
-def entry_fault(tx: Tx, line: Line, row: EntryRow, before: Before) -> Fault | None:
+def entry_fault(tx: Tx, line: WalkedBranch, row: EntryRow, before: Before) -> Fault | None:
     """Return what is wrong with an entry, if anything is."""
     fault, content = judge(tx, line, row, before)
     if fault is None and line.lost.get(row.seq) not in (CONTENT, ENTRY):
@@ -248,7 +248,7 @@ def entry_fault(tx: Tx, line: Line, row: EntryRow, before: Before) -> Fault | No
     return fault
 
 
-def judge(tx: Tx, line: Line, row: EntryRow, before: Before) -> tuple[Fault | None, Content]:
+def judge(tx: Tx, line: WalkedBranch, row: EntryRow, before: Before) -> tuple[Fault | None, Content]:
     """Check an entry against its check and the chain; return what is wrong, and its content."""
     nothing: Content = (None, None)
     found = chain_of(row)
@@ -270,21 +270,21 @@ def judge(tx: Tx, line: Line, row: EntryRow, before: Before) -> tuple[Fault | No
     return None, content
 
 
-def follows(tx: Tx, line: Line, row: EntryRow, previous: bytes) -> bool:
+def follows(tx: Tx, line: WalkedBranch, row: EntryRow, previous: bytes) -> bool:
     """Whether an entry is intact and its hash follows from that of the entry before it."""
     if line.lost.get(0) == BRANCH or line.lost.get(row.seq) in (CONTENT, ENTRY):
         return False
     return judge(tx, line, row, Before(previous, None))[0] is None
 
 
-def _has_hash(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bool:
+def _has_hash(line: WalkedBranch, row: EntryRow, previous: bytes, hashed: bytes) -> bool:
     try:
         return row.chain.hash == hash_of(line, row, previous, hashed)
     except UNREADABLE:
         return False  # numbers that no header can hold
 
 
-def hash_of(line: Line, row: EntryRow, previous: bytes, hashed: bytes) -> bytes:
+def hash_of(line: WalkedBranch, row: EntryRow, previous: bytes, hashed: bytes) -> bytes:
     """Compute the hash that an entry must have."""
     found = row.chain
     stored_ms = row.at_ms + found.late_ms
@@ -305,7 +305,7 @@ def content_of(tx: Tx, scope: str, row: EntryRow) -> tuple[Content, bytes]:
     return (body, raw), chain.body_hash(found.salt, body, raw)
 
 
-def _inner_fault(tx: Tx, line: Line, row: EntryRow, before: Before, content: Content) -> Fault | None:
+def _inner_fault(tx: Tx, line: WalkedBranch, row: EntryRow, before: Before, content: Content) -> Fault | None:
     """Check what an intact entry says: its tool calls, its numbers, the state it continues, the blobs it needs."""
     body, raw = content
     try:

@@ -21,7 +21,7 @@ from ...ops.verify.base import PURGED, UNREADABLE, has, intact, is_object
 from ...storage.base import Tx
 from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ...tables.history import OPERATION
-from .base import PARTLY, SPARE, Read, Salvage, proved, read_of
+from .base import PARTLY, SPARE, ReadRow, Salvage, proved, read_of
 from .beside import BRANCHES_OF, places
 
 NEWEST = "SELECT agent, max(version), max(scope) FROM agent_version GROUP BY agent"
@@ -61,7 +61,7 @@ def _is_unreadable(tx: Tx, version: VersionRow) -> bool:
     return not (version.state is None or is_object(version.state))
 
 
-def _mend(fix: Salvage, aid: int, found: Read[AgentRow] | None, versions: _Versions) -> AgentRow:
+def _mend(fix: Salvage, aid: int, found: ReadRow[AgentRow] | None, versions: _Versions) -> AgentRow:
     """Return the row of an agent: as it is, as its check proves it, or as other records know it."""
     old = None if found is None else found.row
     row = old

@@ -30,7 +30,7 @@ _KEYS = "FROM entry WHERE key > ? AND key <= ?"
 ENDS = f"SELECT (SELECT min(key) {_KEYS}), (SELECT max(key) {_KEYS})"
 
 
-class Read(NamedTuple, Generic[R]):
+class ReadRow(NamedTuple, Generic[R]):
     """A row as it was read: what it says, whether it matches its check, and that check."""
 
     row: R
@@ -56,7 +56,7 @@ class Salvage:
 
     # ------------------------------------------------------------------ rows
 
-    def rows(self, table: Table[R]) -> Iterator[Read[R]]:
+    def rows(self, table: Table[R]) -> Iterator[ReadRow[R]]:
         """Yield every row of a table; a page is read before its rows are yielded, so they may be changed."""
         return (read_of(table, stored) for stored in table.walk(self.tx))
 
@@ -64,17 +64,17 @@ class Salvage:
         """Yield every row of a table that matches its check."""
         return (row for row, sound, _ in self.rows(table) if sound)
 
-    def all(self, table: Table[R], where: str, args: Sequence[Value] = ()) -> list[Read[R]]:
+    def all(self, table: Table[R], where: str, args: Sequence[Value] = ()) -> list[ReadRow[R]]:
         """Return the rows that a condition finds."""
         return [read_of(table, stored) for stored in self.tx.all(f"{table.select} {where}", args)]
 
-    def find(self, table: Table[R], number: int) -> Read[R] | None:
+    def find(self, table: Table[R], number: int) -> ReadRow[R] | None:
         """Return the row of a number, whatever it says of its scope, or None."""
         return next(iter(self.all(table, f"WHERE {table.number} = ?", (number,))), None)
 
     def numbered(
         self, table: Table[R], named: Iterable[int], owned: Collection[int]
-    ) -> Iterator[tuple[int, Read[R] | None]]:
+    ) -> Iterator[tuple[int, ReadRow[R] | None]]:
         """Yield the rows of a table by their numbers, and None for those that others name and that are not there.
 
         A damaged row whose number owns nothing is left out: the number may be what is damaged.
@@ -106,7 +106,9 @@ class Salvage:
         self.delete(table, old)
         return table.put(self.tx, new)
 
-    def mended(self, table: Table[R], found: Read[R], fault: Callable[[Tx, R], object], changes: Changes) -> R | None:
+    def mended(
+        self, table: Table[R], found: ReadRow[R], fault: Callable[[Tx, R], object], changes: Changes
+    ) -> R | None:
         """Return a row with the first change that makes it fit, None if none does."""
         if found.sound:
             tries: Iterable[R] = (found.row._replace(**each) for each in changes)  # type: ignore[attr-defined]
@@ -122,7 +124,7 @@ class Salvage:
         kind: str,
         what: str,
         *,
-        changes: Callable[[Salvage, Read[R]], Changes] | None = None,
+        changes: Callable[[Salvage, ReadRow[R]], Changes] | None = None,
         where: Callable[[R], str] | None = None,
         fix: str = GONE,
         partly: str = "",
@@ -147,12 +149,12 @@ class Salvage:
         return fitted
 
 
-def read_of(table: Table[R], stored: Row) -> Read[R]:
+def read_of(table: Table[R], stored: Row) -> ReadRow[R]:
     """Return a stored row with what its check says of it."""
-    return Read(table.unchecked(stored), table.is_sound(stored), stored[-1])
+    return ReadRow(table.unchecked(stored), table.is_sound(stored), stored[-1])
 
 
-def proved(table: Table[R], found: Read[R], changes: Changes) -> R | None:
+def proved(table: Table[R], found: ReadRow[R], changes: Changes) -> R | None:
     """Return a row with the first change of columns that makes it match its check, None if none does."""
     tries = (found.row._replace(**change) for change in changes)  # type: ignore[attr-defined]
     return next((new for new in tries if table.check(new) == found.chk), None)

@@ -22,7 +22,7 @@ from ...ops.verify.changes import operation_deficits, operation_gaps
 from ...ops.verify.content import CHUNKS_OF
 from ...ops.verify.files import TreeChecks
 from ...ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
-from ...ops.verify.log import HAS_BLOB, Line, content_of, line_of
+from ...ops.verify.log import HAS_BLOB, WalkedBranch, content_of, line_of
 from ...ops.verify.sessions import LAST_SENT, fewer_sent, other_open
 from ...tables.agents import PinRow
 from ...tables.branches import BRANCH
@@ -33,7 +33,7 @@ from ...tables.files import JOURNAL
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OperationRow
 from ...tables.live import DELTA, INBOX, STREAM, SentRow
 from ...tables.sessions import DETAIL, LEASE
-from .base import PARTLY, Read, Salvage
+from .base import PARTLY, ReadRow, Salvage
 from .entries import walk
 
 OWNERS = "SELECT DISTINCT scope, blob_id FROM chunk"
@@ -98,7 +98,7 @@ def fix_contents(fix: Salvage) -> None:
                 _look_into(fix, line, entry, trees)
 
 
-def _look_into(fix: Salvage, line: Line, row: EntryRow, trees: TreeChecks) -> None:
+def _look_into(fix: Salvage, line: WalkedBranch, row: EntryRow, trees: TreeChecks) -> None:
     (body, raw), _ = content_of(fix.tx, line.branch.scope, row)
     if body is None:
         return
@@ -127,7 +127,7 @@ def fix_checkpoints(fix: Salvage) -> None:
     fix.settle(CHECKPOINT, checkpoint_fault, "checkpoint", what, changes=places)
 
 
-def places(fix: Salvage, found: Read[CheckpointRow] | Read[PinRow]) -> Iterator[dict[str, Any]]:
+def places(fix: Salvage, found: ReadRow[CheckpointRow] | ReadRow[PinRow]) -> Iterator[dict[str, Any]]:
     """Yield what a row that names an entry may have said: one of the session's entries at that seq.
 
     A row that was sealed with another place still has the hash of its entry, so only the branch may be another one.
@@ -153,11 +153,11 @@ def fix_operations(fix: Salvage) -> None:
         pass  # one that was left out may be named by another one
 
 
-def _views(fix: Salvage, found: Read[OperationRow]) -> Iterator[dict[str, Any]]:
+def _views(fix: Salvage, found: ReadRow[OperationRow]) -> Iterator[dict[str, Any]]:
     yield from ({"after": found.row.before}, {"before": found.row.after})
 
 
-def _let_go(fix: Salvage, found: Read[OperationRow]) -> Iterator[dict[str, Any]]:
+def _let_go(fix: Salvage, found: ReadRow[OperationRow]) -> Iterator[dict[str, Any]]:
     yield from ({"undone_by": None}, {"undoes": None}, {"undoes": None, "undone_by": None})
 
 
@@ -195,7 +195,7 @@ def fix_live(fix: Salvage) -> None:
     fix.settle(JOURNAL, live.journal_fault, "journal", what, where=live.journal_name)
 
 
-def _fix_inbox(fix: Salvage, found: list[Read[SentRow]]) -> None:
+def _fix_inbox(fix: Salvage, found: list[ReadRow[SentRow]]) -> None:
     """Number the messages of an inbox that can be kept without a gap."""
     kept, last = list[SentRow](), 0
     for row, sound, _ in found:

@@ -23,7 +23,7 @@ from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY, LOST, EntryRow, LostRow
 from ...tables.history import FEED, OPERATION
 from ...tables.sessions import SESSION, SessionRow
-from .base import PARTLY, Read, Salvage, proved
+from .base import PARTLY, ReadRow, Salvage, proved
 from .sessions import readable
 
 ENTRY_BRANCHES = "SELECT DISTINCT key >> 32 FROM entry"
@@ -192,7 +192,7 @@ def _told(fix: Salvage, bid: int) -> int | None:
 # ---------------------------------------------------------------------- putting it right
 
 
-def _mend(fix: Salvage, bid: int, found: Read[BranchRow] | None) -> None:
+def _mend(fix: Salvage, bid: int, found: ReadRow[BranchRow] | None) -> None:
     old = None if found is None else found.row
     session = _session(fix, bid, old)
     sid, scope = (session.sid, session.scope) if session else (1, "")

@@ -22,7 +22,7 @@ from ...ops.log import key_of
 from ...ops.verify import derived, log
 from ...ops.verify.base import UNREADABLE
 from ...ops.verify.history import BRANCH, CONTENT, ENTRY, lost_fault
-from ...ops.verify.log import Before, Line, after_of, chain_of, is_sound, line_of, read_row
+from ...ops.verify.log import Before, WalkedBranch, after_of, chain_of, is_sound, line_of, read_row
 from ...tables.branches import BRANCH as BRANCHES
 from ...tables.branches import BranchRow
 from ...tables.entries import ENTRY as ENTRIES
@@ -45,14 +45,14 @@ def fix_entries(fix: Salvage) -> None:
     _fix_lost(fix)
 
 
-def walk(fix: Salvage, line: Line, seq: int) -> Iterator[EntryRow]:
+def walk(fix: Salvage, line: WalkedBranch, seq: int) -> Iterator[EntryRow]:
     """Yield the entries of a branch behind a seq; what was yielded may be replaced meanwhile."""
     while rows := log.read_rows(fix.tx, line, seq, _PAGE):
         yield from rows
         seq = rows[-1].seq
 
 
-def _line(fix: Salvage, branch: BranchRow) -> Line:
+def _line(fix: Salvage, branch: BranchRow) -> WalkedBranch:
     """Return a branch with its end; where the row that knew it is damaged, the last entry there is.
 
     An end far behind it that the feed does not know either is damaged as well: the gap would take for ever to fill.
@@ -65,7 +65,7 @@ def _line(fix: Salvage, branch: BranchRow) -> Line:
     return line._replace(tip=last, tip_hash=found or _UNKNOWN)
 
 
-def _fix_line(fix: Salvage, line: Line) -> None:
+def _fix_line(fix: Salvage, line: WalkedBranch) -> None:
     line, seq = _with_what_follows(fix, line), line.branch.fork_seq
     before = log.before_of(fix.tx, line, seq)
     for row in walk(fix, line, seq):
@@ -78,13 +78,13 @@ def _fix_line(fix: Salvage, line: Line) -> None:
     _lose_missing(fix, line, seq, line.tip + 1, before)
 
 
-def _lose_missing(fix: Salvage, line: Line, low: int, high: int, before: Before) -> Before:
+def _lose_missing(fix: Salvage, line: WalkedBranch, low: int, high: int, before: Before) -> Before:
     for seq in range(low + 1, high):
         before = _lose(fix, line, seq, None, before)
     return before
 
 
-def _with_what_follows(fix: Salvage, line: Line) -> Line:
+def _with_what_follows(fix: Salvage, line: WalkedBranch) -> WalkedBranch:
     """Keep entries behind the recorded end if they follow from it, drop them if they do not."""
     branch = line.branch
     before = log.before_of(fix.tx, line, max(line.tip, branch.fork_seq))
@@ -102,7 +102,7 @@ def _with_what_follows(fix: Salvage, line: Line) -> Line:
 # ---------------------------------------------------------------------- proving
 
 
-def _mend(fix: Salvage, line: Line, row: EntryRow, before: Before) -> Before:
+def _mend(fix: Salvage, line: WalkedBranch, row: EntryRow, before: Before) -> Before:
     new = _proved(fix, line, row, before)
     if new is None:
         return _lose(fix, line, row.seq, row, before)
@@ -110,7 +110,7 @@ def _mend(fix: Salvage, line: Line, row: EntryRow, before: Before) -> Before:
     return after_of(line, new, before)
 
 
-def _proved(fix: Salvage, line: Line, row: EntryRow, before: Before) -> EntryRow | None:
+def _proved(fix: Salvage, line: WalkedBranch, row: EntryRow, before: Before) -> EntryRow | None:
     """Return the row with one value put right if the chain proves it."""
     if before.hash is None or line.lost.get(0) == BRANCH:
         return None
@@ -143,7 +143,7 @@ def _claimed(row: EntryRow) -> Chain | None:
         return Chain(0, *Numbers(), (), end[_SALT], None, end[_HASH]) if len(end) == _END else None
 
 
-def _proved_as(fix: Salvage, line: Line, row: EntryRow, previous: bytes, before: Before) -> EntryRow | None:
+def _proved_as(fix: Salvage, line: WalkedBranch, row: EntryRow, previous: bytes, before: Before) -> EntryRow | None:
     """Return a reading of a row as it must have been, None if it cannot be read, hashed or proved."""
     try:
         (body, raw), hashed = log.content_of(fix.tx, line.branch.scope, row)
@@ -162,7 +162,7 @@ def _proved_as(fix: Salvage, line: Line, row: EntryRow, previous: bytes, before:
 
 
 def _numbers(
-    fix: Salvage, line: Line, row: EntryRow, content: tuple[bytes | None, bytes | None], before: Before
+    fix: Salvage, line: WalkedBranch, row: EntryRow, content: tuple[bytes | None, bytes | None], before: Before
 ) -> Iterator[Numbers]:
     """Yield the running numbers that an entry may have: its own, and those that follow from the entry before it."""
     yield row.chain.numbers
@@ -191,7 +191,7 @@ def _adds(row: EntryRow, body: bytes, raw: bytes | None) -> Numbers:
     return draft(said, usage=message.usage, given=given).adds
 
 
-def _expected(fix: Salvage, line: Line, seq: int, tried: bytes) -> set[bytes]:
+def _expected(fix: Salvage, line: WalkedBranch, seq: int, tried: bytes) -> set[bytes]:
     """Return the hashes that other records expect of an entry, with ``tried`` if the next entry follows from it."""
     branch = line.branch
     found = {line.tip_hash} if seq == line.tip else set()
@@ -202,7 +202,7 @@ def _expected(fix: Salvage, line: Line, seq: int, tried: bytes) -> set[bytes]:
     return found | {tried for each in lines if _follows(fix, each, seq, tried)}
 
 
-def _is_contradicted(fix: Salvage, line: Line, row: EntryRow) -> bool:
+def _is_contradicted(fix: Salvage, line: WalkedBranch, row: EntryRow) -> bool:
     """Whether the records behind an entry that nothing before it can prove expect another one."""
     if line.lost.get(row.seq) == ENTRY or line.lost.get(0) == BRANCH:
         return False
@@ -211,12 +211,12 @@ def _is_contradicted(fix: Salvage, line: Line, row: EntryRow) -> bool:
     return expects and row.chain.hash not in _expected(fix, line, row.seq, row.chain.hash)
 
 
-def _follows(fix: Salvage, line: Line, seq: int, previous: bytes) -> bool:
+def _follows(fix: Salvage, line: WalkedBranch, seq: int, previous: bytes) -> bool:
     """Whether the entry behind a place follows from this hash."""
     return log.follows(fix.tx, line, _at(fix, line, seq + 1), previous)
 
 
-def _at(fix: Salvage, line: Line, seq: int) -> EntryRow:
+def _at(fix: Salvage, line: WalkedBranch, seq: int) -> EntryRow:
     """Read an entry of a branch's path, if it has just one parent above it; what is not there is only its key."""
     owner = line.branch.bid if seq > line.branch.fork_seq else line.branch.parent or 0
     return read_row(fix.tx, line.branch.scope, key_of(owner, seq))
@@ -225,7 +225,7 @@ def _at(fix: Salvage, line: Line, seq: int) -> EntryRow:
 # ---------------------------------------------------------------------- losing
 
 
-def _lose(fix: Salvage, line: Line, seq: int, row: EntryRow | None, before: Before) -> Before:
+def _lose(fix: Salvage, line: WalkedBranch, seq: int, row: EntryRow | None, before: Before) -> Before:
     """Leave a place without content, with the hash if others expect it."""
     known = _hash(fix, line, seq, row)
     numbers, kind = _guess(fix, line, seq, row)
@@ -241,7 +241,7 @@ def _lose(fix: Salvage, line: Line, seq: int, row: EntryRow | None, before: Befo
     return after_of(line, new, before)
 
 
-def _hash(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> bytes | None:
+def _hash(fix: Salvage, line: WalkedBranch, seq: int, row: EntryRow | None) -> bytes | None:
     """Return the hash of a lost entry if another record confirms one."""
     said = None if row is None else _claimed(row)
     stored = said.hash if said is not None and len(said.hash) == len(_UNKNOWN) else None
@@ -255,7 +255,7 @@ def _hash(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> bytes | N
     return stored if alone and row is not None and is_sound(row) else None
 
 
-def _guess(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> tuple[Numbers, str]:
+def _guess(fix: Salvage, line: WalkedBranch, seq: int, row: EntryRow | None) -> tuple[Numbers, str]:
     """Return running numbers and kind of a lost entry.
 
     A head at it knows its numbers, and so does the damaged row if its numbers lie between those of its neighbours. Else
@@ -295,7 +295,7 @@ def _lies_between(low: Numbers, numbers: Numbers, after: Chain | None, *, sound:
     return all(a <= b <= c for a, b, c in zip(low, middle, high, strict=True))
 
 
-def _state_kind(fix: Salvage, line: Line, seq: int) -> str:
+def _state_kind(fix: Salvage, line: WalkedBranch, seq: int) -> str:
     """Return the kind of a lost state entry: what the next state entry says of it."""
     later = log.read_rows(fix.tx, line, seq, _PAGE)
     named = (kind for row in later for kind, at in _lasts(row).items() if at == seq and kind in STATE_KINDS)
@@ -310,7 +310,7 @@ def _lasts(row: EntryRow) -> dict[str, Any]:
         return {}
 
 
-def _time(fix: Salvage, line: Line, seq: int, row: EntryRow | None) -> int:
+def _time(fix: Salvage, line: WalkedBranch, seq: int, row: EntryRow | None) -> int:
     """Return the time of a lost entry if it fits between those of its neighbours, else that of the one before."""
     low, high = _at(fix, line, seq - 1).at_ms or line.branch.created_ms, _at(fix, line, seq + 1).at_ms or 1 << 62
     return row.at_ms if row is not None and low <= row.at_ms <= high else low

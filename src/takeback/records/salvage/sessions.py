@@ -27,7 +27,7 @@ from ...tables.entries import ENTRY
 from ...tables.history import FEED, OPERATION, FeedRow
 from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow
 from . import agents
-from .base import PARTLY, Read, Salvage, proved
+from .base import PARTLY, ReadRow, Salvage, proved
 
 SCOPE = "SELECT scope FROM branch WHERE session = ? ORDER BY bid LIMIT 1"
 CREATED = "SELECT min(created_ms) FROM branch WHERE session = ?"
@@ -238,7 +238,7 @@ def _sound_head(fix: Salvage, session: SessionRow) -> SessionRow:
     branch = _named(fix, session) or _own(fix, session, session.branch)
     if branch is None:
         fix.lose("session", f"session {session.id}", "where it stood is lost; it stands at the end of a branch", PARTLY)
-        return _found_head(fix, Read(session, True, -1))
+        return _found_head(fix, ReadRow(session, True, -1))
     end = _end_of(fix, branch)
     attached = _is_attached(fix, session, branch, end)
     seq = end if attached else max(0, min(session.seq, end))
@@ -268,7 +268,7 @@ def _is_attached(fix: Salvage, session: SessionRow, branch: BranchRow, end: int)
 # ---------------------------------------------------------------------- damaged rows
 
 
-def _found_head(fix: Salvage, found: Read[SessionRow]) -> SessionRow:
+def _found_head(fix: Salvage, found: ReadRow[SessionRow]) -> SessionRow:
     """Find out where a session stood: the feed remembers; the check proves what only the row knew."""
     session = readable(fix, found.row)
     asked = (session.scope, session.sid)
@@ -276,7 +276,7 @@ def _found_head(fix: Salvage, found: Read[SessionRow]) -> SessionRow:
     last = changes[0].row if changes else None
     own, told = _own(fix, session, session.branch), None if last is None else _own(fix, session, last.branch)
     branch = own or told or _newest(fix, session)
-    whole = proved(SESSION, Read(session, found.sound, found.chk), _candidates(fix, session, branch, last))
+    whole = proved(SESSION, ReadRow(session, found.sound, found.chk), _candidates(fix, session, branch, last))
     if whole is not None:
         return whole
     if own is not None and _agrees(fix, session, own) and not found.sound:
