@@ -1,7 +1,7 @@
 """A coding agent that follows a script: no model, no key, no network. All it knows is in the store.
 
 ``agent PROMPT`` begins a turn, ``agent`` goes on with one that was cut off, ``agent --request`` shows what would now go
-to the provider and holds it against the rules of four providers. ``takeback demo`` copies this file; read it, run it,
+to the provider and holds it against the rules of five providers. ``takeback demo`` copies this file; read it, run it,
 change it: the loop is that of a real agent, with ``REPLIES`` in place of the model.
 """
 
