@@ -1058,8 +1058,8 @@ class AsyncSession:
     ) -> Context:
         """Give the conversation in a provider's form, valid from wherever the log stands.
 
-        ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses`` or ``gemini``. Messages that came from
-        it go out as they were stored; ``repairs`` says what had to be changed. The same log gives the same bytes.
+        ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
+        came from it go out as they were stored; ``repairs`` says what had to be changed; equal logs give equal bytes.
         With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
         ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
         """
@@ -1331,7 +1331,7 @@ class AsyncSession:
     ) -> list[Message]:
         """Add messages at the head, all or none; durable when this returns.
 
-        Ours, dicts, or SDK objects and whole responses in Anthropic, OpenAI chat, OpenAI Responses or Gemini form.
+        Ours, dicts, or SDK objects and whole responses of Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse.
         A retry with the same ``idempotency_key`` and content gives the first result and stores
         nothing. Another revision than ``expected_revision`` is ``Conflict``.
         """

@@ -695,3 +695,11 @@ def test_a_form_that_only_a_newer_takeback_knows_is_read_plainly(session: Sessio
     newer = msgspec.structs.replace(message, data=data)
     context = takeback.context.build(provider, [newer])
     assert "Hi" in dumped(context.messages).decode()
+
+
+def test_a_field_that_codex_keeps_for_itself_is_not_sent(session: Session) -> None:
+    part = {"type": "input_text", "text": "Hi"}
+    own = {"internal_chat_message_metadata_passthrough": {"a": 1}}
+    session.append({"type": "message", "role": "user", "content": [part], **own})
+    context = context_of(session, "openai-responses")
+    assert context.messages == [{"type": "message", "role": "user", "content": [part]}]

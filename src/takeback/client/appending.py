@@ -73,7 +73,7 @@ class Speaking(Running, Reading):
     ) -> Write[list[Message]]:
         """Add messages at the head, all or none; durable when this returns.
 
-        Ours, dicts, or SDK objects and whole responses in Anthropic, OpenAI chat, OpenAI Responses or Gemini form.
+        Ours, dicts, or SDK objects and whole responses of Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse.
         A retry with the same ``idempotency_key`` and content gives the first result and stores
         nothing. Another revision than ``expected_revision`` is ``Conflict``.
         """

@@ -36,8 +36,8 @@ class Contexts(Reading):
     ) -> Context:
         """Give the conversation in a provider's form, valid from wherever the log stands.
 
-        ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses`` or ``gemini``. Messages that came from
-        it go out as they were stored; ``repairs`` says what had to be changed. The same log gives the same bytes.
+        ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
+        came from it go out as they were stored; ``repairs`` says what had to be changed; equal logs give equal bytes.
         With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
         ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
         """

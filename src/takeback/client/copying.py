@@ -17,7 +17,7 @@ from ..errors import Conflict, Corrupt, Invalid, Unsupported
 from ..model import words
 from ..model.copied import Amounts, Copied, Copying
 from ..records import stream
-from ..records.choice import choose
+from ..records.choice import chooser
 from ..records.sink import Sink
 from ..records.source import Source
 from ..storage.base import Backend, Op
@@ -77,7 +77,7 @@ def source_of(
     look = read or _seen_by(store).read
     if wanted is None:
         return Source(look, scope=store.scope or None)
-    return Source(look, choice=look(lambda tx: choose(tx, store.scope, wanted, subagents=subagents)))
+    return Source(look, choice=look(chooser(store.scope, wanted, subagents=subagents)))
 
 
 def _seen_by(store: Store) -> Backend:

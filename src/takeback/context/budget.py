@@ -215,7 +215,7 @@ class _Walk:
         return sorted(kept | ({asked} if asked is not None else set()))
 
     def _staying(self) -> list[bool]:
-        """Say of each step whether it is pinned, by itself or with the calls and results that it belongs to."""
+        """Return for each step whether it is pinned, by itself or with the calls and results that it belongs to."""
         if not self.pins:
             return [False] * len(self.steps)
         found, first = [index in self.pins for index in range(len(self.steps))], 0
@@ -236,7 +236,7 @@ def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
 
 
 def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
-    """Say where a conversation may begin: where no call waits for its result. Each has one in a valid conversation."""
+    """Return where a conversation may begin: where no call waits for its result, which each has if valid."""
     found, waiting = list[bool](), 0
     for step in steps:
         found.append(not waiting and not step.answers)
@@ -275,7 +275,7 @@ def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> s
 def _short_enough(
     chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[GlancedMessage], budget: Budget
 ) -> Fitted:
-    """Shorten results of tools until the rest fits; what cannot be made to fit is ``Invalid``."""
+    """Shorten results of tools until the rest fits; raises ``Invalid`` for what cannot fit."""
     items, factor = chosen.items, chosen.factor
     behind = sum(step.tokens for step in light[chosen.tail :])
     tokens = tokens_of(items, budget, factor, behind)

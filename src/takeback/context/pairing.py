@@ -209,7 +209,7 @@ def _same_raw(one: Part, other: Part) -> bool:
 
 
 def _note_moves(items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes) -> None:
-    """Say which results did not lie behind their call with nothing said between."""
+    """Note which results did not lie behind their call with nothing said between."""
     said = list[int]()
     for item in items:
         said.append((said[-1] if said else 0) + any(not isinstance(part, Result) for part in item.parts))

@@ -127,7 +127,7 @@ def _settled(item: Item, notes: Notes) -> Item:
 
 
 def _marked(item: Item, body: Body, notes: Notes) -> Item:
-    """Say which model spoke, and of half an answer that it is one: before its calls, since nothing may follow those."""
+    """Note which model spoke; mark half an answer as one, before its calls, since nothing may follow those."""
     if item.role != "assistant":
         return item
     model = body.model or (word(item.raw.get("model")) if isinstance(item.raw, dict) else "") or None

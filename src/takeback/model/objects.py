@@ -22,7 +22,7 @@ _PARSED = frozenset({"parsed", "parsed_output", "parsed_arguments"})
 
 
 def plain(item: object) -> Any:
-    """Return an SDK object, or data that holds some, as plain JSON data; what is neither is ``Invalid``."""
+    """Return an SDK object, or data that holds some, as plain JSON data; raises ``Invalid`` for the rest."""
     try:
         return _plain(item, 0)
     except RecursionError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..errors import Corrupt
 from ..ops import sessions
 from ..ops import subagents as trees
-from ..storage.base import Tx
+from ..storage.base import Op, Tx
 from ..tables.agents import AGENT
 from ..tables.sessions import SessionRow
 
@@ -27,6 +27,11 @@ class Choice(NamedTuple):
     sids: frozenset[int]
     aids: frozenset[int]
     ids: frozenset[str]
+
+
+def chooser(scope: str, session_ids: Iterable[str], *, subagents: bool) -> Op[Choice]:
+    """Return the operation that chooses some sessions."""
+    return lambda tx: choose(tx, scope, session_ids, subagents=subagents)
 
 
 def choose(tx: Tx, scope: str, session_ids: Iterable[str], *, subagents: bool) -> Choice:

@@ -2,5 +2,5 @@
 
 ``contract.StoreContract`` is the conformance kit, ``model`` a dict that behaves like a store, ``machine`` a
 Hypothesis state machine that compares the two, ``faults`` a file system that fails on demand, ``clock`` a
-clock moved by hand, ``validators`` the rules of four providers for requests. Needs the extra ``takeback[testing]``.
+clock moved by hand, ``validators`` the rules of the providers for requests. Needs the extra ``takeback[testing]``.
 """

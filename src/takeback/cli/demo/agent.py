@@ -1,7 +1,7 @@
 """A coding agent that follows a script: no model, no key, no network. Everything it knows is in the store.
 
 ``agent PROMPT`` starts a turn, ``agent`` continues one that was interrupted, ``agent --request`` shows the next request
-to the provider and checks it against the rules of four providers. ``takeback demo`` copies this file; read it, run it,
+to the provider and checks it against the rules of five providers. ``takeback demo`` copies this file; read it, run it,
 change it: the loop is that of a real agent, with ``REPLIES`` in place of the model.
 """
 

@@ -123,7 +123,7 @@ class Story:
             halves = [each.text for each in session.messages() if each.status == "interrupted"]
             stage.prove(halves == [HALF], f"the partial answer is kept: all {len(HALF)} characters that were shown")
             stage.prove(_are_closed(session), "the open call is closed: its result says it was interrupted")
-        stage.prove(sent.code == 0, "the strict validators of four providers accept it")
+        stage.prove(sent.code == 0, "the strict validators of five providers accept it")
         self._type("takeback resume fix-retry --exec agent")
         with self._session() as session:
             stage.prove(not session.pending_calls() and session.turn_count == 1, "the agent finished its turn")

@@ -9,7 +9,8 @@ from ..lenient import given, kind
 from ..normal import Call, Item, Media, Opaque, Part, Result, Text, as_text, texts, verbatim
 from .form import FORM
 
-_OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by"})
+# Codex keeps a field of its own with what it sends.
+_OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by", "internal_chat_message_metadata_passthrough"})
 _NULLS = frozenset({"encrypted_content"})
 
 
@@ -45,7 +46,7 @@ def plain(role: str, text: str) -> dict[str, Any]:
 
 
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as a request may hold it: without what only the SDK adds, and without nulls."""
+    """Return an item as a request may hold it: without what only clients add, and without nulls."""
     if None not in raw.values() and _OF_SDK.isdisjoint(raw):  # as nearly all are
         return raw
     kept = {key: value for key, value in raw.items() if key not in _OF_SDK and (value is not None or key in _NULLS)}

@@ -31,7 +31,7 @@ __all__ = ["PROVIDERS", "problems", "require_valid"]
 
 
 def problems(provider: str, request: Mapping[str, Any], *, sdk: bool = True) -> list[str]:
-    """Say what is wrong with a request, one sentence for each problem; an acceptable request gives none.
+    """Return what is wrong with a request, one sentence for each problem; an acceptable request has none.
 
     With ``sdk`` the types of the provider's SDK are asked as well, if it is installed.
     """

@@ -41,7 +41,7 @@ _SHOWN = 3
 
 
 def check(provider: str, request: Mapping[str, Any]) -> list[str]:
-    """Give what the SDK's types have against a request; nothing if the SDK is not installed."""
+    """Return what the SDK's types have against a request; nothing if the SDK is not installed."""
     notes = Notes()
     try:
         if provider in _OTHERS:

@@ -69,7 +69,7 @@ def json_only(notes: Notes, where: str, value: Any, *, binary: bool = False) -> 
 
 
 def is_a(value: Any, types: Types) -> bool:
-    """Tell whether a value is of these types, where true is not a number."""
+    """Return whether a value is of these types, where true is not a number."""
     wanted = types if isinstance(types, tuple) else (types,)
     return isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)
 
@@ -107,7 +107,7 @@ def a_list(notes: Notes, where: str, value: Any) -> list[Any]:
 
 
 def objects(value: Any) -> Iterator[tuple[int, Object]]:
-    """Give the objects of a list with their places; whatever else there is has been noted before."""
+    """Return the objects of a list with their places; whatever else there is has been noted before."""
     if isinstance(value, list):
         yield from ((index, each) for index, each in enumerate(value) if isinstance(each, Mapping))
 
@@ -131,7 +131,7 @@ def spelled(notes: Notes, where: str, value: Any, pattern: str, longest: int | N
 
 
 def identity(holder: Object, name: str) -> str:
-    """Give an id to compare; one of a wrong type, which has been noted before, as it is written in Python."""
+    """Return an id to compare; one of a wrong type, which has been noted before, as it is written in Python."""
     value = holder.get(name)
     return value if isinstance(value, str) else repr(value)
 

@@ -28,7 +28,7 @@ _TOOL_NAME = r"[a-zA-Z0-9_-]+"
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return what the API would have against a request."""
     notes = Notes()
     json_only(notes, "", request)
     _settings(notes, request)

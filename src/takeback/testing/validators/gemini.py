@@ -75,7 +75,7 @@ _SIGNED = re.compile(r"(?:^|/)gemini-(?:[3-9]|[1-9]\d)(?!\d)")
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return what the API would have against a request."""
     notes = Notes()
     for name in request.keys() - {"model", "contents", "config"}:
         notes.add(name, "the call has no such argument")

@@ -81,7 +81,7 @@ _CALL_TYPES = {"function": "arguments", "custom": "input"}
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return what the API would have against a request."""
     notes = Notes()
     json_only(notes, "", request)
     if "model" in request and not (isinstance(request["model"], str) and request["model"]):

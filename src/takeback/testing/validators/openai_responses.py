@@ -102,7 +102,7 @@ _STATE = ("previous_response_id", "conversation")
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return what the API would have against a request."""
     notes = Notes()
     json_only(notes, "", request)
     for name in ("model", "instructions"):
