@@ -312,5 +312,5 @@ def test_a_store_that_does_not_open_leaves_no_threads(tmp_path: Path) -> None:
     asyncio.run(go())
     for thread in threading.enumerate():
         if thread.name.startswith("takeback"):
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive()

@@ -14,7 +14,7 @@ import termios
 import time
 from collections.abc import Mapping
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Terminal:

@@ -104,7 +104,7 @@ def _said(place: Path) -> str:
 
 
 def _wait(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)

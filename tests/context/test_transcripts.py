@@ -100,6 +100,7 @@ def blocks(value: dict[str, Any], form: str) -> list[Any]:
     return [*(content if isinstance(content, list) else [content]), *beside]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_every_cut_of_every_transcript_is_valid_for_every_provider(
     seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]

@@ -60,7 +60,7 @@ def _kill_at_a_random_moment(writers: list[Child], acks: Acks, rng: random.Rando
     if rng.random() < 0.25:
         time.sleep(rng.uniform(0, 0.025))
     else:
-        size, deadline = acks.size(), time.monotonic() + 30
+        size, deadline = acks.size(), time.monotonic() + 120
         while acks.size() == size and time.monotonic() < deadline:
             time.sleep(0.001)
         assert acks.size() > size, "the writers acknowledged nothing"

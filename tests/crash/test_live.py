@@ -44,7 +44,7 @@ class Town:
 
     def wait_for_more(self) -> None:
         """Wait until something was acknowledged."""
-        size, deadline = self.notes.size(), time.monotonic() + 30
+        size, deadline = self.notes.size(), time.monotonic() + 120
         while self.notes.size() == size:
             assert time.monotonic() < deadline, "nobody gets anything done"
             self.all_alive()
@@ -115,7 +115,7 @@ def _kill_again_and_again(town: Town, seed: str, kills: int) -> dict[str, int]:
 def _take_one_over(town: Town, rng: random.Random) -> None:
     """Take over an agent that certainly has its session."""
     role = rng.choice(ROLES[:2])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while town.started[role] != town.entered[role]:
         assert time.monotonic() < deadline, "it never got its session"
         time.sleep(0.01)

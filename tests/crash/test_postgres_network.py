@@ -230,20 +230,20 @@ def test_a_pool_that_is_used_up_says_so_in_time(tmp_path: Path) -> None:
         session, inside, leave = store.create_session("work"), threading.Semaphore(0), threading.Event()
 
         def hold() -> None:
-            store._read(lambda tx: (tx.one("SELECT 1"), inside.release(), leave.wait(20)))
+            store._read(lambda tx: (tx.one("SELECT 1"), inside.release(), leave.wait(60)))
 
         threads = [threading.Thread(target=hold) for _ in range(2)]
         for thread in threads:
             thread.start()
-        assert inside.acquire(timeout=10)
-        assert inside.acquire(timeout=10)
+        assert inside.acquire(timeout=60)
+        assert inside.acquire(timeout=60)
         with fails_by_itself(takeback.Busy):
             session.user("refused")
         waiting = threading.Timer(0.5, leave.set)
         waiting.start()
         session.user("stored")  # as soon as one is given back
         for thread in (*threads, waiting):
-            thread.join(20)
+            thread.join(60)
         assert said(session) == ["stored"]
 
 

@@ -45,7 +45,7 @@ def _crash(server: Any, rng: random.Random) -> None:
         return
     with psycopg.connect(server.dsn()) as connection:
         os.kill(connection.info.backend_pid, signal.SIGKILL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         with contextlib.suppress(psycopg.OperationalError):
             while time.monotonic() < deadline:
                 connection.execute("SELECT 1")

@@ -56,7 +56,7 @@ def _copy_as_of_one_moment(image: Path, copy: Path) -> None:
 
 def _cut(disk: Path, writers: list[Child], acks: Acks, rng: random.Random) -> dict[str, int]:
     """Stop the writers at a random moment, copy the image, let them go on; give what was acknowledged."""
-    size, deadline = acks.size(), time.monotonic() + 30
+    size, deadline = acks.size(), time.monotonic() + 120
     while acks.size() == size and time.monotonic() < deadline:
         time.sleep(0.002)
     time.sleep(rng.uniform(0, 0.5))

@@ -133,7 +133,7 @@ def test_a_rewind_killed_at_any_step_is_whole_or_never_was(
     total = in_child(_rewind, place, 0)
     assert in_child(_look, place) == NEW
     ends = list[str]()
-    for number, at in enumerate(_spread(total, counts(80, 2000), seed)):
+    for number, at in enumerate(_spread(total, counts(100, 2000), seed)):
         how = ("enter", "capture")[number % 2]
         with told(seed=seed, step=at, of=total, how=how):
             _rewinds.copy(template, place)
@@ -210,7 +210,7 @@ def test_a_call_that_fails_leaves_everything_as_it_was(
         return steps.count
 
     _rewinds.copy(template, place)
-    chosen = _spread(in_child(count, place), counts(34, 700), seed + code)
+    chosen = _spread(in_child(count, place), counts(40, 700), seed + code)
     for first in range(0, len(chosen), 50):
         _rewinds.copy(template, place)
         with told(seed=seed, code=errno.errorcode[code], steps=chosen[first : first + 50]):

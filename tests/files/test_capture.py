@@ -54,13 +54,13 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
         def start(call_id: str, *more: Any) -> Any:
             if call_id == "c2":  # it has looked; before its start is stored the first one begins to look
                 begin.set()
-                looking.wait(10)
+                looking.wait(60)
             return real_start(call_id, *more)
 
         def slowly(self: Scanner, *args: Any) -> Any:
             if threading.current_thread() is threading.main_thread() and not wrote.is_set():
                 looking.set()
-                wrote.wait(10)
+                wrote.wait(60)
             return real_look(self, *args)
 
         def work_on() -> None:
@@ -73,7 +73,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
         monkeypatch.setattr(Scanner, "look", slowly)
         thread = threading.Thread(target=work_on)
         thread.start()
-        begin.wait(10)
+        begin.wait(60)
         first.__enter__()
         thread.join()
         second.result("ok")

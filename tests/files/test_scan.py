@@ -140,7 +140,7 @@ def test_a_pipe_that_takes_a_files_place_does_not_block(root: Path, keep: Memory
     os.mkfifo(root / "a")
     done = threading.Thread(target=workspace.look, args=(keep,), daemon=True)
     done.start()
-    done.join(10)
+    done.join(60)
     assert not done.is_alive()
     assert keep.flat(workspace.seen().root)[b"a"].kind == GAP
 

@@ -813,7 +813,7 @@ def test_a_change_is_not_shown_before_those_that_may_come_before_it(store: Store
 
 def _events(store: Store, after: str | None, count: int) -> list[Any]:
     """Read the feed until it has so many changes: a transaction of somebody else may hold the last ones back."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(found := list(store.events(after))) < count and time.monotonic() < deadline:
         time.sleep(0.01)
     return found
@@ -894,6 +894,6 @@ def life(request: pytest.FixtureRequest, tmp_path: Path, url: str) -> Callable[[
 def _wait_for_locks(count: int) -> None:
     """Wait until somebody waits for an advisory lock."""
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while _postgres.execute(waiting)[0][0] < count and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -24,7 +24,7 @@ from takeback.storage.postgres import listen
 from takeback.testing.contract.base import PATIENCE, eventually
 from takeback.testing.proxy import Proxy
 
-pytestmark = [pytest.mark.feature("C6"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.feature("C6")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -141,7 +141,7 @@ def test_nothing_stays_set_on_a_connection_that_others_will_use(tmp_path: Path, 
         for number in range(10):
             session.user(f"{number}")
             time.sleep(0.03)  # long enough for a hint of its own
-    reader.join(10)
+    reader.join(60)
     assert not reader.is_alive()
     together(*(lambda: _untouched(bouncer) for _ in range(2)))
 

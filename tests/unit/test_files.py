@@ -315,7 +315,7 @@ def test_closing_waits_for_writers_and_refuses_later_ones(tmp_path: Path) -> Non
         threads[0].join(0.001)
     store.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     with takeback.open(tmp_path / "s.db") as again:
         assert [m.seq for m in again.get_session(session.id).messages()] == sorted(stored)

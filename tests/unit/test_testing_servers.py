@@ -23,7 +23,7 @@ from takeback.testing import pgbouncer, postgres
 from takeback.testing.postgres import Server, ServerUnavailable
 from takeback.testing.proxy import Proxy
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.feature("C6")]
+pytestmark = pytest.mark.feature("C6")
 
 
 def eventually(what: Callable[[], bool], seconds: float = 15.0) -> bool:
