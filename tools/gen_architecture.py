@@ -134,7 +134,7 @@ def flows() -> list[str]:
                 call()
                 steps = traced(call)
                 drawn = [f"{'  ' * each.depth + each.module:36} {each.function}" for each in steps]
-                lines += [f"\n### {title}: `{shown}`\n", f"{len(steps)} modules.\n", "```text", *drawn, "```"]
+                lines += [f"\n### {title}: `{shown}`\n", f"{len(steps)} modules.\n", "```", *drawn, "```"]
     return lines
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.feature("F10")
 LIMIT = 6.0
 # What ``ls`` and ``show`` may load of the library; a folder stands for none of its modules, only for itself.
 OURS = """takeback cli client model ops shell storage clock codec errors ids mounts presence
-cli.consent cli.look cli.options cli.output cli.quick cli.running cli.settings cli.starting
+cli.consent cli.options cli.outcome cli.output cli.plain_arguments cli.read_frame cli.settings cli.startup
 cli.verbs cli.verbs.listing cli.verbs.reading
 client.address client.arguments client.fields client.open_to_read client.overview client.reading client.refs
 client.store_reading storage.runner
@@ -107,7 +107,7 @@ def _seconds(command: list[str], environment: dict[str, str]) -> float:
 
 def test_what_was_left_out_while_loading_is_there_for_whoever_needs_it() -> None:
     script = """
-from takeback.cli.starting import _load_msgspec
+from takeback.cli.startup import _load_msgspec
 _load_msgspec()
 import msgspec, platform, sys, typing, uuid
 class Said(msgspec.Struct):

@@ -18,8 +18,8 @@ from takeback import Loaded, Session, Store
 from takeback.ids import new_id
 from takeback.model.copied import Amounts
 from takeback.ops import sessions
-from takeback.records import moments
-from takeback.records.arrivals import Arrivals
+from takeback.records import as_of
+from takeback.records.incoming import Arrivals
 
 pytestmark = [pytest.mark.feature("F9"), pytest.mark.trial("T1"), pytest.mark.promise("R27")]
 
@@ -328,7 +328,7 @@ def test_a_file_that_repeats_a_name_costs_what_it_holds(store: Store, monkeypatc
 
     monkeypatch.setattr(sessions, "find_by_name", counted)
     taken = store.create_session("same", agent="coder")
-    record, arrivals = taken._ask(moments.of), Arrivals(store._read)
+    record, arrivals = taken._ask(as_of.of), Arrivals(store._read)
     looks.clear()
     names = [arrivals.place(record._replace(row=record.row._replace(id=new_id(at)))).row.name for at in range(300)]
     assert names == [f"same ({number})" for number in range(2, 302)]

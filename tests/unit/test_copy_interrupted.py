@@ -316,7 +316,7 @@ def _refusal(path: Path, target: Store) -> Corrupt | None:
 
 
 def test_a_byte_that_changes_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from takeback.records import putting
+    from takeback.records import write as putting
     from takeback.records.stream import EntriesRecord
 
     insert = putting._insert

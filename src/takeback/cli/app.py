@@ -1,7 +1,7 @@
 """The table of verbs, and one run of the program from arguments to exit code.
 
 A verb's module is loaded only when that verb is used, so no verb pays for the others. Plain command lines of
-read-only verbs skip this module (``quick``); click parses all others and reports every usage error.
+read-only verbs skip this module (``plain_arguments``); click parses all others and reports every usage error.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from ..shell import failures
-from . import params, running
-from .quick import COMPLETE
-from .running import fail
+from . import outcome, params
+from .outcome import fail
+from .plain_arguments import COMPLETE
 from .settings import Settings
 
 # Maps each verb to its module and its one-line help, in the order of the help page.
@@ -169,14 +169,14 @@ def make() -> App:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     chosen = Settings()
-    return running.run(lambda: _guarded(lambda: _invoke([*arguments], chosen), chosen), chosen)
+    return outcome.run(lambda: _guarded(lambda: _invoke([*arguments], chosen), chosen), chosen)
 
 
 def _invoke(arguments: list[str], chosen: Settings) -> object:
     """Run a verb without click's ``main``, which would exit the process on a broken pipe."""
     app = make()
     if instruction := os.environ.get(COMPLETE):
-        from .completing import complete
+        from .completion import complete
 
         return complete(app, instruction, chosen)
     with app.make_context("takeback", arguments, obj=chosen) as context:

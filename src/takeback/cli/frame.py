@@ -1,7 +1,7 @@
 """The context of verbs that change something or need the whole library, and the decorator that makes click commands.
 
 The store is opened read-only unless the verb changes something, and is created only by verbs that may create one.
-Workspaces and refs work as in read-only verbs (``look``).
+Workspaces and refs work as in read-only verbs (``read_frame``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..files.workspaces import why_not
 from ..shell.failures import Stop
 from . import options, params
 from .app import ChangingCommand, VerbCommand
-from .look import Look, lightly
-from .look import above as above
-from .look import point_of as point_of
 from .progress import Progress
+from .read_frame import Look, lightly
+from .read_frame import above as above
+from .read_frame import point_of as point_of
 from .settings import Settings
 
 _COMPLETED = 200

@@ -1,7 +1,7 @@
 """Options as data: what a flag is called, what it takes and where its value goes, declared once and read twice.
 
-``params`` turns them into click parameters; ``quick`` parses plain command lines from them without loading click. One
-function parses each kind of value, so both ways lead to the same call.
+``params`` turns them into click parameters; ``plain_arguments`` parses plain command lines from them without loading
+click. One function parses each kind of value, so both ways lead to the same call.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ..errors import Corrupt, Error
 from ..model.copied import Copied
 from ..ops.sessions import decoded
 from ..records import lines
-from ..records.arrivals import Arrivals
+from ..records.incoming import Arrivals
 from ..records.lines import REFUSED
 from ..records.lines import FileLimits as FileLimits
 from ..records.sink import Sink, Wrong

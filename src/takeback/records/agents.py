@@ -14,7 +14,7 @@ from ..ops.verify.base import Read
 from ..storage.base import LOCK, Tx, scalar
 from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
 from ..tables.sessions import PURGED
-from .moments import AGAIN, OPERATION_ID, OPERATIONS, tally
+from .as_of import AGAIN, OPERATION_ID, OPERATIONS, tally
 from .stream import AgentRecord
 
 POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"

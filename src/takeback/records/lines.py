@@ -32,7 +32,7 @@ from ..tables.entries import Chain, EntryRow, LinkRow, LostRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
 from ..tables.table import Table
-from .arrivals import as_it_came
+from .incoming import as_it_came
 from .source import BYTES, ROWS
 from .stream import (
     AgentRecord,

@@ -25,10 +25,9 @@ from ..ops.verify.files import TreeChecks
 from ..storage.base import Backend, Op, Tx
 from ..tables.content import BlobRow
 from ..tables.sessions import PURGED, SessionRow
-from . import agents, moments
-from .moments import AGAIN
-from .putting import At, Putting, Tally, conflict, no_content, start_of
-from .showing import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
+from . import agents, as_of
+from .as_of import AGAIN
+from .publish import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
 from .stream import (
     AgentPoint,
     AgentRecord,
@@ -43,6 +42,7 @@ from .stream import (
     SessionRecord,
     Version,
 )
+from .write import At, Putting, Tally, conflict, no_content, start_of
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -159,7 +159,7 @@ class Sink:
             return None
 
     def _decide(self, ours: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
-        theirs: SessionRecord | None = self._look(lambda tx: moments.find(tx, ours.row.scope, ours.row.id))
+        theirs: SessionRecord | None = self._look(lambda tx: as_of.find(tx, ours.row.scope, ours.row.id))
         if theirs is None or theirs.staged:
             require()
         if theirs is None:
@@ -168,7 +168,7 @@ class Sink:
             return {}
         tips = {branch.row.uid: branch.tip for branch in theirs.branches}
         if theirs.staged:
-            if not ours.purged and moments.compare(ours, theirs, self._read, self._look).theirs:
+            if not ours.purged and as_of.compare(ours, theirs, self._read, self._look).theirs:
                 raise conflict(
                     f"session {ours.row.id} was begun to be copied from another store, which has more of it;"
                     f" finish that copy first. {AGAIN}",
@@ -195,13 +195,13 @@ class Sink:
             self.left_out.append(f"the purge of session {row.id}, which stays in the destination")
         if theirs.purged or ours.purged:
             return False
-        sides = moments.compare(ours, theirs, self._read, self._look)
+        sides = as_of.compare(ours, theirs, self._read, self._look)
         if sides.ours or sides.theirs:
             return sides.ours
-        if moments.is_settled(ours, theirs):
+        if as_of.is_settled(ours, theirs):
             self._note(ours, todo=False, at=(theirs.row.rank, theirs.row.updated))
             return False
-        return moments.is_newer(ours, theirs, self._read, self._look)
+        return as_of.is_newer(ours, theirs, self._read, self._look)
 
     def _note(self, ours: SessionRecord, *, todo: bool, at: tuple[int, int] = (0, 0)) -> None:
         row = ours.row

@@ -35,10 +35,10 @@ from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import IS_STAGED, LEASE, PURGED, SESSION, SessionRow
 from ..tables.table import Table, slots
-from . import moments
+from . import as_of
 from .agents import agent_of, is_staged
+from .as_of import UNDONE, tally
 from .choice import Choice
-from .moments import UNDONE, tally
 from .stream import (
     AgentPoint,
     AgentRecord,
@@ -237,7 +237,7 @@ class Source:
         if self._sound:
             _require(tx, AGENT, row, agent_faults)
         undone = tuple(tx.all(UNDONE, (scope, 0, aid)))
-        done = tally(tx, moments.OPERATIONS, moments.OPERATION_ID, scope, 0, aid)
+        done = tally(tx, as_of.OPERATIONS, as_of.OPERATION_ID, scope, 0, aid)
         return agent_of(tx, row)._replace(undone=undone, operations=done.total), done
 
     def _versions(self, agent: AgentRow, at: int) -> Iterator[Record]:
@@ -340,7 +340,7 @@ class Source:
 
     def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> SessionRecord:
         row = sessions.by_number(tx, scope, sid)
-        session = moments.of(tx, row, order)
+        session = as_of.of(tx, row, order)
         return session._replace(doc=sessions.detail(tx, row)) if self._live else session
 
     def _parts(self, session: SessionRecord, tips: dict[str, int], known: Known) -> Iterator[Record]:
@@ -369,7 +369,7 @@ class Source:
             raise _damage(row, low + 1, "it is missing, or one behind it is")
         if self._sound:
             self._require_entries(tx, line, low, rows)
-        previous = branch.fork_hash if low == row.fork_seq else moments.hash_at(tx, row, low)
+        previous = branch.fork_hash if low == row.fork_seq else as_of.hash_at(tx, row, low)
         gone = _lost(tx, row, low, low + count)
         links = _links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
         return EntriesRecord(row.uid, previous or b"", rows, links, gone)

@@ -148,7 +148,7 @@ def _is_current(url: str) -> bool:
 def completion(frame: Frame, shell: str) -> None:
     """Print the script that completes verbs, flags, names and branches: eval "$(takeback completion bash)"."""
     from ..app import make
-    from ..completing import script
+    from ..completion import script
 
     frame.out.text(script(make(), shell).splitlines())
 

@@ -11,9 +11,9 @@ from ...client.reading import Reading
 from ...model import words
 from ...shell import documents, times
 from ..consent import tell
-from ..look import Look
 from ..options import TEXT, Kind, OneOf, Option, Verb, Whole, flag
 from ..output import Cell
+from ..read_frame import Look
 
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
 _FLAGS = {"agent": "--agent", "kinds": "--kind", "status": "--status", "label": "--label", "tag": "--tag"}

@@ -13,9 +13,9 @@ from ...model.message import Message
 from ...model.tools import ToolCall
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, Stop
-from ..look import Look, point_of
 from ..options import Kind, OneOf, Option, Verb, flag
 from ..output import block, line
+from ..read_frame import Look, point_of
 
 _SHORT = 100
 

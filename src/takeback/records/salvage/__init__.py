@@ -14,24 +14,24 @@ from collections.abc import Callable
 from ...model.report import Problem
 from ...ops import verify
 from ...storage.base import Tx
-from . import agents, beside, branches, entries, proofs, sessions
+from . import agents, beside_the_log, branches, entries, proofs, sessions
 from .base import Salvage
 
 _PASSES: tuple[Callable[[Salvage], None], ...] = (
     proofs.fix_proved,
-    beside.fix_blobs,
+    beside_the_log.fix_blobs,
     agents.fix_agents,
     sessions.fix_sessions,
     branches.fix_branches,
     entries.fix_entries,
     sessions.fix_heads,
     sessions.fix_beside,
-    beside.fix_contents,
-    beside.fix_checkpoints,
+    beside_the_log.fix_contents,
+    beside_the_log.fix_checkpoints,
     agents.fix_agent_points,
-    beside.fix_operations,
-    beside.fix_live,
-    beside.fix_keys,
+    beside_the_log.fix_operations,
+    beside_the_log.fix_live,
+    beside_the_log.fix_keys,
 )
 
 

@@ -22,7 +22,7 @@ from ...storage.base import Tx
 from ...tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ...tables.history import OPERATION
 from .base import PARTLY, SPARE, ReadRow, Salvage, proved, read_of
-from .beside import BRANCHES_OF, places
+from .beside_the_log import BRANCHES_OF, places
 
 NEWEST = "SELECT agent, max(version), max(scope) FROM agent_version GROUP BY agent"
 NAMED = "SELECT 1 FROM session WHERE scope = ? AND agent = ? LIMIT 1"

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import takeback
-from takeback.cli import app, quick, running
+from takeback.cli import app, outcome, plain_arguments
 from takeback.cli.frame import Frame
-from takeback.cli.look import lightly
 from takeback.cli.options import OneOf, Option, Verb, Whole
+from takeback.cli.read_frame import lightly
 from takeback.cli.settings import EVERYWHERE
 from takeback.cli.verbs import listing, reading
 from takeback.shell import documents, times
@@ -51,7 +51,7 @@ ODD += [
 
 
 def test_both_ways_know_the_same_verbs() -> None:
-    assert {verb: app.VERBS[verb][0] for verb in quick.MODULES} == quick.MODULES
+    assert {verb: app.VERBS[verb][0] for verb in plain_arguments.MODULES} == plain_arguments.MODULES
 
 
 def _plain_option(option: Option) -> st.SearchStrategy[list[str]]:
@@ -133,7 +133,7 @@ _SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[Hea
 def test_a_plain_line_is_read_without_click_and_means_the_same(
     by_click: Callable[[list[str]], Any], arguments: list[str]
 ) -> None:
-    line = quick.parse(arguments)
+    line = plain_arguments.parse(arguments)
     assert line is not None
     assert (line.given, vars(line.settings)) == by_click(arguments)
 
@@ -141,19 +141,19 @@ def test_a_plain_line_is_read_without_click_and_means_the_same(
 @given(any_lines())
 @_SETTINGS
 def test_an_odd_line_means_what_click_says(by_click: Callable[[list[str]], Any], arguments: list[str]) -> None:
-    line = quick.parse(arguments)
+    line = plain_arguments.parse(arguments)
     if line is not None:
         assert (line.given, vars(line.settings)) == by_click(arguments)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--version"], ["ls", "--help"], ["ls", "--limit", "0"], ["show", "a", "b"]])
 def test_what_is_not_plain_is_left_to_click(arguments: list[str]) -> None:
-    assert quick.parse(arguments) is None
+    assert plain_arguments.parse(arguments) is None
 
 
 def test_completion_is_left_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(app.COMPLETE, "bash_complete")
-    assert quick.parse(["ls"]) is None
+    assert plain_arguments.parse(["ls"]) is None
 
 
 _JSON = st.recursive(
@@ -233,7 +233,7 @@ def worn(work: World) -> World:
 
 def _ways(world: World, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> list[tuple[int, str, str]]:
     """Run a command line lightly and on the whole library, each read with and without click."""
-    line, found = quick.parse(arguments), list[tuple[int, str, str]]()
+    line, found = plain_arguments.parse(arguments), list[tuple[int, str, str]]()
     assert line is not None
 
     def on(frame: Any) -> Callable[[], object]:
@@ -244,10 +244,10 @@ def _ways(world: World, capsys: pytest.CaptureFixture[str], arguments: list[str]
         return step
 
     ways: list[Callable[[], int]] = [
-        lambda: quick.run_line(line),
+        lambda: plain_arguments.run_line(line),
         lambda: app.run(arguments),
-        lambda: running.run(on(lightly(line.settings)), line.settings),
-        lambda: running.run(on(Frame(line.settings, changes=False)), line.settings),
+        lambda: outcome.run(on(lightly(line.settings)), line.settings),
+        lambda: outcome.run(on(Frame(line.settings, changes=False)), line.settings),
     ]
     for way in ways:
         capsys.readouterr()

@@ -30,8 +30,9 @@ from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import PURGED, SESSION, STAGED_KEY, SessionRow
 from ..tables.table import Table
-from . import agents, moments, stash
-from .moments import AGAIN
+from . import agents, as_of
+from . import staged as stash
+from .as_of import AGAIN
 from .stream import (
     AgentPoint,
     AgentRecord,
@@ -450,7 +451,7 @@ def start_of(
             raise _no_start(session, branch)
         return None, chain.GENESIS
     parent = branches.find_by_uid(tx, session.scope, branch.parent)
-    fork = None if parent is None else moments.hash_at(tx, parent, branch.row.fork_seq)
+    fork = None if parent is None else as_of.hash_at(tx, parent, branch.row.fork_seq)
     if not fork or (branch.fork_hash and fork != branch.fork_hash):
         raise _no_start(session, branch)
     return parent, fork

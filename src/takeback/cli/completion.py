@@ -18,7 +18,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from .quick import COMPLETE
+from .plain_arguments import COMPLETE
 from .settings import Settings
 
 _BASH = r"""%(complete_func)s() {

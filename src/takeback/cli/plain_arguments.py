@@ -90,11 +90,11 @@ def _set(option: Option, value: str, settings: Settings, given: dict[str, Any]) 
 
 def run_line(line: CommandLine) -> int:
     """Run a parsed command line and return its exit code."""
-    from . import running
-    from .look import lightly
+    from . import outcome
+    from .read_frame import lightly
 
     def step() -> object:
         with lightly(line.settings) as frame:
             return line.verb.run(frame, **line.given)
 
-    return running.run(step, line.settings)
+    return outcome.run(step, line.settings)

@@ -21,11 +21,11 @@ from ..ops.verify.sessions import OPEN
 from ..storage.base import Backend, Op, Tx
 from ..tables.history import OPERATION
 from ..tables.sessions import PURGED, SessionRow
-from . import moments, stash
-from .moments import AGAIN, COPY
-from .putting import Putting, by_id, conflict
-from .stash import Final
+from . import as_of, staged
+from .as_of import AGAIN, COPY
+from .staged import Final
 from .stream import CheckpointRecord, OperationRecord, SessionRecord
+from .write import Putting, by_id, conflict
 
 T = TypeVar("T")
 ROWS = 500
@@ -130,7 +130,7 @@ class Showing:
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None:
             return (0, 0)
-        kind = COPY if moments.is_copy(tx, session) else "session"
+        kind = COPY if as_of.is_copy(tx, session) else "session"
         asked: dict[str, Any] = {"branch": session.branch, "first": 0, "last": 0, "now_ms": self._now_ms()}
         position, rank = feed.record(tx, session, kind, **asked)
         operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
@@ -165,17 +165,17 @@ class Showing:
         The two stores are read one after the other, never one within a transaction of the other.
         """
         row = update.session.row
-        theirs: SessionRecord | None = self._look(lambda tx: moments.find(tx, row.scope, row.id))
+        theirs: SessionRecord | None = self._look(lambda tx: as_of.find(tx, row.scope, row.id))
         if theirs is None or theirs.purged:
             raise conflict(f"session {row.id} is gone from the destination; call again", row.id)
-        if moments.compare(update.session, theirs, self._read, self._look).theirs:
+        if as_of.compare(update.session, theirs, self._read, self._look).theirs:
             raise conflict(f"session {row.id} was changed in the destination while it was copied. {AGAIN}", row.id)
         return theirs.row
 
     def _final(self, place: Place, update: Update | None) -> Final:
         if update is not None:
-            return stash.of(update.session)
-        final: Final = self._look(lambda tx: stash.decode(tx, sessions.find_any(tx, place.scope, place.id)))
+            return staged.of(update.session)
+        final: Final = self._look(lambda tx: staged.decode(tx, sessions.find_any(tx, place.scope, place.id)))
         return final
 
     def _prove(self, place: Place, update: Update | None) -> None:
@@ -195,7 +195,7 @@ class Showing:
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None or (session.hidden == PURGED and not session.staged):
             raise conflict(f"session {place.id} is gone from the destination; call again", place.id)
-        final = stash.decode(tx, session) if update is None else stash.of(update.session)
+        final = staged.decode(tx, session) if update is None else staged.of(update.session)
         if update is not None and session != seen:
             raise _Again()
         parent = parent_number(tx, final.row, final.parent)
@@ -237,7 +237,7 @@ class Showing:
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None or not session.staged:
             return 0
-        final, hashes, roots = stash.decode(tx, session), set[str](), set[str]()
+        final, hashes, roots = staged.decode(tx, session), set[str](), set[str]()
         kept = {uid: tip for uid, _, tip, _ in final.tips}
         for branch in reversed(branches.of_session(tx, session.scope, session.sid, session.branches)):
             read_by = [fork.fork_seq for fork in branches.forks(tx, branch.scope, branch.bid)]

@@ -17,13 +17,13 @@ def start(arguments: list[str]) -> int:
     _open_what_is_closed()
     gc.disable()  # imports create no garbage worth looking for
     _load_msgspec()
-    from . import quick
+    from . import plain_arguments
 
-    line = quick.parse(arguments)
+    line = plain_arguments.parse(arguments)
     gc.freeze()  # what was imported lives until exit
     gc.enable()
     if line is not None:
-        return quick.run_line(line)
+        return plain_arguments.run_line(line)
     from .app import run
 
     return run(arguments)
