@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import takeback
 
 SOURCE = Path(takeback.__file__).parent
@@ -56,3 +58,34 @@ def test_a_class_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
     assert not {name: where for name, where in homes.items() if len(where) > 1}
+
+
+@pytest.mark.trial("T81")
+def test_no_assertion_judges_a_time() -> None:
+    """A test may give up waiting, but what it measured of time must not decide: machines are busy."""
+    clocks = ("monotonic", "perf_counter", "time", "process_time")
+    found = list[str]()
+    for room in (ROOT / "tests", SOURCE / "testing"):
+        for path in sorted(room.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Assert) and any(_is_elapsed(each, clocks) for each in ast.walk(node.test)):
+                    found.append(f"{path.name}:{node.lineno}")
+    assert not found
+
+
+def _is_elapsed(node: ast.AST, clocks: tuple[str, ...]) -> bool:
+    """Whether an expression is the difference of a clock and something, or is called as if it were one."""
+    if isinstance(node, ast.Name):
+        return node.id in ("elapsed", "took", "duration_seconds")
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    called = node.left.func if isinstance(node.left, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in clocks
+
+
+@pytest.mark.trial("T82")
+def test_every_benchmark_runs_in_ci_without_being_judged() -> None:
+    assert "make bench-quick" in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+    recipe = (ROOT / "Makefile").read_text("utf-8").split("\nbench-quick:")[1].split("\n\n")[0]
+    assert "-m benchmarks --smoke" in recipe
+    assert "--only" not in recipe
