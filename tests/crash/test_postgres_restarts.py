@@ -17,7 +17,7 @@ import pytest
 
 import _postgres
 import takeback
-from takeback.ops.idempotency import once
+from takeback.ops.idempotency import ApiCall, once
 from takeback.storage.base import Tx
 from takeback.storage.postgres.address import Address
 
@@ -135,8 +135,8 @@ def test_a_write_with_a_key_is_stored_once_though_its_number_proves_nothing(serv
                 tx.one("SELECT 1 FROM session WHERE id = ?", (session.id,))
                 return "made", "7"
 
-            said: Any = {"kind": "pin", "now_ms": 1, "do": do, "again": lambda made: f"again {made}"}
-            found = once(tx, "", sid, "key", ["pinned"], **said)
+            call = ApiCall("key", ["pinned"], 1)
+            found = once(tx, "", sid, call, kind="pin", do=do, again=lambda made: f"again {made}")
             tries.append(int(tx.number[0]))  # type: ignore[attr-defined]
             if len(tries) == 1:
                 server.restart("immediate")

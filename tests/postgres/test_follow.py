@@ -254,8 +254,10 @@ def test_following_goes_on_after_a_crash_of_the_server(tmp_path: Path, monkeypat
                 follower.await_count(len(list(store.events())))
             listens = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
             assert eventually(lambda: _writers.execute(server, listens))
-            only_notices(monkeypatch)
-            append_and_await(follower, session, 5)
+            with monkeypatch.context() as patch:
+                only_notices(patch)
+                append_and_await(follower, session, 5)
+            append_and_await(follower, session, 1)  # from here on it looks by itself again, and sees the store closed
             assert [change.cursor for change in follower.seen] == [change.cursor for change in store.events()]
         assert follower.ended()
 
