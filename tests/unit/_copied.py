@@ -16,7 +16,7 @@ from takeback import Copied, Store
 from takeback.client.store import Store as Handle
 from takeback.clock import SystemClock
 from takeback.ops import calls
-from takeback.records import sink, source
+from takeback.records import sink, source, strict_checks
 from takeback.storage.base import Backend
 from takeback.storage.memory import MemoryBackend
 from takeback.storage.wrap import Wrapper
@@ -233,7 +233,7 @@ def assert_whole(store: Store, wanted: list[dict[Any, Any]]) -> int:
 
 def small_pages(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Let pages and batches hold so many rows only."""
-    for module in (source, sink):
+    for module in (source, strict_checks, sink):
         monkeypatch.setattr(module, "ROWS", rows)
 
 

@@ -205,7 +205,9 @@ def portable(record: Any) -> tuple[str, list[Any]]:
     if isinstance(record, stream.EntriesRecord):
         lost = {row.key & 0xFFFFFFFF: row.what for row in record.lost}
         return "entry", [repr((record.branch, row.seq, row._replace(key=0), lost.get(row.seq))) for row in record.rows]
-    kind = record.table.name if isinstance(record, stream.Live) else type(record).__name__.lower()
+    kind = (
+        record.table.name if isinstance(record, stream.Live) else type(record).__name__.lower().removesuffix("record")
+    )
     said = {name: value for name, value in record.row._asdict().items() if name not in _LOCAL}
     if kind == "blob":
         said.pop("created_ms")  # when it was stored in this store

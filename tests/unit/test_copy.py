@@ -52,7 +52,7 @@ def test_to_a_server_and_back_every_record_is_the_same(tmp_path: Path, seed: int
         takeback.copy(tmp_path / "a.db", server)
         takeback.copy(server, tmp_path / "c.db")
     one, two = records_of(tmp_path / "a.db", live=False), records_of(tmp_path / "c.db", live=False)
-    assert one.keys() == two.keys() >= {"agent", "session", "entry", "operation", "key", "point", "agentpoint"}
+    assert one.keys() == two.keys() >= {"agent", "session", "entry", "operation", "key", "checkpoint", "agentpoint"}
     for kind in one:
         assert one[kind] == two[kind], kind
 

@@ -32,7 +32,7 @@ KINDS = {
     "lost": "entry",
     "blob": "blob",
     "chunk": "chunk",
-    "checkpoint": "point",
+    "checkpoint": "checkpoint",
     "operation": "operation",
     "idempotency": "key",
     "agent_checkpoint": "agentpoint",

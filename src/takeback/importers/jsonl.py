@@ -19,7 +19,7 @@ from ..client.store import Store
 from ..errors import Corrupt, Error
 from ..model.copied import Copied
 from ..ops.sessions import decoded
-from ..records import lines
+from ..records import line_reading
 from ..records.incoming import Arrivals
 from ..records.lines import REFUSED
 from ..records.lines import FileLimits as FileLimits
@@ -68,7 +68,7 @@ def _load(
 ) -> tuple[str, ...]:
     """Load the records of a file into an empty store, with sessions in their new places; return the sessions' ids."""
     sink, found, last = Sink(judged._backend, now_ms=judged._clock.now_ms, fresh=True), list[str](), 1
-    for last, record in lines.read(source, judged.scope, limits):
+    for last, record in line_reading.read(source, judged.scope, limits):
         if isinstance(record, SessionRecord):
             with _named(last):
                 decoded(record.doc)
@@ -81,7 +81,7 @@ def _load(
     with _named(last):
         sink.close()
     if sink.conflicts:
-        raise lines.at_line(last, sink.conflicts[0])
+        raise line_reading.at_line(last, sink.conflicts[0])
     return tuple(found)
 
 
@@ -91,6 +91,6 @@ def _named(line: int) -> Iterator[None]:
     try:
         yield
     except Wrong as error:
-        raise lines.at_line(error.where, error) from error
+        raise line_reading.at_line(error.where, error) from error
     except (Error, ValueError, OverflowError, RecursionError) as error:
-        raise lines.at_line(line, error) from error
+        raise line_reading.at_line(line, error) from error

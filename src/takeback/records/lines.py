@@ -17,23 +17,21 @@ import binascii
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, BinaryIO, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
-from ..errors import Corrupt, Invalid, SchemaTooNew
+from ..errors import Invalid
 from ..ids import MAX_SEQ
 from ..model.entry import Numbers
-from ..ops import blobs, idempotency
+from ..ops import blobs
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
-from ..tables.content import BLOB, CHUNK, ChunkRow
-from ..tables.entries import Chain, EntryRow, LinkRow, LostRow
+from ..tables.content import BLOB, CHUNK
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
 from ..tables.table import Table
 from .incoming import as_it_came
-from .source import BYTES, ROWS
 from .stream import (
     AgentRecord,
     Blob,
@@ -86,7 +84,7 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def _kinds(table: Table[Any]) -> dict[str, tuple[Any, ...]]:
+def column_kinds(table: Table[Any]) -> dict[str, tuple[Any, ...]]:
     """Return of which kinds each column of a table may be; working that out takes longer than reading a line."""
     return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(table.row).items()}
 
@@ -101,7 +99,7 @@ def _field(name: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[Any, ...]) -> Any:
     """Make the form of a line: the columns of a table without some of them, and what the record has beside."""
-    left, kinds = {"scope", *without.split()}, {} if table is None else _kinds(table)
+    left, kinds = {"scope", *without.split()}, {} if table is None else column_kinds(table)
     own = [_field(name, kinds[name]) for name in kinds if name not in left]
     form = msgspec.defstruct(
         f"{kind.title()}Line",
@@ -113,11 +111,11 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
         tag_field="type",
         tag=kind,
     )
-    _COLUMNS[form] = tuple(name for name, *_ in own)
+    COLUMNS[form] = tuple(name for name, *_ in own)
     return form
 
 
-_COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
+COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
 _ZERO = {"hidden", "archived", "pinned", "states", "revision"}
 _COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
 _Totals = msgspec.defstruct(
@@ -243,7 +241,7 @@ def _is_wrapped(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _WRAPPED
 
 
-def _unhex(text: str | None, size: int) -> Any:
+def unhex(text: str | None, size: int) -> Any:
     """Read a hash or a salt; nothing stays nothing."""
     if text is None:
         return None
@@ -299,7 +297,7 @@ def _branch(record: BranchRecord, session: str, following: Record | None) -> Any
 
 def _said(form: Any, row: Any, **more: Any) -> Any:
     """Fill a line with the columns of a row that it has, and with what it has beside."""
-    own = {name: getattr(row, name) for name in _COLUMNS[form]}
+    own = {name: getattr(row, name) for name in COLUMNS[form]}
     return form(**{name: shown(value) if isinstance(value, bytes) else value for name, value in own.items()}, **more)
 
 
@@ -362,209 +360,3 @@ _WRITES: dict[type, Callable[[Any], Any]] = {
     ),
     Key: _key,
 }
-
-
-# ---------------------------------------------------------------------- reading
-
-
-class NumberedRecord(NamedTuple):
-    """A record and the number of the line that it begins with."""
-
-    line: int
-    record: Record
-
-
-def read(source: BinaryIO, scope: str, limits: FileLimits) -> Iterator[NumberedRecord]:
-    """Yield the records of a file, once its lines are what they must be."""
-    return _Reader(scope).records(_lines(source, limits))
-
-
-def _lines(source: BinaryIO, limits: FileLimits) -> Iterator[tuple[int, int, Any]]:
-    """Yield the lines between the first and the last one, with their numbers and sizes."""
-    digest, number, size = sha256(), 0, 0
-    while line := source.readline(limits.line + 1):
-        number, size = number + 1, size + len(line)
-        if len(line) > limits.line or number > limits.lines or size > limits.bytes:
-            raise Invalid(f"line {number}: the file is larger than is read ({limits}); {REFUSED}")
-        found = _decoded(line, number)
-        if number == 1:
-            _require_header(found)
-        elif isinstance(found, EndLine):
-            _require_end(found, digest.hexdigest(), number, source)
-            return
-        else:
-            yield number, len(line), found
-        digest.update(line)
-    if not number:
-        raise Invalid("the file is empty; name one that takeback export wrote")
-    raise Corrupt(f"the file is cut off behind line {number}: its last line is missing; {REFUSED}", what="end")
-
-
-def _decoded(line: bytes, number: int) -> Any:
-    try:
-        return decode(line)
-    except RecursionError:
-        wrong = "it is nested too deeply"
-    except (msgspec.MsgspecError, ValueError) as error:
-        wrong = f"it is not a record of this format: {error}"
-    if number == 1:
-        raise Invalid("this is not a file that takeback export wrote: its first line is not a header")
-    raise at_line(number, Invalid(wrong))
-
-
-def at_line(number: object, error: Exception) -> Corrupt:
-    """Return the error for a line that cannot be true."""
-    return Corrupt(f"line {number}: {str(error)[:500]}; {REFUSED}", what=f"line {number}")
-
-
-def _require_header(line: Any) -> None:
-    if not isinstance(line, HeaderLine) or line.format != FORMAT:
-        raise Invalid("this is not a file that takeback export wrote: its first line is not a header")
-    if line.version > VERSION_OF_FORMAT:
-        raise SchemaTooNew(f"the file has version {line.version} of its format; import it with a newer Takeback")
-
-
-def _require_end(end: Any, digest: str, number: int, source: BinaryIO) -> None:
-    if end.lines != number - 1 or end.sha256 != digest:
-        raise Corrupt(f"the file was changed or lost lines: its checksum does not fit; {REFUSED}", what="end")
-    if source.read(1):
-        raise Corrupt(f"line {number + 1}: something stands behind the end; {REFUSED}", what=f"line {number + 1}")
-
-
-class _Reader:
-    """Makes records of lines: entries are gathered in pages, and a session waits for its first branch."""
-
-    def __init__(self, scope: str) -> None:
-        self._scope = scope
-        self._session: tuple[int, SessionRecord] | None = None
-        self._entries: list[Any] = []
-        self._first = self._size = 0  # line of the first entry that waits, bytes of all
-        self._branch_lost: Lost = None
-
-    def records(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[NumberedRecord]:
-        """Yield the records of lines."""
-        for number, size, line in lines:
-            try:
-                yield from self._read(number, size, line)
-            except (Invalid, ValueError, OverflowError) as error:
-                raise at_line(number, error) from error
-        yield from self._page()
-        if self._session is not None:
-            raise at_line(self._session[0], Invalid("the session has no branch"))
-
-    def _read(self, number: int, size: int, line: Any) -> Iterator[NumberedRecord]:
-        _require_storable(line)
-        if isinstance(line, EntryLine):
-            if self._entries and (line.branch != self._entries[-1].branch or line.seq != self._entries[-1].seq + 1):
-                yield from self._page()
-            if len(self._entries) >= ROWS or self._size + size > BYTES:
-                yield from self._page()
-            self._first = self._first if self._entries else number
-            self._entries.append(line)
-            self._size += size
-            return
-        yield from self._page()
-        if self._session is not None and not isinstance(line, BranchLine):
-            raise Invalid(f"session {self._session[1].row.id} has no branch")
-        if isinstance(line, SessionLine):
-            self._session = number, self._session_of(line)
-        elif isinstance(line, BranchLine):
-            branch = self._branch_of(line)
-            if self._session is not None:
-                at, session = self._session
-                self._session = None
-                if line.session != session.row.id:
-                    raise Invalid(f"the branch of session {line.session!r} stands behind another session")
-                yield NumberedRecord(at, session._replace(branches=(branch,)))
-            yield NumberedRecord(number, branch)
-        elif (make := _READS.get(type(line))) is not None:
-            yield NumberedRecord(number, make(self._scope, line))
-        else:
-            raise Invalid("this record belongs at the beginning or the end of a file")
-
-    def _page(self) -> Iterator[NumberedRecord]:
-        if self._entries:
-            entries, self._entries, self._size = self._entries, [], 0
-            yield NumberedRecord(self._first, self._page_of(entries))
-
-    def _page_of(self, lines: list[Any]) -> EntriesRecord:
-        lost = [LostRow(self._scope, line.seq, *line.lost) for line in lines if line.lost is not None]
-        if self._branch_lost is not None:
-            lost.insert(0, LostRow(self._scope, 0, *self._branch_lost))
-            self._branch_lost = None
-        links = [LinkRow(self._scope, each, line.seq) for line in lines for each in dict.fromkeys(line.links)]
-        return EntriesRecord(lines[0].branch, b"", [self._entry_of(line) for line in lines], links, lost)
-
-    def _entry_of(self, line: Any) -> EntryRow:
-        if not 0 < line.seq <= MAX_SEQ:
-            raise Invalid(f"entry {line.branch}-{line.seq} has a number that no entry has")
-        numbers = Numbers(**msgspec.structs.asdict(line.totals))
-        linked = (_unhex(line.salt, 16), _unhex(line.body_hash, 32), _unhex(line.hash, 32))
-        held = (line.id, stored(line.body), stored(line.raw), line.spill, b"")
-        row = EntryRow(self._scope, line.seq, line.kind, line.at_ms, numbers.turns, *held)
-        return row.with_chain(Chain(line.late_ms, *numbers, line.calls, *linked))
-
-    def _session_of(self, line: Any) -> SessionRecord:
-        head = {"uid": line.head.branch, "seq": line.head.seq, "attached": int(line.head.attached)}
-        row, detail = _row(SESSION, line, self._scope, **head), stored(line.detail)
-        if detail is None:
-            raise Invalid("detail is missing")
-        return SessionRecord(row, detail, line.parent, (), line.undone, order=line.order)
-
-    def _branch_of(self, line: Any) -> BranchRecord:
-        self._branch_lost = line.lost
-        row = _row(BRANCH, line, self._scope, uid=line.id, tip_seq=line.fork_seq)
-        return BranchRecord(row, line.parent, b"", line.fork_seq, b"")
-
-
-def _row(table: Table[Any], line: Any, scope: str, **more: Any) -> Any:
-    """Make the row of a line; a column that it does not have is local to a store, or computed there."""
-    kinds = _kinds(table)
-    made = {name: None if {type(None), Any}.intersection(kinds[name]) else kinds[name][0]() for name in kinds}
-    for name in _COLUMNS[type(line)]:
-        value = getattr(line, name)
-        value = stored(value) if bytes in kinds[name] else value
-        if value is None and type(None) not in kinds[name]:
-            raise Invalid(f"{name} is missing")
-        made[name] = value
-    return table.row(**{**made, "scope": scope, **more})
-
-
-def _chunk(scope: str, line: Any) -> Chunk:
-    data = stored(line.data)
-    if data is None or not 0 < len(data) <= blobs.CHUNK:
-        raise Invalid(f"chunk {line.n} of a content is empty or too large")
-    return Chunk(ChunkRow(scope, 0, line.n, *blobs.pack_small(data)))
-
-
-def _key_of(scope: str, line: Any) -> Key:
-    named: dict[str, Any] = {"seq": line.first, "last_seq": line.last, "kind": idempotency.ENTRIES, "id": ""}
-    if line.branch is None:
-        allowed = MADE_BY_SESSION if line.session else MADE_BY_STORE
-        if line.made is None or line.made.kind not in allowed:
-            raise Invalid(f"key {line.key!r} stands for nothing that there is here")
-        named = {"seq": 0, "last_seq": 0, "kind": line.made.kind, "id": line.made.id}
-    return Key(_row(ONCE, line, scope, ikey=line.key, **named), line.session, line.branch)
-
-
-_READS: dict[Any, Callable[[str, Any], Record]] = {
-    AgentLine: lambda scope, line: AgentRecord(_row(AGENT, line, scope), line.ordinal, line.undone),
-    VersionLine: lambda scope, line: Version(_row(VERSION, line, scope)),
-    BlobLine: lambda scope, line: Blob(_row(BLOB, line, scope, hash=line.hash)),
-    ChunkLine: _chunk,
-    PointLine: lambda scope, line: CheckpointRecord(
-        _row(CHECKPOINT, line, scope, type=line.kind, hash=_unhex(line.hash, 32)), line.branch
-    ),
-    OperationLine: lambda scope, line: OperationRecord(
-        _row(OPERATION, line, scope), line.session, line.agent, line.undoes
-    ),
-    KeyLine: _key_of,
-}
-
-
-def _require_storable(line: Any) -> None:
-    """Refuse text for columns that no engine can keep; contents are bytes there, and hold anything."""
-    texts = [value for value in map(line.__getattribute__, line.__struct_fields__) if isinstance(value, str)]
-    texts += [text for call in getattr(line, "calls", ()) for text in call]
-    if any("\0" in text for text in texts):
-        raise Invalid("a name or an id holds a NUL")

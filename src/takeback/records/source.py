@@ -14,28 +14,25 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import Corrupt
 from ..files import snapshots
-from ..ids import entry_id
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
-from ..ops.verify import derived, log
-from ..ops.verify.agents import agent_faults, in_order, pin_fault
-from ..ops.verify.agents import checkpoint_fault as agent_checkpoint_fault
-from ..ops.verify.base import Read, Said, first_of, is_object
+from ..ops.verify import log
+from ..ops.verify.agents import agent_faults, pin_fault
+from ..ops.verify.base import Read, Said
 from ..ops.verify.files import TreeChecks
 from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
-from ..ops.verify.sessions import branch_faults, session_faults
-from ..storage.base import Row, Tx, Value, scalar
-from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentRow, PinRow, VersionRow
-from ..tables.branches import BRANCH, BranchRow
-from ..tables.content import BLOB, CHUNK, BlobRow
-from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
+from ..storage.base import Tx, Value, scalar
+from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
+from ..tables.branches import BRANCH
+from ..tables.content import BLOB, BlobRow
+from ..tables.entries import EntryRow, LinkRow
 from ..tables.files import JOURNAL
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
-from ..tables.sessions import IS_STAGED, LEASE, PURGED, SESSION, SessionRow
+from ..tables.sessions import IS_STAGED, LEASE, PURGED, SessionRow
 from ..tables.table import Table, slots
-from . import as_of
+from . import as_of, strict_checks
 from .agents import agent_of, is_staged
 from .as_of import UNDONE, tally
 from .choice import Choice
@@ -56,28 +53,21 @@ from .stream import (
     SessionRecord,
     Version,
 )
+from .strict_checks import ROWS as ROWS
 
 T = TypeVar("T")
 R = TypeVar("R", bound="tuple[Any, ...]")
 
-ROWS = 500
-BYTES = 8 << 20
 SPILLED = 128 << 10  # what an entry whose content lies in a blob counts for: reading it takes as long
 
-GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
-(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
 # Each of these is asked of the whole store, or of one scope behind ``IN_SCOPE``.
 IN_SCOPE = " AND {table}scope = ?"
 ORPHAN = """SELECT b.uid FROM branch b LEFT JOIN session s ON s.scope = b.scope AND s.sid = b.session
 WHERE s.sid IS NULL{scope} LIMIT 1"""
 PLACES = "SELECT scope, sid, hidden, rank, updated FROM session WHERE sid > 0{scope}"
-STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
-WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
-VERSIONS = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
 SIZES = f"""SELECT coalesce(length(body), 0) + coalesce(length(raw), 0) +
 CASE WHEN spill IS NULL THEN 0 ELSE {SPILLED} END
 FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
-BETWEEN = "WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0{scope} ORDER BY scope"
 OF_SESSION = "scope = ? AND session = ?"
 TOTALS = (
@@ -156,7 +146,7 @@ class Source:
     def records(self, known: Known) -> Iterator[Record]:
         """Yield everything that is not known yet; damage raises ``Corrupt``."""
         if self._sound:
-            self._read(lambda tx: _require_rows(tx, *self._asked(ORPHAN, "b.")))
+            self._read(lambda tx: strict_checks.require_rows(tx, *self._asked(ORPHAN, "b.")))
         listed = self._listed()
         yield from self._all_agents(known)
         if self._choice is None:
@@ -212,7 +202,7 @@ class Source:
     def _require(self, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) -> None:
         """Refuse a row of which verify says that something does not fit."""
         if self._sound:
-            self._read(lambda tx: _require(tx, table, row, faults))
+            self._read(lambda tx: strict_checks.require(tx, table, row, faults))
 
     # ------------------------------------------------------------------ agents
 
@@ -235,14 +225,14 @@ class Source:
     def _agent(self, tx: Tx, scope: str, aid: int) -> tuple[AgentRecord, Counted]:
         row = agents.by_number(tx, scope, aid)
         if self._sound:
-            _require(tx, AGENT, row, agent_faults)
+            strict_checks.require(tx, AGENT, row, agent_faults)
         undone = tuple(tx.all(UNDONE, (scope, 0, aid)))
         done = tally(tx, as_of.OPERATIONS, as_of.OPERATION_ID, scope, 0, aid)
         return agent_of(tx, row)._replace(undone=undone, operations=done.total), done
 
     def _versions(self, agent: AgentRow, at: int) -> Iterator[Record]:
         while at < agent.version:
-            rows = self._read(lambda tx: _versions(tx, agent, at))  # noqa: B023
+            rows = self._read(lambda tx: strict_checks.versions(tx, agent, at))  # noqa: B023
             yield from map(Version, rows)
             at = rows[-1].version
 
@@ -261,7 +251,7 @@ class Source:
         yield Blob(row)
         digest = sha256()
         for number in range(row.chunks):
-            found, data = self._read(lambda tx: _chunk(tx, row, number))  # noqa: B023
+            found, data = self._read(lambda tx: strict_checks.chunk(tx, row, number))  # noqa: B023
             digest.update(data)
             yield Chunk(found)
         if digest.hexdigest() != row.hash:
@@ -336,7 +326,7 @@ class Source:
 
     def _require_session(self, scope: str, sid: int) -> None:
         if self._sound:
-            self._read(lambda tx: _require_session(tx, scope, sid))
+            self._read(lambda tx: strict_checks.require_session(tx, scope, sid))
 
     def _moment(self, tx: Tx, scope: str, sid: int, order: int) -> SessionRecord:
         row = sessions.by_number(tx, scope, sid)
@@ -362,16 +352,16 @@ class Source:
         """Read the next entries of a branch; whatever is damaged or missing raises ``Corrupt``."""
         row = branches.get(tx, branch.row.scope, branch.row.bid)
         first = key_of(row.bid, 0)
-        count = shares(tx.all(SIZES, (row.scope, first + low, first + branch.tip, ROWS)))
+        count = strict_checks.shares(tx.all(SIZES, (row.scope, first + low, first + branch.tip, ROWS)))
         line = log.line_of(tx, row)._replace(tip=branch.tip, tip_hash=branch.hash)
         rows = log.read_rows(tx, line, low, count)
         if not rows or [each.key for each in rows] != list(range(first + low + 1, first + low + count + 1)):
-            raise _damage(row, low + 1, "it is missing, or one behind it is")
+            raise strict_checks.damage(row, low + 1, "it is missing, or one behind it is")
         if self._sound:
             self._require_entries(tx, line, low, rows)
         previous = branch.fork_hash if low == row.fork_seq else as_of.hash_at(tx, row, low)
-        gone = _lost(tx, row, low, low + count)
-        links = _links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
+        gone = strict_checks.lost(tx, row, low, low + count)
+        links = strict_checks.links(tx, row, rows, {each.key for each in gone if each.what in (CONTENT, ENTRY)})
         return EntriesRecord(row.uid, previous or b"", rows, links, gone)
 
     def _require_entries(self, tx: Tx, line: log.WalkedBranch, low: int, rows: list[EntryRow]) -> None:
@@ -379,7 +369,7 @@ class Source:
         before = log.before_of(tx, line, low)
         for row in rows:
             if fault := log.entry_fault(tx, line, row, before) or self._trees.fault(tx, row, lost=row.seq in line.lost):
-                raise _damage(line.branch, row.seq, fault.what)
+                raise strict_checks.damage(line.branch, row.seq, fault.what)
             before = log.after_of(line, row, before)
 
     def _points(self, session: SessionRecord) -> Iterator[Record]:
@@ -456,7 +446,7 @@ class Source:
         last = dict[tuple[str, int], str]()
         for row in self._pages(AGENT_CHECKPOINT):
             if self._sound and (row.scope, row.agent) not in last:
-                self._read(lambda tx: _require_agent_points(tx, row.scope, row.agent))  # noqa: B023
+                self._read(lambda tx: strict_checks.require_agent_points(tx, row.scope, row.agent))  # noqa: B023
             pins = self._walk(PIN, "scope = ? AND checkpoint = ?", (row.scope, row.acid), key="session")
             agent = self._read(lambda tx: agent_of(tx, agents.by_number(tx, row.scope, row.agent)))  # noqa: B023
             yield AgentPoint(row, agent.name, tuple(map(self._pin, pins)), last.get((row.scope, row.agent), ""))
@@ -466,99 +456,3 @@ class Source:
         self._require(PIN, row, pin_fault)
         session = self._read(lambda tx: sessions.by_number(tx, row.scope, row.session))
         return Pin(row, session.id, self._branch(row.scope, row.branch) or "")
-
-
-# ---------------------------------------------------------------------- functions of a transaction
-
-
-def _require(tx: Tx, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) -> None:
-    if what := first_of(faults(tx, row)):
-        raise Corrupt(f"{table.called(row)}: {what}", what=table.called(row))
-
-
-def _require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
-    """Refuse a store in which whole sessions, branches or agents are missing."""
-    if tx.dialect.gapless and tx.one(GAPS) != (0,):
-        raise Corrupt("records of sessions, branches or agents are missing", what="session")
-    for (uid,) in tx.all(orphan, args):
-        raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
-
-
-def _require_session(tx: Tx, scope: str, sid: int) -> None:
-    """Refuse a session whose row, details or branches do not agree with its entries."""
-    session = sessions.by_number(tx, scope, sid)
-    _require(tx, SESSION, session, session_faults)
-    if not is_object(sessions.detail(tx, session)):
-        raise Corrupt(f"session {session.id}: its details are damaged", what=f"session {session.id}")
-    for branch in branches.of_session(tx, scope, sid, session.branches):
-        _require(tx, BRANCH, branch, branch_faults)
-
-
-def _require_agent_points(tx: Tx, scope: str, aid: int) -> None:
-    """Refuse checkpoints of an agent that do not agree with the agent, or with where its sessions were."""
-    agent = agents.by_number(tx, scope, aid)
-    for stored, here in in_order(tx, scope, aid):
-        if fault := agent_checkpoint_fault(tx, agent, stored, here):
-            name = AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored))
-            raise Corrupt(f"{name}: {fault}", what=name)
-
-
-def _versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:
-    """Read the next versions of an agent; a damaged or missing one raises ``Corrupt``."""
-    count = shares(tx.all(STATE_SIZES, (agent.scope, agent.aid, after, ROWS)))
-    rows = VERSION.all(tx, VERSIONS, (agent.scope, agent.aid, after, agent.version, count))
-    readable = all(row.state is None or is_object(row.state) for row in rows)
-    if not rows or not readable or [row.version for row in rows] != list(range(after + 1, after + len(rows) + 1)):
-        raise Corrupt(f"a version of agent {agent.id!r} is damaged or missing", what=f"agent {agent.id}")
-    return rows
-
-
-def _chunk(tx: Tx, blob: BlobRow, number: int) -> tuple[Any, bytes]:
-    """Read a chunk as it is packed, and what it holds."""
-    data = blobs.read_chunk(tx, blob.scope, blob.blob_id, number)
-    return CHUNK.get(tx, blob.scope, blob.blob_id, number), data
-
-
-def _links(tx: Tx, branch: BranchRow, rows: list[EntryRow], lost: set[int]) -> list[LinkRow]:
-    """Return the links of entries; where content was erased nobody can tell from it, so the stored ones are taken."""
-    found = set[LinkRow]()
-    for row in rows:
-        if row.key in lost:
-            continue
-        if row.body is None and row.spill is None:
-            found.update(LINK.all(tx, "INDEXED BY link_key WHERE scope = ? AND key = ?", (branch.scope, row.key)))
-        elif row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):
-            found.update(LinkRow(branch.scope, each, row.key) for each in _linked(tx, branch, row))
-    return sorted(found)
-
-
-def _linked(tx: Tx, branch: BranchRow, row: EntryRow) -> set[str]:
-    try:
-        content, _ = log.content_of(tx, branch.scope, row)
-        return derived.links(row, derived.needs(row, *content))
-    except derived.UNREADABLE as error:
-        raise _damage(branch, row.seq, f"its content cannot be read: {error}") from error
-
-
-def _damage(branch: BranchRow, seq: int, what: str) -> Corrupt:
-    name = entry_id(branch.uid, seq)
-    return Corrupt(f"entry {name} is damaged: {what}", what=f"entry {name}")
-
-
-def _lost(tx: Tx, branch: BranchRow, low: int, high: int) -> list[LostRow]:
-    """Return what a repair recorded about these entries; what it recorded about the branch goes with the first ones."""
-    first = key_of(branch.bid, 0)
-    begin = first - 1 if low == branch.fork_seq else first + low
-    rows = LOST.all(tx, BETWEEN, (branch.scope, begin, first + high))
-    return [row for row in rows if row.key == first or row.key > first + low]
-
-
-def shares(sizes: Iterable[Row]) -> int:
-    """Return how many of some rows make one page, by their sizes: at least one."""
-    total = count = 0
-    for (size,) in sizes:
-        total += size
-        if total > BYTES and count:
-            break
-        count += 1
-    return count
