@@ -189,19 +189,19 @@ class Speaking(Running, Reading):
             fence=None if held is None else held.fence,
             lost=_nothing if held is None else held.lose,
         )
-        looks = self._looks()
+        scans = self._scans()
 
         def prepare() -> None:
             if late:
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
-            if looks:
-                self._look_before(drafts)
+            if scans:
+                self._scan_before(drafts)
                 job.seen = job.known = self._seen
                 job.waiting = self._waiting[1] if self._waiting[0] is self._seen else {}
                 job.fence = None if held is None else held.fence
 
-        first = looks or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
+        first = scans or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
 
         def finish(done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
             return show(self._shown(*done, now_ms, job.seen, held))

@@ -56,7 +56,7 @@ class Moving(Files):
             "type": type,
         }
         if files:
-            self._look_by_hand()
+            self._scan_by_hand()
         call = self._store._call(idempotency_key, ["checkpoint", fields])
         self._seen, made = self._do(checkpoints.create_once, *self._key, call, **fields)
         missing = self._why_not_captured() if files else None

@@ -74,10 +74,10 @@ def source_of(
     store: Store, wanted: Iterable[str] | None, *, subagents: bool, read: Callable[[Op[Any]], Any] | None = None
 ) -> Source:
     """Return the records of a store's scope, or of what was chosen of it; of all scopes for a handle without one."""
-    look = read or _seen_by(store).read
+    reader = read or _seen_by(store).read
     if wanted is None:
-        return Source(look, scope=store.scope or None)
-    return Source(look, choice=look(lambda tx: choose(tx, store.scope, wanted, subagents=subagents)))
+        return Source(reader, scope=store.scope or None)
+    return Source(reader, choice=reader(lambda tx: choose(tx, store.scope, wanted, subagents=subagents)))
 
 
 def _seen_by(store: Store) -> Backend:

@@ -69,7 +69,7 @@ class Files(Running, Reading):
     def _files_at(self, point: Point | None) -> tuple[Trees, bytes]:
         """Give the tree at a point, the head without one; what is in the workspace by now is recorded first."""
         if point is None and self._place() is not None:
-            self._look_by_hand()
+            self._scan_by_hand()
         trees = Trees(self._store._runner)
         found = self._snapshot_at(self._seen.seq if point is None else point)
         return trees, trees.root(found.body["root"]).tree

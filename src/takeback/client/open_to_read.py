@@ -19,7 +19,7 @@ def open_empty() -> StoreReading[Reading]:
     return Reader(MemoryBackend(), clock=SystemClock(), scope="", url=":memory:")
 
 
-def open_to_look(url: str) -> StoreReading[Reading]:
+def open_for_reading(url: str) -> StoreReading[Reading]:
     """Open a store that is there; ``NotFound`` if there is none. Close it as any other."""
     place = address.given(url)
     if address.is_server(place) or address.is_memory(place):

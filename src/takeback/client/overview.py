@@ -41,14 +41,14 @@ def overview(session: S) -> Overview[S]:
 
 def overviews(found: Sequence[S]) -> list[Overview[S]]:
     """Look at sessions of one store; those that were purged since they were read are left out."""
-    return [each for some in _portions(found) for each in _look(some)]
+    return [each for some in _portions(found) for each in _read_some(some)]
 
 
 def _portions(found: Sequence[S]) -> Iterator[Sequence[S]]:
     return (found[at : at + _AT_ONCE] for at in range(0, len(found), _AT_ONCE))
 
 
-def _look(found: Sequence[S]) -> Iterable[Overview[S]]:
+def _read_some(found: Sequence[S]) -> Iterable[Overview[S]]:
     store, ids = found[0]._store, [each.id for each in found]
     rows, known, shorts = store._read(refs.overview, store.scope, ids, SHORT)
     return [_overview(each, rows[each.id], known, shorts[each.id]) for each in found if each.id in rows]

@@ -91,23 +91,23 @@ class Rewind:
             left = changes.pending(session._store._runner, self._place, session.id)
             self._left = left if left is not None and changes.is_there(left) else None
         elif self._place is not None:
-            self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
+            self._recorded = session._scan_files()  # it is applied at once: the safety snapshot comes first
         self.pending = None if self._left is None else changes.said(self._left, left=True)
-        self._look = look = session._ask(rewinds.look_at, goal)
+        self._facts = facts = session._ask(rewinds.look_at, goal)
         self._root, self._plan = self._planned()
-        self._describe(look)
+        self._describe(facts)
 
     # ------------------------------------------------------------------ what it would do
 
     def _planned(self) -> tuple[Root | None, FilePlan]:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        look, place, runner = self._look, self._place, self._session._store._runner
-        if place is None or look.there is None or look.here is None:
+        facts, place, runner = self._facts, self._place, self._session._store._runner
+        if place is None or facts.there is None or facts.here is None:
             return None, _NOTHING
         root = self._recorded or self._before_it(place) or place.glance()
-        found = blame(runner, place.trees, look, root.tree)
-        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, look)
-        wanted = place.trees.root(look.there)
+        found = blame(runner, place.trees, facts, root.tree)
+        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, facts)
+        wanted = place.trees.root(facts.there)
         self._require_known(place.trees, root.tree, wanted.tree)
         plan = preview.plan(
             place.trees.load,
@@ -134,14 +134,14 @@ class Rewind:
             if all(tree.find(trees.load, root, path) is None for root in roots):
                 raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
 
-    def _describe(self, look: MoveFacts) -> None:
-        row, there, shared = look.session, look.point.numbers, look.parting.numbers
-        self.to_seq, self.from_seq, self.target_at = look.point.seq, row.seq, to_datetime(look.at_ms)
+    def _describe(self, facts: MoveFacts) -> None:
+        row, there, shared = facts.session, facts.point.numbers, facts.parting.numbers
+        self.to_seq, self.from_seq, self.target_at = facts.point.seq, row.seq, to_datetime(facts.at_ms)
         talks = self._conversation
         self.turns = max(0, row.turns - shared.turns) if talks else 0
         self.messages = max(0, row.messages - shared.messages) if talks else 0
         self._back = max(0, there.messages - shared.messages) if talks else 0
-        self._work = talks and look.work
+        self._work = talks and facts.work
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns and self._shown else None
         names = _Names(self._session if self._shown else None)
@@ -149,8 +149,8 @@ class Rewind:
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
         self.not_captured, self.not_written = self._missed(), _texts(self._plan.refused)
-        same = look.view == operations.head_view(row) or look.is_quiet
-        self.is_empty = not self.files and (not talks or (same and not look.below))
+        same = facts.view == operations.head_view(row) or facts.is_quiet
+        self.is_empty = not self.files and (not talks or (same and not facts.below))
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
         found = self._by.get(step.path, (0, ()))
@@ -159,7 +159,7 @@ class Rewind:
     def _missed(self) -> tuple[str, ...]:
         if not self._files:
             return ()
-        if self._place is None or self._look.here is None:
+        if self._place is None or self._facts.here is None:
             workspace = self._session._seen.workspace
             why = self._session._why_not_captured() or f"{workspace} (its files were never captured)"
             return (why,) if workspace else ()
@@ -171,11 +171,11 @@ class Rewind:
         if hidden:
             reasons[f"... and {hidden:,} more"] = "not shown"
         gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
-        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._look.elsewhere if self._conversation))
+        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._facts.elsewhere if self._conversation))
 
     def _first_prompt(self) -> str | None:
         reader: Any = self._session
-        for message in reader.iter_messages(after=self._look.parting.seq, tools=False):
+        for message in reader.iter_messages(after=self._facts.parting.seq, tools=False):
             if message.role == "user":
                 return str(message.text)
         return None
@@ -206,22 +206,22 @@ class Rewind:
         self._require_free(take_over)
         if place is None or self._root is None:
             call = session._store._call(key, self._goal.asked)
-            return session._operate(call, rewinds.move_as_seen, self._wish(self._look, take_over), self._revision)
-        look, held = self._secured(place), session._held
+            return session._operate(call, rewinds.move_as_seen, self._wish(self._facts, take_over), self._revision)
+        facts, held = self._secured(place), session._held
         finish = partial(
             rewinds.finish,
             where=session._key,
             call=session._store._call(key, self._goal.asked),
-            wish=self._wish(look, take_over),
+            wish=self._wish(facts, take_over),
             revision=self._revision,
             fence=None if held is None else held.fence,
         )
         try:
             session._seen, operation = changes.change_files(
-                session._store._runner, place, look.session, self._plan.steps, finish
+                session._store._runner, place, facts.session, self._plan.steps, finish
             )
         except Conflict as error:
-            self._look_again(place, error)
+            self._rescan(place, error)
             raise
         except LeaseLost:
             if held is not None:
@@ -233,20 +233,20 @@ class Rewind:
             session._store._made(operation)
         return operation
 
-    def _look_again(self, place: Workspace, error: Conflict) -> None:
+    def _rescan(self, place: Workspace, error: Conflict) -> None:
         """Read paths that were not as seen, whatever their size and times say: the next preview must know of it."""
         paths = [each for each in error.found if isinstance(each, bytes)] if isinstance(error.found, tuple) else []
         if paths:
             with suppress(Error):
                 place.expect(dict.fromkeys(paths))
-                self._session._look_quietly()
+                self._session._scan_quietly()
 
     def _secured(self, place: Workspace) -> MoveFacts:
         """Record what is on disk, so that this can be taken back; give the session as it is after that."""
         if self._recorded is not None:
-            return self._look
+            return self._facts
         session, seen = self._session, self._root
-        root = session._look_at_files()
+        root = session._scan_files()
         if root is None or seen is None or root.tree != seen.tree:
             changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
             names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
@@ -255,12 +255,12 @@ class Rewind:
 
     @property
     def _revision(self) -> int:
-        return self._look.session.revision
+        return self._facts.session.revision
 
     def _require_free(self, take_over: bool) -> None:
         """Refuse to change files under somebody who is at work."""
         session = self._session
-        for row, lease in () if take_over else self._look.runners:
+        for row, lease in () if take_over else self._facts.runners:
             holder = presence.decode(lease.holder or b"{}")
             mine = row.sid == session._seen.sid and session._holds()
             if not mine and not presence.is_here(holder) and not session._store._is_gone(lease):
@@ -270,18 +270,18 @@ class Rewind:
                     holder=str(holder),
                 )
 
-    def _wish(self, look: MoveFacts, take_over: bool) -> Wish:
+    def _wish(self, facts: MoveFacts, take_over: bool) -> Wish:
         """Describe the move of the session."""
         session, goal = self._session, self._goal
         files = self._root is not None
         return Wish(
-            look,
+            facts,
             goal.kind,
             goal.operation,
             self._conversation,
             files or self._place is None,
             tuple(each.path for each in self.files),
-            look.there if files else None,
+            facts.there if files else None,
             take_over,
             0 if session._held is None else session._held.lease.token,
         )
@@ -297,7 +297,7 @@ class Rewind:
         word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
         if not self._conversation:
             return f"{word} of files only, to what they were at entry {self.to_seq} (turn {self.stats.turns})"
-        now, then = self._look.session.turns, self.stats.turns
+        now, then = self._facts.session.turns, self.stats.turns
         turns = f"from turn {now} to the end of turn {then}" if now != then else f"within turn {now}"
         return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
 
@@ -315,8 +315,8 @@ class Rewind:
             yield f"  back          {words.count(self._back, 'message')} of another branch"
         if self._work:
             yield "  work          tasks, plan, notes and state as they were there"
-        if self._conversation and self._look.below:
-            yield f"  sub-agents    {words.count(len(self._look.below), 'sub-agent')} as they were there"
+        if self._conversation and self._facts.below:
+            yield f"  sub-agents    {words.count(len(self._facts.below), 'sub-agent')} as they were there"
 
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}

@@ -71,7 +71,7 @@ class Running(Handle):
         held.depth -= 1
         if held.depth > 0:
             return
-        self._look_before_leaving()
+        self._scan_before_leaving()
         status, about = _ending(error)
         try:
             self._give_back(status, **about)
@@ -92,9 +92,9 @@ class Running(Handle):
         # If somebody took it over, what this handle writes is refused until it is entered again.
         if not held.over and held.give_back(status, **about):
             self._held = None
-        self._look()
+        self._reread()
 
-    def _look(self) -> None:
+    def _reread(self) -> None:
         try:
             seen = self._store._read(sessions.find_whole, *self._key)
         except Closed:
@@ -106,13 +106,13 @@ class Running(Handle):
         """Take the lease; somebody else who has it is waited for, or ``Busy``."""
         store, watch, left = self._store, _Watch(), self._left_running()
 
-        def look() -> bool | None:
+        def check() -> bool | None:
             return self._try(watch, take_over) or None
 
         # A holder elsewhere that seems gone is watched a little longer: it may be that only its clock is wrong.
-        if not until(store, look, wait) and not (watch.is_silent and until(store, look, 3 * BEAT_SECONDS)):
+        if not until(store, check, wait) and not (watch.is_silent and until(store, check, 3 * BEAT_SECONDS)):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._look_after_taking(left)
+        self._scan_after_taking(left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; False if somebody has it, whom the watch has seen then."""
@@ -197,7 +197,7 @@ class Running(Handle):
             path, Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
         )
 
-    def _look_at_files(
+    def _scan_files(
         self,
         *,
         who: str | None = None,
@@ -248,13 +248,13 @@ class Running(Handle):
         running = tuple(left) or (tuple(sorted(self._held.running)) if self._held is not None else ())
         return None if running else idle, running
 
-    def _look_by_hand(self) -> None:
+    def _scan_by_hand(self) -> None:
         """Record the files because somebody asks for it.
 
         Where no call is ever told of, nobody can say who changed what: then it is the session's own.
         """
         manual = self._capture.mode == "manual"
-        self._look_at_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
+        self._scan_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
 
     def _why_not_captured(self) -> str | None:
         """Say why nothing is known of the files of this session; None if it has no workspace, or is captured."""
@@ -266,14 +266,14 @@ class Running(Handle):
         why = why_not(path)
         return f"{path} ({why})" if why else None
 
-    def _looks(self) -> bool:
+    def _scans(self) -> bool:
         """Say whether this handle looks at files by itself: it runs the session, in a workspace."""
         return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns") and self._holds()
 
-    def _look_quietly(self, **how: object) -> None:
+    def _scan_quietly(self, **how: object) -> None:
         """Look, and let a workspace that cannot be looked at stop nothing."""
         try:
-            self._look_at_files(**how)  # type: ignore[arg-type]
+            self._scan_files(**how)  # type: ignore[arg-type]
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
 
@@ -283,42 +283,42 @@ class Running(Handle):
         What changed since the last look is put down to the calls that are open; with none open it is somebody else's,
         and a rewind keeps it. Without a workspace nothing is done. ``checkpoint`` looks too, and names the point.
         """
-        self._look_at_files()
+        self._scan_files()
 
     # ------------------------------------------------------------------ the boundaries
 
-    def _look_before(self, drafts: Sequence[Draft]) -> None:
+    def _scan_before(self, drafts: Sequence[Draft]) -> None:
         """Look at files where messages that are about to be stored are a boundary."""
         marks = {what for draft in drafts if draft.more is not None for what, _ in draft.more.calls}
         turn = any(draft.adds.turns for draft in drafts)
         mode = self._capture.mode
         if turn or (mode == "calls" and marks & {"call", "result"}):
-            self._look_quietly()
+            self._scan_quietly()
         elif not marks and mode == "turns":
-            self._look_quietly(who=snapshots.TURN_ANYWAY)
+            self._scan_quietly(who=snapshots.TURN_ANYWAY)
         elif not marks and not self._seen.tool_calls:
-            self._look_quietly(idle=snapshots.TURN)
+            self._scan_quietly(idle=snapshots.TURN)
 
-    def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
+    def _scan_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
-            self._look_quietly(paths=paths, idle=snapshots.OUTSIDE)
+            self._scan_quietly(paths=paths, idle=snapshots.OUTSIDE)
 
-    def _look_before_result(self, paths: Iterable[bytes] | None = None) -> None:
+    def _scan_before_result(self, paths: Iterable[bytes] | None = None) -> None:
         if self._capture.mode == "calls":
-            self._look_quietly(paths=paths)
+            self._scan_quietly(paths=paths)
 
-    def _look_before_leaving(self) -> None:
+    def _scan_before_leaving(self) -> None:
         """Look when a run ends: at what calls did that did not report, or at the rest of the turn."""
         running = sorted(self._held.running) if self._held is not None else []
-        if not self._looks():
+        if not self._scans():
             return
         try:
             if running:
-                self._look_quietly()
+                self._scan_quietly()
             elif self._capture.mode == "turns":
-                self._look_quietly(who=snapshots.TURN_ANYWAY)
+                self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
-                self._look_quietly(idle=snapshots.TURN)
+                self._scan_quietly(idle=snapshots.TURN)
         except Error as error:  # what ends the run is more than this
             self.capture_error = str(error)
 
@@ -328,13 +328,13 @@ class Running(Handle):
             return []
         return self._ask(calls.going_on)
 
-    def _look_after_taking(self, left: list[str]) -> None:
+    def _scan_after_taking(self, left: list[str]) -> None:
         """Put right what a rewind left that was cut off, and look at what calls did that were."""
-        if not self._looks():
+        if not self._scans():
             return
         place = self._place()
         if left:
-            self._look_quietly(left=left)
+            self._scan_quietly(left=left)
         elif place is not None:
             try:
                 self._recover(place)

@@ -26,23 +26,23 @@ class State(ABC):
     def get(self, key: str, default: Any = None) -> Any:
         """Give the value of a key, or ``default``."""
         arguments.text(key, what="state key")
-        return self._look(None)[1].get(key, default)
+        return self._load(None)[1].get(key, default)
 
     def items(self) -> dict[str, Any]:
         """Give all keys with their values."""
-        return self._look(None)[1]
+        return self._load(None)[1]
 
     def read(self) -> tuple[int, dict[str, Any]]:
         """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
-        return self._look(None)
+        return self._load(None)
 
     def version(self) -> int:
         """Give the version of the state: 1 at first, higher with every change."""
-        return self._look(None)[0]
+        return self._load(None)[0]
 
     def at(self, version: int) -> dict[str, Any]:
         """Give all keys and values as they were at a version."""
-        return self._look(arguments.whole(version, what="version", low=1))[1]
+        return self._load(arguments.whole(version, what="version", low=1))[1]
 
     def set(
         self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
@@ -69,7 +69,7 @@ class State(ABC):
         return self._change(put, tuple(drop), expected, arguments.optional_name(key, what="idempotency_key"))
 
     @abstractmethod
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
         """Give version and content, now or at a version."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class SessionState(State):
     def __init__(self, session: Speaking) -> None:
         self._session = session
 
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
         if version is None:
             return self._session._ask(work.state)
         return version, self._session._ask(work.state_at_version, version)
@@ -102,7 +102,7 @@ class AgentState(State):
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
         return self._agent._store._read(agents.state_of, self._agent._store.scope, self._agent.id, version)
 
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:

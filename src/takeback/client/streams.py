@@ -204,8 +204,8 @@ class Stream:
         session = self._session
         now_ms = session._store._clock.now_ms()
         session._spill(drafts)
-        if session._looks():
-            session._look_before(drafts)
+        if session._scans():
+            session._scan_before(drafts)
 
         with self._lock:
             self._require_open()

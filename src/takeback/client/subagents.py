@@ -94,11 +94,11 @@ class Subagents(Working):
         wanted = [_id_of(each) for each in children] or [child.id for child in self.children()]
         found = list[Any]()
 
-        def look() -> list[Any] | None:
+        def check() -> list[Any] | None:
             found[:] = [store.get_session(each) for each in wanted]
             return found if all(each.status != ACTIVE for each in found) else None
 
-        until(store, look, seconds)
+        until(store, check, seconds)
         return [each for each in found if each.status != ACTIVE]
 
     def stop(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
@@ -175,11 +175,11 @@ class Subagents(Working):
 
         self._seen, asked = self._do(approvals.ask, self._store.scope, self.id, wanted, text, now_ms=now_ms)
 
-        def look() -> Approval | None:
+        def check() -> Approval | None:
             found = self._ask(approvals.find, wanted)
             return found if found is not None and found.approved is not None else None
 
-        found = until(self._store, look, seconds)
+        found = until(self._store, check, seconds)
         return asked if found is None else found
 
     def answer_approval(

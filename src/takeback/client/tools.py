@@ -55,8 +55,8 @@ class ToolRun:
         return self._call
 
     def __enter__(self) -> ToolRun:
-        if self._session._looks():
-            self._session._look_before_start(self._paths)
+        if self._session._scans():
+            self._session._scan_before_start(self._paths)
         self._call, self._place = self._session._start_call(*self._asked)
         self._held = self._session._held
         if self._held is not None:
@@ -119,8 +119,8 @@ class ToolRun:
         if self.message is not None:
             raise Conflict("this call has its result already", found=self.message.seq)
         duration = max(0.0, time.monotonic() - self._began)
-        if self._session._looks():
-            self._session._look_before_result(self._paths)
+        if self._session._scans():
+            self._session._scan_before_result(self._paths)
         try:
             self.message = self._session._store_result(
                 *(self.call.id, content), success=success, duration=duration, began=self._place, output=self._output

@@ -16,9 +16,9 @@ stopped: ContextVar[Callable[[], bool]] = ContextVar("stopped", default=lambda: 
 """Says whether whoever waits has given up: a task that was cancelled."""
 
 
-def until(store: StoreBase, look: Callable[[], T | None], seconds: float | None) -> T | None:
+def until(store: StoreBase, check: Callable[[], T | None], seconds: float | None) -> T | None:
     """Look until something is there, for so many seconds; None if it never was. Without a limit for ever."""
-    found = None if stopped.get()() else look()
+    found = None if stopped.get()() else check()
     if found is not None or seconds == 0:
         return found
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -29,7 +29,7 @@ def until(store: StoreBase, look: Callable[[], T | None], seconds: float | None)
             if left <= 0 or stopped.get()():
                 return None
             waiting.wait(min(left, _LOOK_SECONDS))
-            found = None if stopped.get()() else look()
+            found = None if stopped.get()() else check()
         return found
     finally:
         waiting.close()

@@ -223,8 +223,8 @@ class Working(Speaking):
     ) -> Message:
         """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
         wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
-        if self._looks():
-            self._look_before_result()
+        if self._scans():
+            self._scan_before_result()
         return self._store_result(
             checks.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )

@@ -53,11 +53,11 @@ class _Below(NamedTuple):
         return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
-def blame(runner: Runner, trees: Trees, look: MoveFacts, now: bytes) -> Blame:
+def blame(runner: Runner, trees: Trees, facts: MoveFacts, now: bytes) -> Blame:
     """Attribute every change since the point where two paths part."""
     by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
-    below = _changed_below(runner, trees, look)
-    for change in _changes(trees, look, now):
+    below = _changed_below(runner, trees, facts)
+    for change in _changes(trees, facts, now):
         for each in tree.differences(trees.load, change.before, change.after):
             path = each.path
             if path in yours:
@@ -70,12 +70,12 @@ def blame(runner: Runner, trees: Trees, look: MoveFacts, now: bytes) -> Blame:
     return Blame(by, yours)
 
 
-def _changes(trees: Trees, look: MoveFacts, now: bytes) -> Iterator[_Change]:
+def _changes(trees: Trees, facts: MoveFacts, now: bytes) -> Iterator[_Change]:
     """Give what happened to the workspace, the newest first."""
-    last = look.disk or look.here
+    last = facts.disk or facts.here
     if last is not None:
-        yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open), _NOW)
-    found, turns = [each for each, _ in look.history], [turn for _, turn in look.history]
+        yield _Change(trees.root(last).tree, now, not facts.open, (facts.session.turns, facts.open), _NOW)
+    found, turns = [each for each, _ in facts.history], [turn for _, turn in facts.history]
     for (before, after), turn in zip(pairs(found), turns, strict=False):
         who = turn, tuple(after.body.get("calls", ()))
         outside = after.body["who"] == snapshots.OUTSIDE
@@ -104,18 +104,18 @@ def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) 
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, str]:
+def changed_by_others(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, str]:
     """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
     found = dict[bytes, str]()
-    for row, history in runner.read(_others, look, runner.clock.now_ms()):
-        changed = _as_seen_from(look.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
+    for row, history in runner.read(_others, facts, runner.clock.now_ms()):
+        changed = _as_seen_from(facts.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
         found |= dict.fromkeys(changed, row.id)
     return found
 
 
-def _others(tx: Tx, look: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
-    live = [row for row, lease in rewinds.others_in(tx, look.session) if not leases.is_gone(lease, now_ms)]
-    return [(row, _recent(tx, row, look.at_ms)) for row in live]
+def _others(tx: Tx, facts: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
+    live = [row for row, lease in rewinds.others_in(tx, facts.session) if not leases.is_gone(lease, now_ms)]
+    return [(row, _recent(tx, row, facts.at_ms)) for row in live]
 
 
 def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
@@ -127,12 +127,12 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, _Below]:
+def _changed_below(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, _Below]:
     """Return the paths that sub-agents changed since a point: those are the session's own, whoever saw them.
 
     A path that changed while one of them only looked on is left out. One that has an open call may still be at it.
     """
-    histories, at_work = runner.read(_below, look)
+    histories, at_work = runner.read(_below, facts)
     own, outside = _own_changes(trees, histories)
     return {
         path: _Below(made.states, _NOW if at_work else made.last_ms)
@@ -141,9 +141,9 @@ def _changed_below(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes,
     }
 
 
-def _below(tx: Tx, look: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
-    below = [row for row in subagents.below(tx, look.session) if row.workspace == look.session.workspace]
-    return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
+def _below(tx: Tx, facts: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
+    below = [row for row in subagents.below(tx, facts.session) if row.workspace == facts.session.workspace]
+    return [_recent(tx, row, facts.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
 
 
 def _own_changes(trees: Trees, histories: list[list[work.WorkEntry]]) -> tuple[dict[bytes, _Below], set[bytes]]:

@@ -218,7 +218,7 @@ class Workspace:
         """Look, and store contents as far as there are many."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.look(upload, paths))
+            root = _root(workspace.scan(upload, paths))
             data = snapshots.encode_root(root)
             name = tree.digest(data).hex()
             if name != self.last:
@@ -240,8 +240,8 @@ class Workspace:
     def glance(self) -> Root:
         """Look without keeping anything; trees of this look are known to ``trees``."""
         with self._lock:
-            looked = self._loaded().copied()
-            return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
+            scanner = self._loaded().copied()
+            return _root(scanner.scan(Discard(self.trees)))  # everything, whatever a watcher says
 
     def expect(self, paths: Mapping[bytes, tree.Node | None]) -> None:
         """Let paths that were put back count as captured, whatever the rules say of them; None: read them again.

@@ -81,9 +81,9 @@ class Scanner:
         self._total = 0
         self._start = 0
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ scanning
 
-    def look(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
+    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
         """Look at everything, or only at some paths and what is below them; give the tree as it is now."""
         self._start = time.time_ns()
         descriptor = self._open()
@@ -97,27 +97,27 @@ class Scanner:
             self._total = sum(folder.size for folder in self.folders.values())
             if paths is None or not self._whole or paths_.names_rules(paths):
                 self._whole = True
-                self._look_everywhere(descriptor, keep)
+                self._scan_everything(descriptor, keep)
             else:
-                self._look_at(descriptor, paths, keep)
+                self._scan_paths(descriptor, paths, keep)
             self._require_bounded()
         except OSError as error:
-            raise _unlooked(self.path, error) from error
+            raise _not_scanned(self.path, error) from error
         finally:
             if helper is not None:
                 helper.shutdown()
             os.close(descriptor)
         return self.seen()
 
-    def _look_everywhere(self, descriptor: int, keep: Keep) -> None:
+    def _scan_everything(self, descriptor: int, keep: Keep) -> None:
         """Look at everything; again where files were left out for want of room that others gave up meanwhile."""
         rules = self._root_rules(descriptor)
         self._full = False
-        self._scan(descriptor, "", rules, keep, 0)
+        self._scan_directory(descriptor, "", rules, keep, 0)
         room = sum(folder.size for folder in self.folders.values())
         if self._full and room < self._total:
             self._total = room
-            self._scan(descriptor, "", rules, keep, 0)
+            self._scan_directory(descriptor, "", rules, keep, 0)
 
     def _require_bounded(self) -> None:
         """Refuse a workspace with more paths than a rewind would go through."""
@@ -142,7 +142,7 @@ class Scanner:
         try:
             return os.open(self.path, read.DIRECTORY)
         except OSError as error:
-            raise _unlooked(self.path, error) from error
+            raise _not_scanned(self.path, error) from error
 
     def _root_rules(self, descriptor: int) -> IgnoreRules:
         inside = paths_.open_below(descriptor, ".git/info/")
@@ -160,7 +160,7 @@ class Scanner:
                 above = above.with_lines(path, lines)
         return above
 
-    def _scan(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
+    def _scan_directory(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
         """Look at a directory and everything below it; give its digest."""
         folder = self.folders.get(path)
         if folder is None:
@@ -209,14 +209,14 @@ class Scanner:
             if is_dir:
                 inner.append((name, known))
                 continue
-            looked = self._changed(descriptor, path, name, known, rules, keep)
-            if looked is not None:
-                found[name] = looked
+            scanned = self._changed(descriptor, path, name, known, rules, keep)
+            if scanned is not None:
+                found[name] = scanned
         if inner:
             self._together(inner, found, lambda each: self._directory(descriptor, path, *each, rules, keep, depth))
         return found
 
-    def _together(self, inner: deque[_Inner], found: dict[str, Known], look: Callable[[_Inner], Known | None]) -> None:
+    def _together(self, inner: deque[_Inner], found: dict[str, Known], scan: Callable[[_Inner], Known | None]) -> None:
         """Look at directories, with a second thread from the first directory on that holds more than one."""
 
         def work() -> None:
@@ -225,9 +225,9 @@ class Scanner:
                     each = inner.popleft()
                 except IndexError:
                     return  # the other one took it
-                looked = look(each)
-                if looked is not None:
-                    found[each[0]] = looked
+                scanned = scan(each)
+                if scanned is not None:
+                    found[each[0]] = scanned
 
         helper, other = self._helper, None
         if helper is not None and len(inner) > 1:
@@ -294,7 +294,7 @@ class Scanner:
             own = os.fstat(descriptor)
             if own.st_dev != self._device:
                 return gaps.gap("another file system", is_dir=True, again=True)
-            digest = self._scan(descriptor, place, rules, keep, depth + 1)
+            digest = self._scan_directory(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
             self._forget(place)
             return gaps.unless_gone(error, is_dir=True)
@@ -355,7 +355,7 @@ class Scanner:
 
     # ------------------------------------------------------------------ some paths only
 
-    def _look_at(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
+    def _scan_paths(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
         """Look at some paths; directories that are not known yet are looked at whole."""
         by_folder: dict[str, set[str]] = {}
         for path in paths:
@@ -386,11 +386,11 @@ class Scanner:
         try:
             rules, now = self._rules_at(root, path), dict(folder.names)
             for name in names:
-                looked = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
-                if looked is None:
+                scanned = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
+                if scanned is None:
                     now.pop(name, None)
                 else:
-                    now[name] = looked
+                    now[name] = scanned
             self._settle(path, folder, now, keep)
         finally:
             os.close(descriptor)
@@ -485,7 +485,7 @@ def _require_few(names: int, size: int = 0) -> None:
         raise OSError(errno.EFBIG, f"a directory holds more than {tree.MOST_NAMES:,} names, or too long ones")
 
 
-def _unlooked(path: str, error: OSError) -> Unsupported:
+def _not_scanned(path: str, error: OSError) -> Unsupported:
     return Unsupported(f"the workspace {path!r} cannot be looked at: {error.strerror}", capability="workspace")
 
 
