@@ -260,7 +260,7 @@ class Speaking(Running, Reading):
             elif type(item) is _Said:
                 found.append(self._said_draft(item))
             elif isinstance(item, list | tuple | str | bytes):
-                raise Invalid(f"append takes each message as an argument, not one {type(item).__name__}: append(*messages)")
+                raise Invalid(f"append takes messages as arguments, not one {type(item).__name__}: append(*messages)")
             elif isinstance(item, Message):
                 found.append(self._copied(item))
             else:

@@ -1,7 +1,7 @@
 """What a handle holds of a session: its fields as last read.
 
-Nothing here reads from the store unless asked to. Every handle of a session builds on this: the one that only reads,
-and the one that does everything.
+No property here reads the store. Every handle of a session builds on this: the one that only reads, and the one that
+does everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A move in time that was looked at before it is done: a rewind, or the undo or redo of one.
+"""A move in time that is previewed before it is made: a rewind, or the undo or redo of one.
 
 The preview compares three trees: what is on disk, what was recorded at the head, what was recorded at the point. It
-changes nothing. ``apply`` does what the preview says or, if anything is not as it was then, nothing: it records what is
-on disk first, so that the move can be taken back, then changes the files (``restoring``) and moves the session.
+changes nothing. ``apply`` does exactly what the preview shows or, if anything has changed since, nothing: it first
+records what is on disk, so that the move can be undone, then changes the files (``files.changes``) and moves the session.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NOTHING = FilePlan((), (), (), ())
 class Rewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
-    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
-    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
-    after that.
+    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too; both are left
+    alone, and ``other_sessions`` maps the latter to the id of that session. ``not_captured`` are paths left alone
+    because their content is unknown, ``not_written`` those that belong to a repository. ``target_at`` is when the point
+    was reached. ``pending`` describes an earlier change to these files that was interrupted: it is taken back first,
+    and the preview shows what happens after that.
     """
 
     target: Point
@@ -79,7 +79,7 @@ class Rewind:
         overwrite: tuple[bytes, ...] = (),
         shown: bool = True,
     ) -> None:
-        self._shown = shown  # else it is applied at once, and nobody reads it
+        self._shown = shown  # False: applied at once, so nobody reads the preview
         self._session, self.target, self._goal = session, target, goal
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
@@ -91,7 +91,7 @@ class Rewind:
             left = changes.pending(session._store._runner, self._place, session.id)
             self._left = left if left is not None and changes.is_there(left) else None
         elif self._place is not None:
-            self._recorded = session._scan_files()  # it is applied at once: the safety snapshot comes first
+            self._recorded = session._scan_files()  # applied at once, so the safety snapshot comes first
         self.pending = None if self._left is None else changes.said(self._left, left=True)
         self._facts = facts = session._ask(rewinds.look_at, goal)
         self._root, self._plan = self._planned()
@@ -120,7 +120,7 @@ class Rewind:
         return root, plan
 
     def _before_it(self, place: Workspace) -> Root | None:
-        """Give what was on disk when a change began that was cut off: what there is once it is taken back."""
+        """Return what was on disk before an interrupted change: what will be there once it is taken back."""
         left = self._left
         found = None if left is None else self._session._store._read(journal.disk_before, left)
         return None if found is None else place.trees.root(found)
@@ -129,10 +129,10 @@ class Rewind:
         return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
 
     def _require_known(self, trees: Trees, *roots: bytes) -> None:
-        """Refuse the name of a path to overwrite that is neither there nor was: it is a slip."""
+        """Refuse to overwrite a path that neither exists nor existed then: it is a typo."""
         for path in self._overwrite:
             if all(tree.find(trees.load, root, path) is None for root in roots):
-                raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
+                raise NotFound(f"{os.fsdecode(path)!r} cannot be overwritten: it exists neither now nor at that point")
 
     def _describe(self, facts: MoveFacts) -> None:
         row, there, shared = facts.session, facts.point.numbers, facts.parting.numbers
@@ -181,7 +181,7 @@ class Rewind:
         return None
 
     def diff(self) -> str:
-        """Give the difference that it makes to each path, as text."""
+        """Return the difference it makes to each path, as text."""
         return "".join(each.text for each in self._differences())
 
     def _differences(self) -> Iterator[FileDiff]:
@@ -194,10 +194,10 @@ class Rewind:
     # ------------------------------------------------------------------ doing it
 
     def apply(self, *, take_over: bool = False) -> Operation:
-        """Do it. If session or files have changed since the preview it is ``Conflict`` and nothing is touched.
+        """Make the move; raises ``Conflict`` and changes nothing if session or files changed since the preview.
 
-        Somebody else who runs the session or one of its sub-agents is ``Busy``; with ``take_over`` their next write
-        is ``LeaseLost``.
+        Raises ``Busy`` if somebody else runs the session or one of its sub-agents; with ``take_over`` their next write
+        raises ``LeaseLost`` instead.
         """
         return self._apply(take_over, None)
 
@@ -234,7 +234,7 @@ class Rewind:
         return operation
 
     def _rescan(self, place: Workspace, error: Conflict) -> None:
-        """Read paths that were not as seen, whatever their size and times say: the next preview must know of it."""
+        """Reread paths that differ from the preview, whatever their size and times say, for the next preview."""
         paths = [each for each in error.found if isinstance(each, bytes)] if isinstance(error.found, tuple) else []
         if paths:
             with suppress(Error):
@@ -242,7 +242,7 @@ class Rewind:
                 self._session._scan_quietly()
 
     def _secured(self, place: Workspace) -> MoveFacts:
-        """Record what is on disk, so that this can be taken back; give the session as it is after that."""
+        """Record what is on disk, so that the move can be undone; return the session's facts after that."""
         if self._recorded is not None:
             return self._facts
         session, seen = self._session, self._root
@@ -250,7 +250,7 @@ class Rewind:
         if root is None or seen is None or root.tree != seen.tree:
             changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
             names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
-            raise Conflict(f"files changed since the preview: {names or 'all'}; preview again", found=names)
+            raise Conflict(f"files changed since the preview: {names or 'all'}; preview it again", found=names)
         return session._ask(rewinds.look_at, self._goal)
 
     @property
@@ -258,7 +258,7 @@ class Rewind:
         return self._facts.session.revision
 
     def _require_free(self, take_over: bool) -> None:
-        """Refuse to change files under somebody who is at work."""
+        """Refuse to change files while somebody else is working on them."""
         session = self._session
         for row, lease in () if take_over else self._facts.runners:
             holder = presence.decode(lease.holder or b"{}")
@@ -290,33 +290,33 @@ class Rewind:
 
     def __str__(self) -> str:
         if self.is_empty:
-            return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._first(), *self._stays()])
+            return "\n".join([f"Already at entry {self.to_seq}: nothing to change.", *self._first(), *self._stays()])
         return "\n".join([self._headline(), *self._first(), *self._said(), *self._changed(), *self._stays()])
 
     def _headline(self) -> str:
         word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
         if not self._conversation:
-            return f"{word} of files only, to what they were at entry {self.to_seq} (turn {self.stats.turns})"
+            return f"{word} files only, to entry {self.to_seq} (turn {self.stats.turns})"
         now, then = self._facts.session.turns, self.stats.turns
         turns = f"from turn {now} to the end of turn {then}" if now != then else f"within turn {now}"
         return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
 
     def _first(self) -> Iterator[str]:
         if self.pending is not None:
-            yield f"  pending       ! {words.plain(self.pending)}: that is taken back first"
+            yield f"  pending       ! {words.plain(self.pending)}; it is taken back first"
 
     def _said(self) -> Iterator[str]:
-        """Say what happens beside files."""
+        """Describe what happens besides files."""
         if self.messages:
             first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
             gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
-            yield f"  conversation  {gone} off the path{first}; kept on the branch"
+            yield f"  conversation  removes {gone}{first}; still on their branch"
         if self._back:
-            yield f"  back          {words.count(self._back, 'message')} of another branch"
+            yield f"  back          {words.count(self._back, 'message')} from another branch"
         if self._work:
-            yield "  work          tasks, plan, notes and state as they were there"
+            yield "  work          tasks, plan, notes and state as they were then"
         if self._conversation and self._facts.below:
-            yield f"  sub-agents    {words.count(len(self._facts.below), 'sub-agent')} as they were there"
+            yield f"  sub-agents    {words.count(len(self._facts.below), 'sub-agent')} as they were then"
 
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
@@ -329,9 +329,9 @@ class Rewind:
 
     def _stays(self) -> Iterator[str]:
         for path in self.kept[:_SHOWN]:
-            yield f"  yours         ! {words.plain(path)} was edited outside the agent: kept (overwrite= restores it)"
+            yield f"  yours         ! {words.plain(path)} was changed outside the agent: left alone (overwrite= restores it)"
         for path in self.others[:_SHOWN]:
-            yield f"  others        ! {words.plain(path)} was changed by another live session too: not touched"
+            yield f"  others        ! {words.plain(path)} was also changed by another live session: left alone"
         if self.not_captured:
             more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
             yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
@@ -346,18 +346,18 @@ class Rewind:
 
     def __repr__(self) -> str:
         files = f", {words.count(len(self.files), 'path')}" if self.files else ""
-        return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path{files}>"
+        return f"<Rewind to entry {self.to_seq}, removes {words.count(self.turns, 'turn')}{files}>"
 
 
 class _Names:
-    """The names of tools for the calls that changed files, each looked up once."""
+    """The names of the tools whose calls changed files, each looked up once."""
 
     def __init__(self, session: Moving | None) -> None:
         self._session = session
         self._known: dict[str, str | None] = {}
 
     def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
-        """Say who changed a path."""
+        """Describe who changed a path."""
         if self._session is None or (not turn and not call_ids):
             return ""
         names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
@@ -379,5 +379,5 @@ def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
 
 
 def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
-    """Read the paths that a caller wants to have overwritten."""
+    """Check the paths that a caller wants overwritten."""
     return tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))

@@ -153,7 +153,9 @@ class Running(Handle):
     def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
         """Complete the session, with a result for whoever asked; it takes no messages until entered or reopened."""
         if len(codec.encode({"result": result})) > _LARGEST_RESULT:
-            raise Invalid("the result is larger than 1 MB; store it as a message or attachment and return a reference to it")
+            raise Invalid(
+                "the result is larger than 1 MB; store it as a message or attachment and return a reference to it"
+            )
         self._finish("completed", idempotency_key, result=result)
 
     def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
@@ -357,7 +359,7 @@ class Running(Handle):
         return os.fsencode(relative(inside))
 
     def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
-        """Return a path as snapshots call it; without a workspace, as of a session that was loaded, a relative one."""
+        """Return a path as snapshots name it; a loaded session has no workspace and takes relative paths only."""
         if self._seen.workspace:
             return self._path_in(path)
         inside = os.path.normpath(_text_of(path))

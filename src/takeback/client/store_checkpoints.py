@@ -43,7 +43,7 @@ class StoreCheckpoints(StoreSessions):
         visible sessions. Files in workspaces are not included.
         """
         if type not in checkpoints.TYPES:
-            raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
+            raise Invalid(f"type must be one of {', '.join(checkpoints.TYPES)}, not {type!r}")
         agent_id = _agent_id(agent)
         about = None if description is None else codec.storable_text(description, what="description")
         new = New(_plain_name(name, what="checkpoint name"), about, type)

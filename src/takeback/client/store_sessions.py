@@ -175,7 +175,10 @@ class StoreSessions(StoreAgents):
     def _create(self, made: sessions.SessionFields, key: str | None, by: Session | None = None) -> Session:
         """Create a session once per key; ``by``, who spawns it, must still hold its own lease if it had one."""
         held = None if by is None else by._held
-        given = [*made[:-2], *(["archived"] if made.archived else [])]  # keys recorded before that field existed must still match
+        given = [
+            *made[:-2],
+            *(["archived"] if made.archived else []),
+        ]  # keys recorded before that field existed must still match
         call = self._call(key, [given, {**codec.decode(made.detail), "run_id": None}])
         try:
             found = self._write(new_sessions.create_once, self.scope, call, made, None if held is None else held.fence)
