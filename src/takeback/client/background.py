@@ -59,7 +59,7 @@ class Held:
     def belongs_to(self, handle: object) -> None:
         """Release the lease when a handle is garbage-collected."""
         self._finalizer = weakref.finalize(handle, self.store._keeper.abandon, self)
-        # At exit the keeper's own finalizer releases all leases; what is only queued here would reach no thread any more.
+        # At exit the keeper's own finalizer releases all leases; queueing this one then would reach no thread.
         self._finalizer.atexit = False
 
     def give_back(self, status: str | None = None, **about: object) -> bool:

@@ -2,7 +2,8 @@
 
 The preview compares three trees: what is on disk, what was recorded at the head, what was recorded at the point. It
 changes nothing. ``apply`` does exactly what the preview shows or, if anything has changed since, nothing: it first
-records what is on disk, so that the move can be undone, then changes the files (``files.changes``) and moves the session.
+records what is on disk, so that the move can be undone, then changes the files (``files.changes``) and moves the
+session.
 """
 
 from __future__ import annotations
@@ -329,14 +330,14 @@ class Rewind:
 
     def _stays(self) -> Iterator[str]:
         for path in self.kept[:_SHOWN]:
-            yield f"  yours         ! {words.plain(path)} was changed outside the agent: left alone (overwrite= restores it)"
+            yield f"  yours         ! {words.plain(path)} changed by someone else, left alone (overwrite= restores it)"
         for path in self.others[:_SHOWN]:
-            yield f"  others        ! {words.plain(path)} was also changed by another live session: left alone"
+            yield f"  others        ! {words.plain(path)} also changed by another live session, left alone"
         if self.not_captured:
             more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
             yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
         for path in self.not_written[:_SHOWN]:
-            yield f"  not written   ! {words.plain(path)} belongs to a repository: never written"
+            yield f"  not written   ! {words.plain(path)} belongs to a repository, never written"
 
     def _repr_html_(self) -> str:
         rows = {each.path: f"{each.action} {each.by}" for each in self.files}

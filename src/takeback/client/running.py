@@ -398,8 +398,8 @@ def _busy(session: Running, lease: LeaseRow) -> str:
     where = f"{holder}{', this one, through another handle,' if presence.is_here(holder) else ''}"
     name = session._seen.name or session._seen.title or session.id
     return (
-        f"session {name!r} has been run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"
-        " take it over (take_over=True)"
+        f"session {name!r} has been run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds),"
+        " or take it over (take_over=True)"
     )
 
 

@@ -83,7 +83,7 @@ class StoreCheckpoints(StoreSessions):
             try:
                 self._keep_agent(agent_id, New(name, None, "pre-operation"))
             except (StorageFull, Corrupt) as error:
-                about = f"agent {agent_id!r} could not be checkpointed ({name}): {error}"
+                about = f"no checkpoint of agent {agent_id!r} was taken ({name}): {error}"
                 warnings.warn(about, RuntimeWarning, stacklevel=3)
                 if isinstance(error, StorageFull):
                     return
