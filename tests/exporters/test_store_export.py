@@ -285,7 +285,7 @@ def test_a_file_that_is_not_there_or_not_ours(store: Store, tmp_path: Path) -> N
     for wrong in (7, b"x"):
         with pytest.raises(Invalid):
             store.load(tmp_path / "other", workspace=wrong)  # type: ignore[arg-type]
-    with pytest.raises(Invalid, match="dry_run is True or False"):
+    with pytest.raises(Invalid, match="dry_run must be True or False"):
         store.load(tmp_path / "other", dry_run=1)  # type: ignore[arg-type]
 
 
