@@ -55,7 +55,7 @@ from .storage.base import Capabilities
 
 
 class AsyncStore:
-    """An open store, seen from one scope."""
+    """An open store, seen from one scope; a context manager that any thread may use."""
 
     def __init__(self, portal: Portal, sync: Store) -> None:
         self._portal, self._sync = portal, sync
@@ -769,7 +769,7 @@ class AsyncAgentState:
 
 
 class AsyncSession:
-    """One conversation of an agent."""
+    """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     def __init__(self, portal: Portal, sync: Session) -> None:
         self._portal, self._sync = portal, sync
@@ -1104,7 +1104,7 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.reopen(idempotency_key=idempotency_key))
 
     async def rewind_pending(self) -> str | None:
-        """Describe a change of this session's files that is under way or was left half done; None if there is none.
+        """Describe a change of this session's files that is in progress or was left half done; None if there is none.
 
         This changes nothing: whoever next runs the session in that workspace, or rewinds it, takes the change back.
         """
@@ -1236,7 +1236,10 @@ class AsyncSession:
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
 
     async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
-        """Undo the last operation of this session, or a given one unless a later one changed the same thing."""
+        """Undo the last operation of this session, or a given one.
+
+        Raises ``Conflict`` if a later operation changed the same thing.
+        """
         return await self._portal.run(lambda: self._sync.undo(operation, idempotency_key=idempotency_key))
 
     async def redo(self, *, idempotency_key: str | None = None) -> Operation:
@@ -1516,7 +1519,7 @@ class AsyncSession:
         duration: float | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
-        """Store the result of a call on the path; ``NotFound`` if there is none, ``Conflict`` if it was answered."""
+        """Store the result of a call on the path; raises ``NotFound`` or, if it was answered already, ``Conflict``."""
         return await self._portal.run(
             lambda: self._sync.tool_result(
                 call_id, content, success=success, duration=duration, idempotency_key=idempotency_key

@@ -197,6 +197,7 @@ class Speaking(Running, Reading):
             self._spill(drafts)
             if scans:
                 self._scan_before(drafts)
+                # The scan may have added a snapshot: the append must build on the row after it.
                 job.seen = job.known = self._seen
                 job.waiting = self._waiting[1] if self._waiting[0] is self._seen else {}
                 job.fence = None if held is None else held.fence

@@ -40,6 +40,7 @@ class AutoCheckpoints:
     def stop(self) -> None:
         """Stop, waiting a little for a checkpoint that is being taken."""
         self._stop.set()
+        # A thread cannot join itself: a hook on the warning of a failure may close the store.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 

@@ -140,6 +140,7 @@ class Keeper:
 
     def abandon(self, held: Held) -> None:
         """Note a lease whose handle is gone; called by the garbage collector, when nothing may be written."""
+        # No lock: the collector may run while this very thread holds it, and appending to a deque is atomic.
         self._abandoned.append(held)
 
     def watch(self, stream: Flushed) -> None:
@@ -217,6 +218,7 @@ class Keeper:
             now = time.monotonic()
             due = [at for stream in self._streams if (at := stream._due()) is not None]
             self._wake.wait(max(0.0, min([now + _QUIET, *due]) - now))
+            # A copy: a flush may wait for its session, and must not do so under the lock.
             streams = [*self._streams]
         for stream in streams:
             if (at := stream._due()) is not None and at <= time.monotonic():

@@ -38,6 +38,7 @@ def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int]
             lost = _copy(store, part)
             with open_store(part, clock=store._clock) as copy:
                 report = copy.verify(progress=progress)
+            # Content, then name, then directory: after a power cut the backup is complete or absent.
             _sync(part)
             _require_free(target)
             _name(part, target)

@@ -142,7 +142,10 @@ class Moving(Files):
         return found is not None and operations.moved_files(found)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
-        """Undo the last operation of this session, or a given one unless a later one changed the same thing."""
+        """Undo the last operation of this session, or a given one.
+
+        Raises ``Conflict`` if a later operation changed the same thing.
+        """
         return self._take_up("undo", _id_of(operation), idempotency_key)
 
     def _take_up(self, kind: str, wanted: str | None, key: str | None) -> Operation:

@@ -237,7 +237,7 @@ class Running(Handle):
         self.recovered = changes.recover(self._store._runner, place, self.id) or self.recovered
 
     def rewind_pending(self) -> str | None:
-        """Describe a change of this session's files that is under way or was left half done; None if there is none.
+        """Describe a change of this session's files that is in progress or was left half done; None if there is none.
 
         This changes nothing: whoever next runs the session in that workspace, or rewinds it, takes the change back.
         """

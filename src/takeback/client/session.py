@@ -19,7 +19,7 @@ from .subagents import Subagents
 
 
 class Session(Subagents, Moving, Contexts):
-    """One conversation of an agent."""
+    """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     # ------------------------------------------------------------------ changing fields
 

@@ -34,7 +34,7 @@ _NOT_UNDONE = ("undo", "redo", "purge")
 
 
 class Store(StoreCheckpoints):
-    """An open store, seen from one scope."""
+    """An open store, seen from one scope; a context manager that any thread may use."""
 
     def close(self) -> None:
         """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
@@ -167,6 +167,7 @@ class Store(StoreCheckpoints):
         return self._follow(after, lambda: False)
 
     def _follow(self, after: str | None, stopped: Callable[[], bool]) -> Iterator[Change]:
+        # Listen before the first read, so that no commit falls between the two.
         waiting = self._backend.listen()
         try:
             while not stopped():

@@ -56,6 +56,7 @@ class ToolRun:
 
     def __enter__(self) -> ToolRun:
         if self._session._scans():
+            # Before the start is stored: what changed until now is not this call's doing.
             self._session._scan_before_start(self._paths)
         self._call, self._place = self._session._start_call(*self._asked)
         self._held = self._session._held

@@ -222,7 +222,7 @@ class Working(Speaking):
         duration: float | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
-        """Store the result of a call on the path; ``NotFound`` if there is none, ``Conflict`` if it was answered."""
+        """Store the result of a call on the path; raises ``NotFound`` or, if it was answered already, ``Conflict``."""
         wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
         if self._scans():
             self._scan_before_result()

@@ -56,6 +56,7 @@ def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: Journal
             change.check()
             change.carry_out()
     except BaseException:
+        # Half done: the journal stays, so that the next user of the workspace takes the change back.
         if not change.half_done:
             _end(runner, change, row)
         raise
@@ -197,11 +198,11 @@ def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
         with _in_words():
             kept = change.take_back(place.trees.content)
             change.clean()
-        told = f"{about}, and was taken back{_named(kept, row.id)}"
+        outcome = f"{about}, and was taken back{_named(kept, row.id)}"
     else:
-        told = f"{about}; that path is a different directory by now, so its files were left alone"
+        outcome = f"{about}; that path is a different directory by now, so its files were left alone"
     runner.write(journal.end, mine)
-    return told
+    return outcome
 
 
 def _named(kept: Sequence[bytes], id: str) -> str:

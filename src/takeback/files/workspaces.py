@@ -97,6 +97,7 @@ class Upload:
         self._batch: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._put = set[bytes]()
+        # Bounded, so that reading cannot outrun storing and fill the memory.
         self._waiting: queue.Queue[list[tuple[bytes, bytes]] | None] = queue.Queue(maxsize=3)
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -148,6 +149,7 @@ class Upload:
 
     def _work(self) -> None:
         while (batch := self._waiting.get()) is not None:
+            # Drained even after a failure, or the reader would block on a full queue.
             if self._failure is None:
                 try:
                     self._store_batch(batch)
@@ -198,8 +200,8 @@ class Workspace:
         with self._lock:
             paths = None if paths is None else [*paths]
             if self._watcher is not None:
-                told = self._watcher.changed()
-                paths = told if paths is None else None if told is None else [*paths, *told]
+                known = self._watcher.changed()
+                paths = known if paths is None else None if known is None else [*paths, *known]
             before = who()  # after waiting for the lock, since calls may have started meanwhile
             for _ in range(_TRIES):
                 kept = self._kept(paths)

@@ -207,6 +207,7 @@ def _seen_file(place: Slot, node: Node) -> Stamp | None:
         found = hashlib.sha256()
         while piece := os.read(descriptor, _PIECE):
             found.update(piece)
+        # An edit during the read must not pass for the content that was hashed.
         as_before = stamp(before) == stamp(os.fstat(descriptor))
     return stamp(before) if as_before and found.digest() == node.content else None
 

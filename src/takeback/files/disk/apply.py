@@ -83,7 +83,7 @@ class Changeset:
             try:
                 with directory(place) as staging:
                     self._fill(staging, fetch, locked)
-                sync(inside.root)
+                sync(inside.root)  # or a power cut could lose the staging directory with what is moved into it
             except BaseException:
                 with contextlib.suppress(OSError):
                     remove_all(place)

@@ -57,5 +57,6 @@ def _birth(path: str) -> str | None:
     if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, answer) != 0:
         return None
     (mask,) = struct.unpack_from("I", answer, 0)
+    # ``stx_btime`` lies at offset 80 of ``struct statx``.
     seconds, nanoseconds = struct.unpack_from("qI", answer, 80)
     return f"{seconds}.{nanoseconds}" if mask & _STATX_BTIME and seconds else None

@@ -237,6 +237,7 @@ class Scanner:
             work()
         finally:
             if other is not None:
+                # After a failure here the helper must find nothing more to do.
                 inner.clear()
                 other.result()
                 self._helper = helper
@@ -345,6 +346,7 @@ class Scanner:
             after = unchanged.key_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
+        # What changed while it was read is kept as read, but not trusted: the next scan reads it again.
         settled = before == after and length == after[0]
         return self._trusted(after) if settled else None, Node(FILE, after[4] & 0o777, length, digest)
 

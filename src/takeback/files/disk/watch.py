@@ -32,7 +32,7 @@ class Watcher:
                 capability="watch",
             ) from error
         self._root, self._number = root, 0
-        self._told = _Told(root)
+        self._reports = _Reports(root)
         self._stop = threading.Event()
         changes = watchfiles.watch(
             root,
@@ -45,13 +45,14 @@ class Watcher:
             raise_interrupt=False,
             ignore_permission_denied=True,
         )
-        threading.Thread(target=_collect, args=(changes, self._told), name="takeback-watch", daemon=True).start()
+        threading.Thread(target=_collect, args=(changes, self._reports), name="takeback-watch", daemon=True).start()
         weakref.finalize(self, self._stop.set)
         self._ready = False
 
     def changed(self) -> list[bytes] | None:
         """Return the paths that changed since the last call; None if unknown."""
-        found = self._told.take() if self._caught_up() else None
+        found = self._reports.take() if self._caught_up() else None
+        # What changed before watching began is unknown, so the first answer is None.
         first, self._ready = not self._ready, True
         return None if first or found is None or len(found) > _MOST else sorted(found)
 
@@ -62,7 +63,7 @@ class Watcher:
         mark = os.path.join(self._root, name)
         try:
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            return self._told.wait_for(os.fsencode(name), _PATIENCE)
+            return self._reports.wait_for(os.fsencode(name), _PATIENCE)
         except OSError:
             return False
         finally:
@@ -76,7 +77,7 @@ class Watcher:
         self._stop.set()
 
 
-class _Told:
+class _Reports:
     """What was reported and not yet taken."""
 
     def __init__(self, root: str) -> None:
@@ -116,10 +117,10 @@ class _Told:
             return found
 
 
-def _collect(changes: Any, told: _Told) -> None:
+def _collect(changes: Any, reports: _Reports) -> None:
     try:
         for batch in changes:
-            told.add([path for _, path in batch])
+            reports.add([path for _, path in batch])
     except Exception:  # whatever it is, from now on every scan is a full one
         pass
-    told.lose()
+    reports.lose()
