@@ -142,8 +142,7 @@ class AsyncStore:
         """List sessions, last changed first, or newest first with ``order="created"``.
 
         Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
-        ``archived`` is True (only those) or None (both). Sessions with a damaged record are named in the page's
-        ``damaged``.
+        ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
         """
         return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
             await self._portal.run(
@@ -470,10 +469,9 @@ class AsyncStore:
     ) -> None:
         """Take a checkpoint of agents now, and again every ``interval`` seconds if something changed.
 
-        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no other
-        checkpoint is ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is
-        closed; starting it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about
-        once.
+        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no others are
+        ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting
+        it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about once.
         """
         return await self._portal.run(
             lambda: self._sync.start_auto_checkpoint(unwrap(agents), interval=interval, keep=keep)
@@ -1121,8 +1119,7 @@ class AsyncSession:
     async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
         """Return the content of a file as it was at a point.
 
-        Raises ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` if it was a link
-        or a directory.
+        Raises ``NotFound`` if it was absent, ``Unsupported`` if it was not captured, ``Invalid`` if it was not a file.
         """
         return await self._portal.run(lambda: self._sync.file_at(path, point))
 
@@ -1140,8 +1137,7 @@ class AsyncSession:
     async def files(self) -> list[FileTouched]:
         """List the paths that the session touched, each once, with its last action and the calls that did it.
 
-        Includes paths seen to change in the workspace, whatever tool changed them, and those that ``record_file``
-        named.
+        Includes paths seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
         return await self._portal.run(lambda: self._sync.files())
 
@@ -1473,9 +1469,8 @@ class AsyncSession:
     ) -> Opening[AsyncStream]:
         """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
 
-        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters are waiting. Leaving
-        the block seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it
-        began.
+        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters wait. Leaving the block
+        seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it began.
         """
 
         async def opening() -> AsyncStream:

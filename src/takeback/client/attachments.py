@@ -53,10 +53,7 @@ class Attachment:
     def open(self) -> IO[bytes]:
         """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         if self.hash is None:
-            raise Unsupported(
-                f"this attachment is the URL {self.url!r}, which Takeback does not fetch; fetch it yourself",
-                capability="fetch",
-            )
+            raise Unsupported(f"Takeback does not fetch URLs; fetch {self.url!r} yourself", capability="fetch")
         return io.BufferedReader(_Stored(self._store, self.hash), _PIECE)
 
     def read(self) -> bytes:

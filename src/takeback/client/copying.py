@@ -55,8 +55,7 @@ def copy(
     source read-only. What is already there is not copied again: call again after an interruption to continue, or later
     to bring over what is new. A session appears once it is complete and each of its hashes was recomputed. A session
     that was changed in both stores, or whose name is taken, raises ``Conflict``, once everything else is copied; damage
-    in the source raises ``Corrupt``. Work in progress - leases, answers being written, unreceived messages - stays
-    behind.
+    in the source raises ``Corrupt``. Leases, unfinished answers and unreceived messages stay behind.
 
     With ``sessions`` (handles or ids in the source's scope) only those are copied, with their sub-agents unless
     ``subagents`` is False, and with what they depend on: the sessions they were forked from, those above them, their

@@ -44,8 +44,7 @@ class Files(Running, Reading):
     def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
         """Return the content of a file as it was at a point.
 
-        Raises ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` if it was a link
-        or a directory.
+        Raises ``NotFound`` if it was absent, ``Unsupported`` if it was not captured, ``Invalid`` if it was not a file.
         """
         name, trees, root = self._path_then(path), Trees(self._store._runner), self._snapshot_at(point)
         node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
@@ -64,9 +63,7 @@ class Files(Running, Reading):
     def _snapshot_at(self, point: Point) -> work.WorkEntry:
         found = self._ask(history.snapshot_at, target_of(point))
         if found is None:
-            raise NotFound(
-                "the files of this session were never captured; create it with workspace=, or take a checkpoint"
-            )
+            raise NotFound("the files of this session were never captured; give it a workspace, or take a checkpoint")
         return found
 
     def _files_at(self, point: Point | None) -> tuple[Trees, bytes]:
@@ -129,8 +126,7 @@ class Files(Running, Reading):
     def files(self) -> list[FileTouched]:
         """List the paths that the session touched, each once, with its last action and the calls that did it.
 
-        Includes paths seen to change in the workspace, whatever tool changed them, and those that ``record_file``
-        named.
+        Includes paths seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
         seen_, said = self._ask(history.touched)
         found, trees = {each.path: each for each in said}, Trees(self._store._runner)

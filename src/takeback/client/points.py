@@ -19,9 +19,7 @@ def target_of(point: Point) -> Target:
     """Check a point: a checkpoint, its name or id, a message, a seq, a branch (its tip) or a head."""
     if isinstance(point, Message):
         if not point.seq:
-            raise Invalid(
-                "this message is still being written and has no position yet; wait until its stream is finished"
-            )
+            raise Invalid("this message is still being written and has no position; wait until its stream is finished")
         return Target(point.seq, point.branch)
     if isinstance(point, Checkpoint):
         return Target(point.head.seq, point.head.branch, anywhere=True)

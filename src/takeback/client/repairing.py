@@ -1,7 +1,6 @@
 """Repairing a store: what can be read goes into a scratch copy, and what can be proved of that into a new store.
 
-The original is not changed. The new store is verified, every public read of it is tried, and nothing else is left
-behind.
+The original is not changed. The new store is verified, every public read of it is tried, and nothing else remains.
 """
 
 from __future__ import annotations
@@ -76,12 +75,7 @@ def _sync(path: str) -> None:
 
 def _salvaged(scratch: str, copy: Store) -> tuple[tuple[Problem, ...], int]:
     """Mend a scratch copy, and put its records into a new store; references between its rows need not hold."""
-    from ..storage.connection import (
-        SqliteTx,
-        close_quietly,
-        connect,
-        translated,
-    )  # imported late: few callers ever repair
+    from ..storage.connection import SqliteTx, close_quietly, connect, translated  # imported late: few ever repair
 
     with translated():
         connection = connect(scratch)

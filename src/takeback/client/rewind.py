@@ -251,7 +251,7 @@ class Rewind:
         if root is None or seen is None or root.tree != seen.tree:
             changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
             names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
-            raise Conflict(f"files changed since the preview: {names or 'all'}; preview it again", found=names)
+            raise Conflict(f"files changed since the preview: {names or 'all'}; preview again", found=names)
         return session._ask(rewinds.look_at, self._goal)
 
     @property
@@ -337,7 +337,7 @@ class Rewind:
             more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
             yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
         for path in self.not_written[:_SHOWN]:
-            yield f"  not written   ! {words.plain(path)} belongs to a repository, never written"
+            yield f"  not written   ! {words.plain(path)} belongs to a repository: never written"
 
     def _repr_html_(self) -> str:
         rows = {each.path: f"{each.action} {each.by}" for each in self.files}

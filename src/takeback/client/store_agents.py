@@ -51,9 +51,7 @@ class StoreAgents(StoreBase):
         agent_id = _id(id)
         unknown = fields.keys() - agents.EMPTY.keys()
         if unknown:
-            raise TypeError(
-                f"an agent has no field {sorted(unknown)[0]!r}; put your own data into its state or metadata"
-            )
+            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; put your own data into metadata")
         changed = _checked(fields)
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version", low=1)

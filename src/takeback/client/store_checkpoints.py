@@ -123,10 +123,9 @@ class StoreCheckpoints(StoreSessions):
     ) -> None:
         """Take a checkpoint of agents now, and again every ``interval`` seconds if something changed.
 
-        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no other
-        checkpoint is ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is
-        closed; starting it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about
-        once.
+        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no others are
+        ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting
+        it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about once.
         """
         given = [agents] if isinstance(agents, str | Agent) else arguments.many(agents, what="agents")
         ids = tuple(dict.fromkeys(_agent_id(each) for each in given))

@@ -132,8 +132,7 @@ class StoreReading(ABC, Generic[S_co]):
         """List sessions, last changed first, or newest first with ``order="created"``.
 
         Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
-        ``archived`` is True (only those) or None (both). Sessions with a damaged record are named in the page's
-        ``damaged``.
+        ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
         """
         arguments.whole(limit, what="limit", low=1, high=10_000)
         for name, flag in (("archived", archived), ("pinned", pinned)):

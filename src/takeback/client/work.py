@@ -148,9 +148,8 @@ class Working(Speaking):
     ) -> Stream:
         """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
 
-        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters are waiting. Leaving
-        the block seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it
-        began.
+        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters wait. Leaving the block
+        seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it began.
         """
         about = {"role": arguments.name(role, what="role"), "model": arguments.optional_name(model, what="model")}
         about["id"] = arguments.optional_name(id, what="message id")

@@ -26,7 +26,7 @@ from ._syscalls import (
     sync,
 )
 
-_CHANGED = "somebody changed it while the change was being made"
+_CHANGED = "it changed while the change was being made"
 _APPEARED = "something appeared there while the change was being made"
 _NOT_EMPTY = "the directory holds files that are not part of the change, so nothing can take its place"
 

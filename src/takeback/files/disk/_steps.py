@@ -43,8 +43,7 @@ def is_directory(node: Node | None) -> bool:
 def only_mode(step: Step) -> bool:
     """Whether what is there stays in place: a directory, whose mode may change.
 
-    A file with another mode is replaced, since a mode set in place would apply to all its hard links, even those
-    outside.
+    A file with another mode is replaced: a mode set in place would apply to all its hard links, even those outside.
     """
     if step.old is None or step.new is None or step.old.kind != step.new.kind:
         return False

@@ -72,8 +72,7 @@ class Changeset:
     def stage(self, fetch: Fetch) -> None:
         """Write everything new into the staging directory and sync it; nothing else is touched.
 
-        Raises ``Corrupt`` for content that does not match its digest, ``Unsupported`` for a path on another file
-        system.
+        Raises ``Corrupt`` for content that does not match its digest, ``Unsupported`` for another file system.
         """
         with Inside(self._root) as inside:
             self._on_one_device(inside)
@@ -189,8 +188,7 @@ class Changeset:
     def _stage_again(self, inside: Inside, fetch: Fetch | None) -> bytes | None:
         """Rebuild a lost staging directory, with the old content where ``fetch`` has it; return its name.
 
-        None if every path is as it was. It gets its final name once complete, so that a kill on the way changes
-        nothing.
+        None if every path is as it was. It gets its final name once complete: a kill on the way changes nothing.
         """
         scratch = Slot(inside.root, self._scratch)
         remove_all(scratch)
