@@ -1592,13 +1592,13 @@ class AsyncSession:
     async def stop(
         self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> None:
-        """Stop it and all active sub-agents below it: none of them accepts messages any more."""
+        """Stop the session and all active sub-agents below it: none of them accepts messages any more."""
         return await self._portal.run(lambda: self._sync.stop(subtree, reason=reason, idempotency_key=idempotency_key))
 
     async def timeout(
         self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> None:
-        """End it and all active sub-agents below it because time ran out."""
+        """End the session and all active sub-agents below it because time ran out."""
         return await self._portal.run(
             lambda: self._sync.timeout(subtree, reason=reason, idempotency_key=idempotency_key)
         )
@@ -1631,7 +1631,7 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.inbox())
 
     async def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
-        """Ask a person to approve a call and wait up to ``wait`` seconds; asking again repeats no question.
+        """Ask a person to approve a call and wait up to ``wait`` seconds; a call is only ever asked about once.
 
         The question is in the store: ``answer_approval`` answers it from any process, even after a restart. The
         returned approval is true only if the answer was yes.

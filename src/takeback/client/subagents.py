@@ -102,11 +102,11 @@ class Subagents(Working):
         return [each for each in found if each.status != ACTIVE]
 
     def stop(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
-        """Stop it and all active sub-agents below it: none of them accepts messages any more."""
+        """Stop the session and all active sub-agents below it: none of them accepts messages any more."""
         self._end_all("stopped", subtree, reason, idempotency_key)
 
     def timeout(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
-        """End it and all active sub-agents below it because time ran out."""
+        """End the session and all active sub-agents below it because time ran out."""
         self._end_all("timeout", subtree, reason, idempotency_key)
 
     def _end_all(self, status: str, below: bool, reason: str | None, key: str | None) -> None:
@@ -164,7 +164,7 @@ class Subagents(Working):
     # ------------------------------------------------------------------ approvals
 
     def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
-        """Ask a person to approve a call and wait up to ``wait`` seconds; asking again repeats no question.
+        """Ask a person to approve a call and wait up to ``wait`` seconds; a call is only ever asked about once.
 
         The question is in the store: ``answer_approval`` answers it from any process, even after a restart. The
         returned approval is true only if the answer was yes.
