@@ -117,9 +117,7 @@ class Keeper:
         self._mutex = threading.RLock()  # a signal handler may close the store
         self._wake = threading.Condition(self._mutex)
         self._held = set[Held]()
-        self._streams: weakref.WeakSet[Flushed] = (
-            weakref.WeakSet()
-        )  # weak: a stream that was dropped must not live on here
+        self._streams: weakref.WeakSet[Flushed] = weakref.WeakSet()  # a dropped stream must not live on here
         self._abandoned = deque[Held]()
         self._threads = dict[str, threading.Thread]()
         self._beat_at = 0.0

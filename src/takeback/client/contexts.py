@@ -90,9 +90,7 @@ def _counter(count: Count | None) -> Count:
     if count is None:
         return estimate
     if not callable(count):
-        raise Invalid(
-            f"count must be a function that returns the number of tokens in a text, not {type(count).__name__}"
-        )
+        raise Invalid(f"count must be a function that counts the tokens of a text, not {type(count).__name__}")
     given = count
 
     def counted(text: str) -> int:

@@ -7,8 +7,7 @@ elsewhere must be silent by the clock and also while it is watched, so that a cl
 Whoever runs a session scans its workspace at the boundaries: before a user message, before a tool starts, before its
 result is stored. What changed between two scans is attributed to the calls that were open then; with none open it is
 somebody else's, and a rewind keeps it. In a session that never reports calls, what changes within a turn is the turn's,
-and what a checkpoint finds is the session's own. A failed scan never stops a conversation: ``capture_error`` says why
-it failed.
+and what a checkpoint finds is the session's own. A failed scan stops no conversation: ``capture_error`` says why.
 """
 
 from __future__ import annotations
@@ -153,9 +152,7 @@ class Running(Handle):
     def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
         """Complete the session, with a result for whoever asked; it takes no messages until entered or reopened."""
         if len(codec.encode({"result": result})) > _LARGEST_RESULT:
-            raise Invalid(
-                "the result is larger than 1 MB; store it as a message or attachment and return a reference to it"
-            )
+            raise Invalid("the result is larger than 1 MB; store it as a message or attachment and refer to that")
         self._finish("completed", idempotency_key, result=result)
 
     def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:

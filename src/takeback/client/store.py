@@ -82,9 +82,7 @@ class Store(StoreCheckpoints):
         where PostgreSQL's row security shows this role only one scope at a time.
         """
         if self.scope:
-            raise Invalid(
-                "this handle is bound to one scope and cannot list the others; open the store without a scope"
-            )
+            raise Invalid("a handle bound to one scope cannot list the others; open the store without a scope")
         if not self.capabilities.all_scopes:
             raise Unsupported(
                 "row security shows this role only one scope at a time; connect as the owner of the tables",

@@ -214,10 +214,7 @@ class Workspace:
                 except BaseException:
                     self._scanner = None  # its notes were not stored
                     raise
-            raise Unsupported(
-                "contents were swept out of this store during every scan; stop pruning, then try again",
-                capability="capture",
-            )
+            raise Unsupported("every scan collided with a prune; stop pruning, then try again", capability="capture")
 
     def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
