@@ -55,7 +55,7 @@ from .storage.base import Capabilities
 
 
 class AsyncStore:
-    """An open store, seen from one scope."""
+    """An open store, seen from one scope; a context manager that any thread may use."""
 
     def __init__(self, portal: Portal, sync: Store) -> None:
         self._portal, self._sync = portal, sync
@@ -77,9 +77,9 @@ class AsyncStore:
         return self._sync.capabilities
 
     async def close(self) -> None:
-        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
+        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
 
-        A handle that ``scoped`` gave leaves them open.
+        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
         """
         if self._sync._owner:
             await self._portal.close(self._sync.close)
@@ -87,9 +87,9 @@ class AsyncStore:
     def get_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
     ) -> Opening[AsyncSession]:
-        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+        """Return a session by its exact id (even one in the trash), key or name; nothing is parsed.
 
-        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too.
         """
 
         async def opening() -> AsyncSession:
@@ -105,16 +105,16 @@ class AsyncStore:
     async def find_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
     ) -> AsyncSession | None:
-        """Give a session by its exact id, key or name, or None."""
+        """Return a session by its exact id, key or name, or None."""
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
         )
 
     async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
-        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+        """Parse a ref as people type it: a key, a name, an id or its beginning, ``@`` or ``@-1``; then a point.
 
-        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
-        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        ``REF:12`` is the end of turn 12, ``REF:12^`` the point before it, ``REF:e340`` entry 340, ``REF:name`` a
+        checkpoint, ``REF/branch`` a branch. Raises ``Ambiguous`` with the candidates if several sessions match.
         """
         return (lambda found: Resolved(AsyncSession(self._portal, found.session), *found[1:]))(
             await self._portal.run(lambda: self._sync.resolve(ref, workspace))
@@ -139,10 +139,10 @@ class AsyncStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[AsyncSession]:
-        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+        """List sessions, last changed first, or newest first with ``order="created"``.
 
-        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record is damaged is named in the page's ``damaged``.
+        Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
+        ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
         """
         return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
             await self._portal.run(
@@ -167,7 +167,7 @@ class AsyncStore:
         )
 
     def iter_sessions(self, **filters: Any) -> AsyncIterator[AsyncSession]:
-        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        """Yield sessions, read in pages; takes the filters of ``list_sessions``."""
         return wrapped(
             self._portal.iterate(
                 lambda: self._sync.iter_sessions(**{key: unwrap(value) for key, value in filters.items()})
@@ -187,7 +187,7 @@ class AsyncStore:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncAgent:
-        """Make an agent at version 1; an id that is taken is ``Conflict``."""
+        """Create an agent at version 1; raises ``Conflict`` if the id is taken."""
         return AsyncAgent(
             self._portal,
             await self._portal.run(
@@ -212,7 +212,7 @@ class AsyncStore:
         idempotency_key: str | None = None,
         **fields: Any,
     ) -> AsyncAgent:
-        """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
+        """Change fields of an agent in one operation; raises ``Conflict`` if it is not at ``expected_version``."""
         return AsyncAgent(
             self._portal,
             await self._portal.run(
@@ -226,25 +226,25 @@ class AsyncStore:
         )
 
     async def get_agent(self, id: str) -> AsyncAgent:
-        """Give an agent by its exact id."""
+        """Return the agent with exactly this id, or raise ``NotFound``."""
         return AsyncAgent(self._portal, await self._portal.run(lambda: self._sync.get_agent(id)))
 
     async def find_agent(self, id: str) -> AsyncAgent | None:
-        """Give an agent by its exact id, or None."""
+        """Return the agent with exactly this id, or None."""
         return (lambda found: AsyncAgent(self._portal, found) if isinstance(found, Agent) else found)(
             await self._portal.run(lambda: self._sync.find_agent(id))
         )
 
     async def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[AsyncAgent]:
-        """Give agents in the order of their ids; the page's cursor gives the next page."""
+        """List agents in the order of their ids; pass the page's cursor to get the next page."""
         return (lambda page: Page([AsyncAgent(self._portal, each) for each in page], page.cursor, page.damaged))(
             await self._portal.run(lambda: self._sync.list_agents(limit=limit, cursor=cursor))
         )
 
     async def delete_agent(self, id: str | AsyncAgent) -> Operation | None:
-        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores.
+        """Move an agent with all its sessions to the trash in one step; None if it is absent; ``undo`` restores it.
 
-        A checkpoint of type ``pre-operation`` is taken first, unless the last one shows the agent as it is.
+        A checkpoint of type ``pre-operation`` is taken first, unless the last one is still current.
         """
         return await self._portal.run(lambda: self._sync.delete_agent(unwrap(id)))
 
@@ -260,12 +260,13 @@ class AsyncStore:
         capture: str | Capture = "calls",
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
-        """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
+        """Return the session of this name, agent and workspace, ready to run; create it if new or unnamed.
 
-        It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
-        ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
-        store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
-        one session. ``capture`` says when its workspace is looked at (``Capture``). The fields are for a new session.
+        This takes the lease. If somebody else runs the session, wait up to ``wait`` seconds, then raise ``Busy``; with
+        ``take_over`` their next write raises ``LeaseLost`` instead. A finished session is reopened. Leaving the
+        ``with`` block, closing the store or dropping the handle releases the lease. With ``hold=False`` no lease is
+        taken, so that many writers can append to one session. ``capture`` controls when the workspace is scanned (see
+        ``Capture``). The other fields apply to a new session only.
         """
 
         async def opening() -> AsyncSession:
@@ -299,9 +300,9 @@ class AsyncStore:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
-        """Start a sub-agent for a task, below a session if a parent is named; ``Session.spawn`` knows its own.
+        """Start a sub-agent for a task, under ``parent`` if given; ``Session.spawn`` passes its own session.
 
-        A parent that is finished is ``Conflict``, and so is a label that a sub-agent of it has already.
+        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -319,7 +320,7 @@ class AsyncStore:
         )
 
     def main_session(self, agent: str = "main") -> Opening[AsyncSession]:
-        """Give the one main session of an agent, making it if it is new."""
+        """Return an agent's main session, creating it if it is new."""
 
         async def opening() -> AsyncSession:
             return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent)))
@@ -327,7 +328,7 @@ class AsyncStore:
         return Opening(opening)
 
     def cron_session(self, agent: str, name: str) -> Opening[AsyncSession]:
-        """Give the one session of an agent's scheduled job, making it if it is new."""
+        """Return the session of an agent's scheduled job, creating it if it is new."""
 
         async def opening() -> AsyncSession:
             return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name)))
@@ -335,7 +336,7 @@ class AsyncStore:
         return Opening(opening)
 
     def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Opening[AsyncSession]:
-        """Give the one session of a directory, making it if it is new.
+        """Return the session of a directory, creating it if it is new.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own.
         """
@@ -348,7 +349,7 @@ class AsyncStore:
         return Opening(opening)
 
     def get_or_create_session(self, directory: str | PathLike[str]) -> Opening[AsyncSession]:
-        """Give the one session of a directory, making it if it is new: ``directory_session`` of the main agent."""
+        """Return the session of a directory, creating it if new: ``directory_session`` of the main agent."""
 
         async def opening() -> AsyncSession:
             return AsyncSession(
@@ -358,9 +359,9 @@ class AsyncStore:
         return Opening(opening)
 
     async def save_session(self, session: AsyncSession) -> None:
-        """Check that a session is stored: everything said through it is durable already, so there is nothing to do.
+        """Check that a session is stored; there is nothing to write, since every call is durable when it returns.
 
-        One that was deleted meanwhile is ``Conflict``, one that was purged ``NotFound``: it is never made again.
+        Raises ``Conflict`` if it was deleted meanwhile and ``NotFound`` if it was purged: it is never created again.
         """
         return await self._portal.run(lambda: self._sync.save_session(unwrap(session)))
 
@@ -373,7 +374,7 @@ class AsyncStore:
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
-        """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
+        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name."""
 
         async def opening() -> AsyncSession:
             return AsyncSession(
@@ -392,20 +393,20 @@ class AsyncStore:
         return Opening(opening)
 
     async def delete_session(self, session: str | AsyncSession) -> Operation | None:
-        """Put a session into the trash, by id, key or name; one that is absent or there already is no error.
+        """Move a session to the trash, by id, key or name; None if it is absent or already there.
 
-        A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
         """
         return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
 
     async def restore_session(self, session: str | AsyncSession) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
         return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
 
     async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name; this cannot be undone. Absent is no error.
+        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
 
-        Entries that sessions forked from it need are kept and named, unless those are purged with it.
+        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
         """
         return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
 
@@ -418,10 +419,11 @@ class AsyncStore:
         type: str = "manual",
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name where an agent is with all its sessions, at one instant while others write: fields, state, every head.
+        """Mark where an agent and all its sessions are, at one instant, while others write.
 
-        It costs what changed since its last checkpoint, however many sessions there are; the first one notes them all.
-        ``stats`` are the sums over its visible sessions. Files of workspaces are not in it.
+        It records the agent's fields, its state and the head of every session, at the cost of what changed since its
+        last checkpoint, however many sessions there are; the first one records them all. ``stats`` sums over its
+        visible sessions. Files in workspaces are not included.
         """
         return await self._portal.run(
             lambda: self._sync.checkpoint_agent(
@@ -430,135 +432,135 @@ class AsyncStore:
         )
 
     async def restore_checkpoint(self, checkpoint: str | Checkpoint, *, take_over: bool = False) -> AsyncAgent:
-        """Bring an agent back to a checkpoint: fields, state, and where all its sessions were; all or nothing.
+        """Restore an agent to a checkpoint, all or nothing: its fields, its state, and where its sessions were.
 
-        First the checkpoint is checked against its checksum (``Corrupt`` before anything is changed), and what is there
-        now is kept by a checkpoint of type ``recovery``. Sessions made later go into the trash, or back to empty where
-        there is always one of them; those deleted since come back, purged ones do not. Names, titles, tags and
-        status of sessions stay as they are, and files of workspaces are not touched. ``undo`` takes it all back.
+        The checkpoint is verified against its checksum first (``Corrupt`` before anything changes), and the current
+        state is saved in a checkpoint of type ``recovery``. Sessions created later go to the trash, or back to empty
+        where one must always exist; those deleted since come back, purged ones do not. Names, titles, tags and status
+        of sessions stay as they are, and files in workspaces are not touched. ``undo`` takes it all back.
 
-        A session that has to change and that somebody else runs is ``Busy``; with ``take_over`` their next write is
-        ``LeaseLost``. A session that is run through this store goes on from where it was brought.
+        Raises ``Busy`` if somebody else runs a session that has to change; with ``take_over`` their next write raises
+        ``LeaseLost`` instead. A session run through this store continues from its restored head.
         """
         return AsyncAgent(
             self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
         )
 
     async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
-        """Give the checkpoints of an agent or of a session in the order they were made.
+        """List the checkpoints of an agent or session in the order they were taken.
 
-        A text is looked up as the id of an agent, then as that of a session, then as that of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
         """
         return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
 
     async def get_checkpoint(self, id: str) -> Checkpoint:
-        """Give a checkpoint of an agent or of a session by its id."""
+        """Return a checkpoint of an agent or session by its id."""
         return await self._portal.run(lambda: self._sync.get_checkpoint(id))
 
     async def delete_checkpoint(self, checkpoint: str | Checkpoint) -> None:
-        """Erase a checkpoint of an agent or of a session; absent is no error. This cannot be undone.
+        """Erase a checkpoint of an agent or session, if it exists. This cannot be undone.
 
-        Only the checkpoint goes: what it named stays where it is, and later checkpoints are as good as before.
+        Only the checkpoint is erased: what it named stays where it is, and later checkpoints still work.
         """
         return await self._portal.run(lambda: self._sync.delete_checkpoint(checkpoint))
 
     async def start_auto_checkpoint(
         self, agents: str | AsyncAgent | Iterable[str | AsyncAgent], *, interval: float = 300, keep: int = 10
     ) -> None:
-        """Take a checkpoint of agents every ``interval`` seconds, the first at once, whenever something changed.
+        """Take a checkpoint of agents now, and again every ``interval`` seconds if something changed.
 
-        They have the type ``automatic``, and of those only the newest ``keep`` of each agent stay; others are never
-        removed. It runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting it
-        again replaces it. What fails later is kept in ``auto_checkpoint_error`` and warned of once.
+        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no others are
+        ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting
+        it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about once.
         """
         return await self._portal.run(
             lambda: self._sync.start_auto_checkpoint(unwrap(agents), interval=interval, keep=keep)
         )
 
     async def stop_auto_checkpoint(self) -> None:
-        """Stop taking automatic checkpoints, at once; if none are taken nothing is done."""
+        """Stop taking automatic checkpoints; does nothing if none are being taken."""
         return await self._portal.run(lambda: self._sync.stop_auto_checkpoint())
 
     @property
     def auto_checkpoint_error(self) -> BaseException | None:
-        """What the last automatic checkpoint failed with; None if it did not."""
+        """The error of the last automatic checkpoint; None if it succeeded."""
         return self._sync.auto_checkpoint_error
 
     def scoped(self, scope: str | None) -> AsyncStore:
-        """Give a handle for another scope on the same connections."""
+        """Return a handle on another scope over the same connections."""
         return AsyncStore(self._portal, self._sync.scoped(scope))
 
     async def scopes(self) -> list[str]:
         """List the scopes that hold anything, in order; the default scope is the empty string.
 
-        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
-        this role one scope at a time, it raises ``Unsupported``.
+        Raises ``Invalid`` on a handle that is bound to one scope: it cannot see the others. Raises ``Unsupported``
+        where PostgreSQL's row security shows this role only one scope at a time.
         """
         return await self._portal.run(lambda: self._sync.scopes())
 
     async def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
-        """Give all operations of this scope, newest first."""
+        """List the operations of this scope, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))
 
     async def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
-        """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
+        """Erase contents that nothing refers to any more; by default only report how much that would free.
 
-        What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
-        so far is ``unreferenced``; nothing is ever pruned unasked. Before anything is erased, a checkpoint of type
-        ``pre-operation`` is taken of each agent with sessions, unless the last one shows it as it is; on a full disk
-        there is none.
+        Contents stored within the last ``spare_seconds`` are kept, since somebody may be about to refer to them.
+        ``unreferenced`` is the only policy so far; nothing is ever pruned unless you call this. Before anything is
+        erased, each agent with sessions gets a checkpoint of type ``pre-operation``, unless its last one is still
+        current; on a full disk that checkpoint is skipped.
         """
         return await self._portal.run(lambda: self._sync.prune(policy, dry_run=dry_run, spare_seconds=spare_seconds))
 
     async def undo(self, op: Operation | str | None = None) -> Operation:
-        """Take back the last operation made through this handle, or a named one.
+        """Undo the last operation made through this handle, or a given one.
 
-        An operation is ``Conflict`` when a later one changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing.
         """
         return await self._portal.run(lambda: self._sync.undo(op))
 
     async def redo(self) -> Operation:
-        """Bring back what the last undo made through this handle took back."""
+        """Redo what the last undo made through this handle took back."""
         return await self._portal.run(lambda: self._sync.redo())
 
     def events(self, after: str | None = None) -> AsyncIterator[Change]:
-        """Give every change after a cursor, in the order of commits, up to now."""
+        """Yield every change after a cursor up to now, in commit order."""
         return self._portal.iterate(lambda: self._sync.events(after))
 
     def follow(self, after: str | None = None) -> AsyncIterator[Change]:
-        """Give every change after a cursor, and then each new one soon after it is committed; ends with the store.
+        """Yield every change after a cursor, then each new one soon after its commit, until the store is closed.
 
-        A reader that was away goes on from its last cursor and misses nothing. On PostgreSQL a notice wakes it;
-        where none comes it looks by itself.
+        A reader that was away continues from its last cursor and misses nothing. On PostgreSQL a notification wakes it;
+        otherwise it polls.
         """
         return self._portal.follow(lambda stopped: self._sync._follow(after, stopped))
 
     async def stats(self) -> StoreStats:
-        """Count what this scope holds; bytes are those of the whole store on disk."""
+        """Count what this scope holds; the byte count is that of the whole store on disk."""
         return await self._portal.run(lambda: self._sync.stats())
 
     async def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
-        """Recompute every check and every hash of the store, all scopes; nothing is changed.
+        """Recompute every checksum and hash of the store, in all scopes, without changing anything.
 
-        ``progress`` is called with the number of records that were looked at, now and then.
+        ``progress`` is called from time to time with the number of records checked so far.
         """
         return await self._portal.run(lambda: self._sync.verify(progress=progress))
 
     async def backup(self, path: str | PathLike[str], *, progress: Callable[[int], None] | None = None) -> Report:
-        """Copy the whole store, all scopes, into a new file as of one moment, and verify that copy.
+        """Copy the whole store, all scopes, into a new file as of one moment, and verify the copy.
 
-        The store may be in use meanwhile. The file is there only when it is whole, and opens as any store does; one
-        that is there already is ``Conflict``. The report names damage that was copied, and what a server's file leaves
-        out. Through a handle on one scope it is ``Invalid``: it would hold the others too. ``progress`` is that of
+        The store may stay in use. The file appears only once it is complete, and opens like any store. The report names
+        damage that was copied along, and what a file leaves out of a server. Raises ``Conflict`` if the file exists,
+        and ``Invalid`` on a handle bound to one scope, since the backup holds all of them. ``progress`` works as in
         ``verify``.
         """
         return await self._portal.run(lambda: self._sync.backup(path, progress=progress))
 
     async def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
-        """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
+        """Copy everything undamaged into a new store, verify the copy, and report what was lost.
 
-        By default the copy lies beside the store, with ``.repaired`` behind its name; a file that is there already is
-        ``Conflict``. This store is not changed and may be in use meanwhile.
+        By default the copy goes next to the store, with ``.repaired`` added to its name. Raises ``Conflict`` if that
+        file exists. This store is not changed and may stay in use.
         """
         return await self._portal.run(lambda: self._sync.repair(to))
 
@@ -574,12 +576,12 @@ class AsyncStore:
         at: Point | None = None,
         progress: Callable[[Copying], Any] | None = None,
     ) -> Exported:
-        """Write sessions, handles or ids, into a file that is there whole or not at all, or into an open binary file.
+        """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
-        ``jsonl`` are lines that ``load`` reads back; they lose nothing, so what is likely a secret is only counted.
-        Sub-agents come along unless ``subagents`` is False, and so does what the sessions cannot be without.
-        ``markdown`` and ``html`` are documents of one session: ``tools`` is ``full``, ``short`` or ``none``,
-        ``secrets`` ``mask`` or ``keep``, and ``at`` a point where the document ends.
+        ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
+        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
+        or ``keep``, and the document ends at the point ``at``.
         """
         return await self._portal.run(
             lambda: self._sync.export(
@@ -602,13 +604,13 @@ class AsyncStore:
         dry_run: bool = False,
         progress: Callable[[int], Any] | None = None,
     ) -> Loaded:
-        """Bring in what ``export`` wrote as lines, or the folder of a mirror; loading it again changes nothing.
+        """Load sessions from a ``jsonl`` export or a mirror directory; loading the same one again changes nothing.
 
-        It is judged first: a file that is cut off, changed or forged raises ``Corrupt`` and nothing of it is stored.
-        A session has no workspace here, whatever the file says; with ``workspace`` those that had one get that one. A
-        name that is taken gets `` (2)`` behind it. A session that is here already stays where it is and gets what is
-        new; one that was changed in both raises ``Conflict``, once everything else is loaded. ``progress`` is called
-        with the number of lines that were read.
+        The input is checked first: if it is truncated, altered or forged this raises ``Corrupt`` and stores nothing.
+        Loaded sessions have no workspace, whatever the file says; with ``workspace`` those that had one get that one. A
+        name that is taken gets `` (2)`` appended. A session that is here already keeps its place and gets what is new.
+        One that was changed on both sides raises ``Conflict``, after everything else is loaded. ``progress`` is called
+        with the number of lines read.
         """
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
@@ -627,74 +629,74 @@ class AsyncStore:
 
 
 class AsyncAgent:
-    """An agent of a store, as last seen; ``refresh`` renews it."""
+    """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, portal: Portal, sync: Agent) -> None:
         self._portal, self._sync = portal, sync
 
     @property
     def id(self) -> str:
-        """The id that its maker gave, unique in its scope."""
+        """The id given by its creator, unique within its scope."""
         return self._sync.id
 
     @property
     def name(self) -> str | None:
-        """What people call it."""
+        """The name shown to people."""
         return self._sync.name
 
     @property
     def type(self) -> str:
-        """What sort of agent it is, in the caller's words."""
+        """The type of agent, as the caller defines it."""
         return self._sync.type
 
     @property
     def system_prompt(self) -> str | None:
-        """What its contexts begin with."""
+        """The system prompt that its contexts begin with."""
         return self._sync.system_prompt
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What it can do, in the caller's words."""
+        """What the agent can do, as the caller defines it."""
         return self._sync.capabilities
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings."""
+        """The agent's settings."""
         return self._sync.config
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the caller attached."""
+        """The caller's own metadata."""
         return self._sync.metadata
 
     @property
     def version(self) -> int:
-        """1 at first; grows with every change of its fields or its state."""
+        """Starts at 1 and grows with every change to its fields or state."""
         return self._sync.version
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
+        """When the agent was created."""
         return self._sync.created_at
 
     @property
     def modified_at(self) -> datetime:
-        """When it last changed."""
+        """When the agent last changed."""
         return self._sync.modified_at
 
     @property
     def state(self) -> AsyncAgentState:
-        """Its versioned state."""
+        """The agent's versioned state."""
         return AsyncAgentState(self._portal, self._sync.state)
 
     def sessions(self) -> AsyncIterator[AsyncSession]:
-        """Stream its sessions, last changed first."""
+        """Yield its sessions, archived ones included, last changed first."""
         return wrapped(
             self._portal.iterate(lambda: self._sync.sessions()), lambda each: AsyncSession(self._portal, each)
         )
 
     def active_sessions(self) -> AsyncIterator[AsyncSession]:
-        """Stream its active sessions, last changed first."""
+        """Yield its active sessions, last changed first."""
         return wrapped(
             self._portal.iterate(lambda: self._sync.active_sessions()), lambda each: AsyncSession(self._portal, each)
         )
@@ -705,7 +707,7 @@ class AsyncAgent:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Give its fields as plain values."""
+        """Return its fields as plain values."""
         return self._sync.to_dict()
 
     def __repr__(self) -> str:
@@ -719,29 +721,29 @@ class AsyncAgentState:
         self._portal, self._sync = portal, sync
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """Give the value of a key, or ``default``."""
+        """Return the value of a key, or ``default``."""
         return await self._portal.run(lambda: self._sync.get(key, default))
 
     async def items(self) -> dict[str, Any]:
-        """Give all keys with their values."""
+        """Return all keys with their values."""
         return await self._portal.run(lambda: self._sync.items())
 
     async def read(self) -> tuple[int, dict[str, Any]]:
-        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
+        """Return the version with all keys and values, as of one moment: what compare-and-set needs."""
         return await self._portal.run(lambda: self._sync.read())
 
     async def version(self) -> int:
-        """Give the version of the state: 1 at first, higher with every change."""
+        """Return the version of the state: 1 at first, higher with every change."""
         return await self._portal.run(lambda: self._sync.version())
 
     async def at(self, version: int) -> dict[str, Any]:
-        """Give all keys and values as they were at a version."""
+        """Return all keys and values as they were at a version."""
         return await self._portal.run(lambda: self._sync.at(version))
 
     async def set(
         self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set one key and give the new version; durable when this returns."""
+        """Set one key and return the new version; durable when this returns."""
         return await self._portal.run(
             lambda: self._sync.set(key, value, expected_version=expected_version, idempotency_key=idempotency_key)
         )
@@ -749,13 +751,13 @@ class AsyncAgentState:
     async def update(
         self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set several keys in one step and give the new version."""
+        """Set several keys in one step and return the new version."""
         return await self._portal.run(
             lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
         )
 
     async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
-        """Remove keys and give the version; a key that is absent is no error."""
+        """Remove keys and return the version; keys that are absent are ignored."""
         return await self._portal.run(
             lambda: self._sync.delete(*keys, expected_version=expected_version, idempotency_key=idempotency_key)
         )
@@ -765,7 +767,7 @@ class AsyncAgentState:
 
 
 class AsyncSession:
-    """One conversation of an agent."""
+    """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     def __init__(self, portal: Portal, sync: Session) -> None:
         self._portal, self._sync = portal, sync
@@ -787,32 +789,32 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Unique everywhere, sorted by time."""
+        """Globally unique; ids sort by time of creation."""
         return self._sync.id
 
     @property
     def key(self) -> str:
-        """How other agents name it: unique, of the form ``agent:<id>:...``."""
+        """How other agents address it: unique, of the form ``agent:<id>:...``."""
         return self._sync.key
 
     @property
     def name(self) -> str | None:
-        """The name that its maker gave."""
+        """The name given by its creator."""
         return self._sync.name
 
     @property
     def label(self) -> str | None:
-        """The label that its parent gave."""
+        """The label given by its parent."""
         return self._sync.label
 
     @property
     def title(self) -> str | None:
-        """What people read in listings: made from the prompt or the first user message, or given by ``rename``."""
+        """The title in listings: from ``rename``, or derived from the prompt or first user message."""
         return self._sync.title
 
     @property
     def agent_id(self) -> str:
-        """Whose session it is."""
+        """The id of the agent that owns it."""
         return self._sync.agent_id
 
     @property
@@ -827,22 +829,22 @@ class AsyncSession:
 
     @property
     def came_from(self) -> str | None:
-        """The directory that it worked in, as the export says that it was loaded from; nothing here is found by it."""
+        """The workspace named in the export that it was loaded from; for display only."""
         return self._sync.came_from
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags, in the order of adding."""
+        """Its tags, in the order they were added."""
         return self._sync.tags
 
     @property
     def archived(self) -> bool:
-        """Whether listings leave it out unless asked."""
+        """Whether listings leave it out by default."""
         return self._sync.archived
 
     @property
     def pinned(self) -> bool:
-        """Whether people want to find it again."""
+        """Whether it is pinned."""
         return self._sync.pinned
 
     @property
@@ -852,7 +854,7 @@ class AsyncSession:
 
     @property
     def prompt(self) -> str | None:
-        """What it was asked for."""
+        """The prompt that it was created with."""
         return self._sync.prompt
 
     @property
@@ -867,7 +869,7 @@ class AsyncSession:
 
     @property
     def task(self) -> str | None:
-        """What its parent wants of it."""
+        """The task that its parent gave it."""
         return self._sync.task
 
     @property
@@ -887,17 +889,17 @@ class AsyncSession:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the caller attached."""
+        """The caller's own metadata."""
         return self._sync.metadata
 
     @property
     def created_at(self) -> datetime:
-        """When it began."""
+        """When it was created."""
         return self._sync.created_at
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings go by feed position instead."""
+        """When it last changed, by the writer's clock; listings sort by commit order instead."""
         return self._sync.updated_at
 
     @property
@@ -907,37 +909,37 @@ class AsyncSession:
 
     @property
     def head(self) -> Head:
-        """Where it is."""
+        """Where the session is: branch and entry."""
         return self._sync.head
 
     @property
     def revision(self) -> int:
-        """Grows by one with each append call and each move of the head."""
+        """Grows by one with every append call and every move of the head."""
         return self._sync.revision
 
     @property
     def message_count(self) -> int:
-        """Messages on the path of the head."""
+        """The number of messages on the path of the head."""
         return self._sync.message_count
 
     @property
     def turn_count(self) -> int:
-        """Turns on the path of the head."""
+        """The number of turns on the path of the head."""
         return self._sync.turn_count
 
     @property
     def task_count(self) -> int:
-        """Tasks at the head."""
+        """The number of tasks at the head."""
         return self._sync.task_count
 
     @property
     def completed_count(self) -> int:
-        """Completed tasks at the head."""
+        """The number of completed tasks at the head."""
         return self._sync.completed_count
 
     @property
     def build_attempts(self) -> int:
-        """Build attempts at the head."""
+        """The number of build attempts at the head."""
         return self._sync.build_attempts
 
     @property
@@ -947,12 +949,12 @@ class AsyncSession:
 
     @property
     def holder(self) -> Holder | None:
-        """Who runs it, as last seen: the process and its machine."""
+        """Who runs it, as last read: the process and its machine."""
         return self._sync.holder
 
     @property
     def stopped_at(self) -> int | None:
-        """The turn in which its last run was cut off, if it was."""
+        """The turn in which its last run was cut off, or None."""
         return self._sync.stopped_at
 
     @property
@@ -962,21 +964,21 @@ class AsyncSession:
 
     @property
     def error(self) -> str | None:
-        """The error that its last run ended with, if it did."""
+        """The error that its last run ended with, or None."""
         return self._sync.error
 
     @property
     def result(self) -> Any:
-        """What it was completed with."""
+        """The result passed to ``complete``."""
         return self._sync.result
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it ended; None while it goes on."""
+        """When it ended; None while it is open."""
         return self._sync.finished_at
 
     def to_dict(self) -> dict[str, Any]:
-        """Give its fields as plain values, times as RFC 3339."""
+        """Return its fields as plain values, with times in RFC 3339."""
         return self._sync.to_dict()
 
     async def messages(
@@ -988,11 +990,11 @@ class AsyncSession:
         tools: bool = True,
         at: Point | None = None,
     ) -> list[Message]:
-        """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
+        """Return messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
-        such as another branch. An answer that is being written comes last, with the status ``streaming`` and seq 0: it
-        has no place yet.
+        The limit applies after the filter; ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
+        such as another branch. An answer that is still being written comes last, with the status ``streaming`` and seq
+        0, since it has no place yet.
         """
         return await self._portal.run(
             lambda: self._sync.messages(limit=limit, after=after, before=before, tools=tools, at=at)
@@ -1001,50 +1003,50 @@ class AsyncSession:
     def iter_messages(
         self, *, after: int | None = None, tools: bool = True, at: Point | None = None
     ) -> AsyncIterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment or to a point, then what is being written."""
+        """Yield messages, oldest first, up to the current head or to a point, then what is being written."""
         return self._portal.iterate(lambda: self._sync.iter_messages(after=after, tools=tools, at=at))
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> AsyncIterator[Entry]:
-        """Stream entries of every kind, oldest first."""
+        """Yield entries of every kind, oldest first."""
         return self._portal.iterate(lambda: self._sync.entries(after=after, before=before))
 
     async def message(self, id: str) -> Message:
-        """Give a message of the path by its id, the caller's or the store's."""
+        """Return a message on the path by its id, whether the caller's or the store's."""
         return await self._portal.run(lambda: self._sync.message(id))
 
     def turns(self) -> AsyncIterator[Turn]:
-        """Stream the turns of the path: each a user message and all that follows up to the next."""
+        """Yield the turns of the path: each a user message and everything up to the next one."""
         return self._portal.iterate(lambda: self._sync.turns())
 
     async def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
-        """Give the totals of the path, up to a point if one is given; one read at any depth.
+        """Return the totals of the path, up to a point if one is given; a single read at any depth.
 
-        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
+        With ``spent`` every entry of every branch counts once instead: what was spent does not go back with a rewind.
         """
         return await self._portal.run(lambda: self._sync.stats(at, spent=spent))
 
     async def tool_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path in order, each with its status, times and result."""
+        """Return the tool calls on the path in order, each with its status, times and result."""
         return await self._portal.run(lambda: self._sync.tool_calls())
 
     async def pending_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path that have no result, in the order they were announced.
+        """Return the tool calls on the path that have no result, in the order they were announced.
 
-        One is ``pending`` until its tool is started, then ``running``; ``unknown`` if the process that ran it is gone:
-        it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
+        A call is ``pending`` until its tool is started, then ``running``; it is ``unknown`` if the process that ran it
+        is gone, since it may or may not have taken effect. ``retry`` it, or record with ``resolve_call`` how it ended.
         """
         return await self._portal.run(lambda: self._sync.pending_calls())
 
     async def branches(self) -> list[Branch]:
-        """Give all branches, oldest first; one whose fork was undone is left out."""
+        """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Give the session's checkpoints in the order they were made."""
+        """List the session's checkpoints in the order they were taken."""
         return await self._portal.run(lambda: self._sync.checkpoints())
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its id, or the newest of that name."""
+        """Return a checkpoint by its id, or the newest with that name."""
         return await self._portal.run(lambda: self._sync.get_checkpoint(id_or_name))
 
     async def context(
@@ -1056,98 +1058,99 @@ class AsyncSession:
         at: Point | None = None,
         count: Count | None = None,
     ) -> Context:
-        """Give the conversation in a provider's form, valid from wherever the log stands.
+        """Return the conversation in a provider's format, valid wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
-        came from it go out as they were stored; ``repairs`` says what had to be changed; equal logs give equal bytes.
-        With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
-        ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
+        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log gives the same
+        bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt caches stay
+        valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point; ``count`` counts
+        the tokens of a text.
         """
         return await self._portal.run(
             lambda: self._sync.context(provider, model=model, max_tokens=max_tokens, at=at, count=count)
         )
 
     async def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
-        """Give the session in a few hundred words for the next prompt: tasks, files, plan, what was said last.
+        """Return the session in a few hundred words for the next prompt: tasks, files, plan, latest messages.
 
-        It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
+        It never exceeds ``max_tokens``, and nothing said in the session can pass for one of its headings.
         """
         return await self._portal.run(lambda: self._sync.summary(max_tokens, count=count))
 
     async def render_walkthrough(self) -> str:
-        """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
+        """Return the session as Markdown for people: plan, tasks, files, checkpoints, and the conversation."""
         return await self._portal.run(lambda: self._sync.render_walkthrough())
 
     def runtime(self) -> float:
-        """Give the seconds from its beginning to its end, or to now; never less than 0."""
+        """Return the seconds from its start to its end, or to now; never less than 0."""
         return self._sync.runtime()
 
     async def release(self) -> None:
-        """Give the lease back before the handle goes; without one nothing is done."""
+        """Release the lease early; does nothing without one."""
         return await self._portal.run(lambda: self._sync.release())
 
     async def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
-        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
+        """Complete the session, with a result for whoever asked; it takes no messages until entered or reopened."""
         return await self._portal.run(lambda: self._sync.complete(result, idempotency_key=idempotency_key))
 
     async def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
-        """End it with an error."""
+        """End the session with an error."""
         return await self._portal.run(lambda: self._sync.fail(error, idempotency_key=idempotency_key))
 
     async def reopen(self, *, idempotency_key: str | None = None) -> None:
-        """Let a session that ended go on; one that is active is ``Conflict``."""
+        """Reopen a session that ended; raises ``Conflict`` if it is active."""
         return await self._portal.run(lambda: self._sync.reopen(idempotency_key=idempotency_key))
 
     async def rewind_pending(self) -> str | None:
-        """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
+        """Describe a change of this session's files that is in progress or was left half done; None if there is none.
 
-        Asking changes nothing: whoever next runs the session where that was, or rewinds it, takes the change back.
+        This changes nothing: whoever next runs the session in that workspace, or rewinds it, takes the change back.
         """
         return await self._portal.run(lambda: self._sync.rewind_pending())
 
     async def capture_files(self) -> None:
-        """Look at the workspace now, also without the lease: a boundary that only the caller knows of.
+        """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
-        What changed since the last look is put down to the calls that are open; with none open it is somebody else's,
-        and a rewind keeps it. Without a workspace nothing is done. ``checkpoint`` looks too, and names the point.
+        What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
+        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
         """
         return await self._portal.run(lambda: self._sync.capture_files())
 
     async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
-        """Give the content of a file as it was at a point.
+        """Return the content of a file as it was at a point.
 
-        ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
+        Raises ``NotFound`` if it was absent, ``Unsupported`` if it was not captured, ``Invalid`` if it was not a file.
         """
         return await self._portal.run(lambda: self._sync.file_at(path, point))
 
     async def diff(self, a: Point, b: Point | None = None) -> Diff:
-        """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
+        """Compare files and messages at two points; without a second one, with the head and the workspace now."""
         return await self._portal.run(lambda: self._sync.diff(a, b))
 
     async def compare(self, a: Point, b: Point | None = None) -> Comparison:
-        """Put the paths to two points side by side, from where they part; without a second one, to the head.
+        """Compare the paths to two points from where they part; without a second one, with the head.
 
-        Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
+        Branches are points too: ``compare(one, other)`` shows what each of them did, cost and left behind.
         """
         return await self._portal.run(lambda: self._sync.compare(a, b))
 
     async def files(self) -> list[FileTouched]:
-        """Give the paths that the session touched, each once, with its last action and the calls that did it.
+        """List the paths that the session touched, each once, with its last action and the calls that did it.
 
-        Those that were seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
+        Includes paths seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
         return await self._portal.run(lambda: self._sync.files())
 
     async def snapshot_file(self, path: str | PathLike[str], *, idempotency_key: str | None = None) -> FileState:
-        """Keep a file as it is before it is changed; the first time counts until it is forgotten or at a checkpoint."""
+        """Keep a file as it is before a change; the first copy counts until forgotten or until a checkpoint."""
         return await self._portal.run(lambda: self._sync.snapshot_file(path, idempotency_key=idempotency_key))
 
     async def file_diff(self, path: str | PathLike[str]) -> FileDiff | None:
-        """Say how an announced file differs from when it was announced; None if it does not, or was never announced."""
+        """Return how an announced file differs from its kept copy; None if it does not, or was never announced."""
         return await self._portal.run(lambda: self._sync.file_diff(path))
 
     async def file_diffs(self) -> list[FileDiff]:
-        """Give the differences of all announced files that changed, in the order they were announced."""
+        """List the differences of all announced files that changed, in the order they were announced."""
         return await self._portal.run(lambda: self._sync.file_diffs())
 
     async def forget_files(self, *, idempotency_key: str | None = None) -> None:
@@ -1163,10 +1166,10 @@ class AsyncSession:
         files: bool = True,
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name this point: conversation, work, state, sub-agents and files. It costs what changed, at any length.
+        """Name this point: conversation, work, state, sub-agents and files; the cost follows what changed.
 
-        A name may be used again: it then means the newest of them, and all are listed. Without ``files`` the workspace
-        is not looked at: the point has the files that were seen last.
+        A name may be reused: it then means the newest one, and all of them are listed. Without ``files`` the workspace
+        is not scanned, and the point has the files of the last scan.
         """
         return await self._portal.run(
             lambda: self._sync.checkpoint(
@@ -1182,10 +1185,10 @@ class AsyncSession:
         conversation: bool = True,
         overwrite: Iterable[str | PathLike[str]] = (),
     ) -> AsyncRewind:
-        """Say what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
+        """Return what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-        What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
-        without ``files`` only the conversation does.
+        Paths that somebody else changed are left alone unless ``overwrite`` names them. Without ``conversation`` only
+        files go back, without ``files`` only the conversation does.
         """
         return AsyncRewind(
             self._portal,
@@ -1204,10 +1207,10 @@ class AsyncSession:
         take_over: bool = False,
         idempotency_key: str | None = None,
     ) -> Operation:
-        """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
+        """Move back to a point: what follows it leaves the path but stays on its branch. ``undo`` takes it back.
 
-        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there.
-        It is ``preview_rewind`` and ``apply`` in one.
+        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there. This
+        is ``preview_rewind`` and ``apply`` in one call.
         """
         return await self._portal.run(
             lambda: self._sync.rewind(
@@ -1221,23 +1224,26 @@ class AsyncSession:
         )
 
     async def preview_undo(self, operation: Operation | str | None = None) -> AsyncRewind:
-        """Say what ``undo`` would do to the conversation and to files."""
+        """Return what ``undo`` would do to the conversation and files."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_undo(operation)))
 
     async def preview_redo(self) -> AsyncRewind:
-        """Say what ``redo`` would do to the conversation and to files."""
+        """Return what ``redo`` would do to the conversation and files."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
 
     async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
-        """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
+        """Undo the last operation of this session, or a given one.
+
+        Raises ``Conflict`` if a later operation changed the same thing.
+        """
         return await self._portal.run(lambda: self._sync.undo(operation, idempotency_key=idempotency_key))
 
     async def redo(self, *, idempotency_key: str | None = None) -> Operation:
-        """Bring back what the last undo of this session took back."""
+        """Redo what the last undo of this session took back."""
         return await self._portal.run(lambda: self._sync.redo(idempotency_key=idempotency_key))
 
     async def operations(self, *, limit: int = 100) -> list[Operation]:
-        """Give this session's operations, newest first."""
+        """List this session's operations, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit))
 
     @overload
@@ -1281,11 +1287,11 @@ class AsyncSession:
         into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Branch | AsyncSession:
-        """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
+        """Open a branch at a point, the head by default, without moving there; nothing is copied.
 
-        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
-        files as they were at that point, and is the workspace of the new session; what belongs to a repository is left
-        out, and logged. ``undo`` takes the fork back, and leaves that directory.
+        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory that receives
+        the files as they were at that point and becomes the workspace of the new session; files that belong to a
+        repository are left out and logged. ``undo`` takes the fork back but leaves that directory.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(
@@ -1298,29 +1304,29 @@ class AsyncSession:
     async def switch(
         self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None
     ) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well."""
         return await self._portal.run(lambda: self._sync.switch(branch, files=files, idempotency_key=idempotency_key))
 
     async def preview_switch(self, branch: str | Branch) -> AsyncRewind:
-        """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
+        """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_switch(branch)))
 
     async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Add a user message; ``append`` describes durability and retries."""
+        """Append a user message; ``append`` describes durability and retries."""
         return await self._portal.write(
             self._sync._store._backend,
             Session.user.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
         )
 
     async def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Add an assistant message."""
+        """Append an assistant message."""
         return await self._portal.write(
             self._sync._store._backend,
             Session.assistant.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
         )
 
     async def system(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Add a system message."""
+        """Append a system message."""
         return await self._portal.write(
             self._sync._store._backend,
             Session.system.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
@@ -1329,11 +1335,11 @@ class AsyncSession:
     async def append(
         self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
     ) -> list[Message]:
-        """Add messages at the head, all or none; durable when this returns.
+        """Append messages at the head, all or none; durable when this returns.
 
-        Ours, dicts, or SDK objects and whole responses of Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse.
-        A retry with the same ``idempotency_key`` and content gives the first result and stores
-        nothing. Another revision than ``expected_revision`` is ``Conflict``.
+        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI
+        (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores nothing.
+        Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
         return await self._portal.write(
             self._sync._store._backend,
@@ -1345,38 +1351,38 @@ class AsyncSession:
     async def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
     ) -> list[Message]:
-        """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
+        """Replace everything from ``from_seq`` on with messages, in one step; the old ones stay on their branch.
 
-        Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
+        Raises ``Conflict`` if the session is not at ``expected_revision``. ``undo`` brings the old tail back.
         """
         return await self._portal.run(
             lambda: self._sync.replace_tail(from_seq, messages, expected_revision, idempotency_key=idempotency_key)
         )
 
     async def pop(self, *, idempotency_key: str | None = None) -> Message | None:
-        """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
+        """Take the last message off the path and return it, or None if there is none; ``undo`` brings it back.
 
-        Changes of tasks, plan or state that came after that message leave with it.
+        Changes to tasks, plan or state made after that message go with it.
         """
         return await self._portal.run(lambda: self._sync.pop(idempotency_key=idempotency_key))
 
     async def clear(self, *, idempotency_key: str | None = None) -> Operation:
-        """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
+        """Go back to an empty session; everything stays on its branch, and ``undo`` brings it back."""
         return await self._portal.run(lambda: self._sync.clear(idempotency_key=idempotency_key))
 
     async def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
-        """Let a summary stand for everything up to a point in contexts; the originals stay.
+        """Let a summary stand in for everything up to a point in contexts; the originals stay.
 
         ``uncompact`` takes it back, and so does a rewind to before it.
         """
         return await self._portal.run(lambda: self._sync.compact(upto, summary, idempotency_key=idempotency_key))
 
     async def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
-        """Take the last compaction back: contexts show the originals again, or the compaction before it, if any."""
+        """Take back the last compaction: contexts show the originals, or the compaction before it, again."""
         return await self._portal.run(lambda: self._sync.uncompact(idempotency_key=idempotency_key))
 
     async def compaction(self) -> Compaction | None:
-        """Give the compaction that is in force, or None."""
+        """Return the compaction in force, or None."""
         return await self._portal.run(lambda: self._sync.compaction())
 
     @property
@@ -1385,7 +1391,7 @@ class AsyncSession:
         return AsyncSessionState(self._portal, self._sync.state)
 
     async def tasks(self) -> list[Task]:
-        """Give the tasks, in order."""
+        """Return the tasks, in order."""
         return await self._portal.run(lambda: self._sync.tasks())
 
     async def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
@@ -1393,7 +1399,7 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.set_tasks(tasks, idempotency_key=idempotency_key))
 
     async def add_task(self, task: Task | str, status: str = "pending", *, idempotency_key: str | None = None) -> Task:
-        """Add a task at the end of the list."""
+        """Add a task to the end of the list."""
         return await self._portal.run(lambda: self._sync.add_task(task, status, idempotency_key=idempotency_key))
 
     async def update_task(
@@ -1404,13 +1410,13 @@ class AsyncSession:
         description: str | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Change one task by its index, from 0; a wrong index or status is ``Invalid``."""
+        """Change one task by its index, from 0; raises ``Invalid`` for a wrong index or status."""
         return await self._portal.run(
             lambda: self._sync.update_task(index, status, description=description, idempotency_key=idempotency_key)
         )
 
     async def get_plan(self) -> str | None:
-        """Give the agent's plan."""
+        """Return the agent's plan."""
         return await self._portal.run(lambda: self._sync.get_plan())
 
     async def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
@@ -1418,7 +1424,7 @@ class AsyncSession:
         return await self._portal.run(lambda: self._sync.set_plan(text, idempotency_key=idempotency_key))
 
     async def get_walkthrough(self) -> str | None:
-        """Give the stored walkthrough text."""
+        """Return the stored walkthrough text."""
         return await self._portal.run(lambda: self._sync.get_walkthrough())
 
     async def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
@@ -1428,11 +1434,11 @@ class AsyncSession:
     async def note(
         self, text: str, *, task: int | str | Task | None = None, idempotency_key: str | None = None
     ) -> Note:
-        """Add to the reasoning log, on a task if one is named by index, id or itself."""
+        """Add to the reasoning log, on a task if one is given by index, id or ``Task``."""
         return await self._portal.run(lambda: self._sync.note(text, task=task, idempotency_key=idempotency_key))
 
     async def notes(self) -> list[Note]:
-        """Give the reasoning log, oldest first."""
+        """Return the reasoning log, oldest first."""
         return await self._portal.run(lambda: self._sync.notes())
 
     async def record_file(
@@ -1443,13 +1449,13 @@ class AsyncSession:
         call: str | ToolCall | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
+        """Record that a path was created, written or deleted, and by which tool call; its last action counts."""
         return await self._portal.run(
             lambda: self._sync.record_file(path, action, call=call, idempotency_key=idempotency_key)
         )
 
     async def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
-        """Count one more build attempt and give the count."""
+        """Count one more build attempt and return the count."""
         return await self._portal.run(lambda: self._sync.add_build_attempt(idempotency_key=idempotency_key))
 
     def stream(
@@ -1463,8 +1469,8 @@ class AsyncSession:
     ) -> Opening[AsyncStream]:
         """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
 
-        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
-        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters wait. Leaving the block
+        seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it began.
         """
 
         async def opening() -> AsyncStream:
@@ -1491,11 +1497,11 @@ class AsyncSession:
     ) -> AsyncToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
-        Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
-        arguments. With the id of an open call that a message announced, it is the start of that call, never a second
-        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
-        that the tool touches, only they are looked at and not the whole workspace. ``keep`` says how many characters
-        of what it writes are kept, half of them the first and half the last; without it all are.
+        Pass a call from ``pending_calls``, or a name and arguments. Entering raises ``Conflict`` if the call was
+        answered meanwhile. The id of an open call that a message announced starts that call and never adds a second
+        record. A tool that is interrupted, or returns what cannot be stored, leaves its call open. With ``paths``, the
+        ones the tool touches, only those are scanned instead of the whole workspace. ``keep`` limits how many
+        characters of its output are kept, half from the start and half from the end; by default all are.
         """
         return AsyncToolRun(self._portal, self._sync.tool(call, arguments, id=id, paths=paths, keep=keep))
 
@@ -1508,7 +1514,7 @@ class AsyncSession:
         duration: float | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
-        """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
+        """Store the result of a call on the path; raises ``NotFound`` or, if it was answered already, ``Conflict``."""
         return await self._portal.run(
             lambda: self._sync.tool_result(
                 call_id, content, success=success, duration=duration, idempotency_key=idempotency_key
@@ -1518,15 +1524,16 @@ class AsyncSession:
     def retry(self, call: ToolCall, *, most: int = 3) -> AsyncToolRun:
         """Run a call again whose outcome is unknown: ``with session.retry(call) as run: run.result(...)``.
 
-        ``call.idempotency_key`` is the same at every try. A call that was tried ``most`` times already is ``Conflict``:
-        one that keeps killing its process is not tried for ever. Say with ``resolve_call`` how it ended.
+        ``call.idempotency_key`` is the same at every try. Raises ``Conflict`` on entering once the call was tried
+        ``most`` times, so that one that keeps killing its process is not tried for ever. Record with ``resolve_call``
+        how it ended.
         """
         return AsyncToolRun(self._portal, self._sync.retry(call, most=most))
 
     async def resolve_call(
         self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
     ) -> Message:
-        """Say how an open call ended that will not run (again): with what it gave, or with why it failed."""
+        """Record how an open call ended that will not run again: with its result, or with why it failed."""
         return await self._portal.run(
             lambda: self._sync.resolve_call(call, content, success=success, idempotency_key=idempotency_key)
         )
@@ -1543,10 +1550,10 @@ class AsyncSession:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
-        """Start a sub-agent for a task: a session below this one, by default of the same agent and workspace.
+        """Start a sub-agent for a task: a session below this one, by default with the same agent and workspace.
 
-        ``call_id`` is the tool call that asked for it: spawning for the same call again gives the same sub-agent. A
-        label that a sub-agent of this session has already is ``Conflict``, and so is a finished session.
+        ``call_id`` is the tool call that asked for it: spawning again for the same call returns the same sub-agent.
+        Raises ``Conflict`` if a sub-agent of this session has the label already, or if this session is finished.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -1564,18 +1571,18 @@ class AsyncSession:
         )
 
     async def children(self) -> list[AsyncSession]:
-        """Give its sub-agents in the order they were started."""
+        """List its sub-agents in the order they were started."""
         return [AsyncSession(self._portal, each) for each in await self._portal.run(lambda: self._sync.children())]
 
     async def tree(self) -> Tree:
-        """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
+        """Return the session with all sub-agents below it: status, time, and what each and all of them spent."""
         return await self._portal.run(lambda: self._sync.tree())
 
     async def wait(self, *children: str | AsyncSession, timeout: float | None = None) -> list[AsyncSession]:
-        """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
+        """Wait until sub-agents have ended, by default all of them; return those that have, in order.
 
-        One whose process is gone has ended too: its status is ``interrupted``. After ``timeout`` seconds there may be
-        fewer than were waited for.
+        One whose process is gone has ended too, with the status ``interrupted``. After ``timeout`` seconds the list may
+        hold fewer than were waited for.
         """
         return [
             AsyncSession(self._portal, each)
@@ -1585,13 +1592,13 @@ class AsyncSession:
     async def stop(
         self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> None:
-        """Stop it, and all sub-agents below it that go on: none of them takes messages any more."""
+        """Stop the session and all active sub-agents below it: none of them accepts messages any more."""
         return await self._portal.run(lambda: self._sync.stop(subtree, reason=reason, idempotency_key=idempotency_key))
 
     async def timeout(
         self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> None:
-        """End it, and all sub-agents below it that go on, because time ran out."""
+        """End the session and all active sub-agents below it because time ran out."""
         return await self._portal.run(
             lambda: self._sync.timeout(subtree, reason=reason, idempotency_key=idempotency_key)
         )
@@ -1604,73 +1611,73 @@ class AsyncSession:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Sent:
-        """Put a message into its inbox, from any process; ``receive`` makes it a user message of this session, once.
+        """Put a message into its inbox, from any process; ``receive`` turns it into a user message exactly once.
 
-        A finished session is ``Conflict``. ``sender`` is the session that sends it.
+        Raises ``Conflict`` if the session is finished. ``sender`` is the session that sends it.
         """
         return await self._portal.run(
             lambda: self._sync.send(text, sender=unwrap(sender), metadata=metadata, idempotency_key=idempotency_key)
         )
 
     async def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
-        """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
+        """Take messages out of the inbox, in order, and append them as user messages, once; durable at return.
 
-        At most 200 at a time. Without any it waits up to ``wait`` seconds for the first one.
+        At most 200 at a time. If there are none it waits up to ``wait`` seconds for the first.
         """
         return await self._portal.wait(lambda: self._sync.receive(limit, wait))
 
     async def inbox(self) -> list[Sent]:
-        """Give what was sent and waits to be received, in its order: the first 200."""
+        """List the messages that wait to be received, in order: the first 200."""
         return await self._portal.run(lambda: self._sync.inbox())
 
     async def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
-        """Ask a person for a yes or no to a call, and wait up to ``wait`` seconds; asking again asks nothing new.
+        """Ask a person to approve a call and wait up to ``wait`` seconds; a call is only ever asked about once.
 
-        The question is in the store: ``answer_approval`` answers it from any process, also after a restart. The
-        approval is true only if the answer was yes.
+        The question is in the store: ``answer_approval`` answers it from any process, even after a restart. The
+        returned approval is true only if the answer was yes.
         """
         return await self._portal.wait(lambda: self._sync.ask_approval(call, question, wait=wait))
 
     async def answer_approval(
         self, call: ToolCall | str, approved: bool, *, by: str | None = None, note: str | None = None
     ) -> Approval:
-        """Answer what was asked about a call; nothing asked is ``NotFound``, answered already ``Conflict``."""
+        """Answer the question about a call; raises ``NotFound`` if none was asked, ``Conflict`` if it was answered."""
         return await self._portal.run(lambda: self._sync.answer_approval(call, approved, by=by, note=note))
 
     async def approvals(self) -> list[Approval]:
-        """Give what open calls of the path wait for a yes or no, and what was answered already."""
+        """List the questions about open calls on the path, answered or not."""
         return await self._portal.run(lambda: self._sync.approvals())
 
     async def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
-        """Give it another title; None lets the next user message make one."""
+        """Set the title; None clears it, and the next user message provides a new one."""
         return await self._portal.run(lambda: self._sync.rename(title, idempotency_key=idempotency_key))
 
     async def tag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
-        """Add tags; those it has already stay where they are."""
+        """Add tags; tags that the session already has keep their position."""
         return await self._portal.run(lambda: self._sync.tag(*tags, idempotency_key=idempotency_key))
 
     async def untag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
-        """Remove tags; one that it has not is no error."""
+        """Remove tags; tags that the session does not have are ignored."""
         return await self._portal.run(lambda: self._sync.untag(*tags, idempotency_key=idempotency_key))
 
     async def archive(self, *, idempotency_key: str | None = None) -> Operation:
-        """Leave it out of listings unless they ask for archived sessions."""
+        """Hide the session from listings that do not ask for archived sessions."""
         return await self._portal.run(lambda: self._sync.archive(idempotency_key=idempotency_key))
 
     async def unarchive(self, *, idempotency_key: str | None = None) -> Operation:
-        """Put it back into listings."""
+        """Show the session in listings again."""
         return await self._portal.run(lambda: self._sync.unarchive(idempotency_key=idempotency_key))
 
     async def pin(self, *, idempotency_key: str | None = None) -> Operation:
-        """Mark it for finding again."""
+        """Pin the session, so that listings can filter for it."""
         return await self._portal.run(lambda: self._sync.pin(idempotency_key=idempotency_key))
 
     async def unpin(self, *, idempotency_key: str | None = None) -> Operation:
-        """Take the mark away."""
+        """Unpin the session."""
         return await self._portal.run(lambda: self._sync.unpin(idempotency_key=idempotency_key))
 
     async def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
-        """Replace the caller's own data."""
+        """Replace the caller's own metadata."""
         return await self._portal.run(lambda: self._sync.set_metadata(metadata, idempotency_key=idempotency_key))
 
     async def refresh(self) -> AsyncSession:
@@ -1697,35 +1704,35 @@ class AsyncSession:
 
 
 class AsyncSessionState:
-    """The state of a session; it goes back with a rewind."""
+    """The state of a session; a rewind takes it back too."""
 
     def __init__(self, portal: Portal, sync: SessionState) -> None:
         self._portal, self._sync = portal, sync
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """Give the value of a key, or ``default``."""
+        """Return the value of a key, or ``default``."""
         return await self._portal.run(lambda: self._sync.get(key, default))
 
     async def items(self) -> dict[str, Any]:
-        """Give all keys with their values."""
+        """Return all keys with their values."""
         return await self._portal.run(lambda: self._sync.items())
 
     async def read(self) -> tuple[int, dict[str, Any]]:
-        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
+        """Return the version with all keys and values, as of one moment: what compare-and-set needs."""
         return await self._portal.run(lambda: self._sync.read())
 
     async def version(self) -> int:
-        """Give the version of the state: 1 at first, higher with every change."""
+        """Return the version of the state: 1 at first, higher with every change."""
         return await self._portal.run(lambda: self._sync.version())
 
     async def at(self, version: int) -> dict[str, Any]:
-        """Give all keys and values as they were at a version."""
+        """Return all keys and values as they were at a version."""
         return await self._portal.run(lambda: self._sync.at(version))
 
     async def set(
         self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set one key and give the new version; durable when this returns."""
+        """Set one key and return the new version; durable when this returns."""
         return await self._portal.run(
             lambda: self._sync.set(key, value, expected_version=expected_version, idempotency_key=idempotency_key)
         )
@@ -1733,13 +1740,13 @@ class AsyncSessionState:
     async def update(
         self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set several keys in one step and give the new version."""
+        """Set several keys in one step and return the new version."""
         return await self._portal.run(
             lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
         )
 
     async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
-        """Remove keys and give the version; a key that is absent is no error."""
+        """Remove keys and return the version; keys that are absent are ignored."""
         return await self._portal.run(
             lambda: self._sync.delete(*keys, expected_version=expected_version, idempotency_key=idempotency_key)
         )
@@ -1749,7 +1756,7 @@ class AsyncSessionState:
 
 
 class AsyncToolRun:
-    """One run of a tool, from entering to leaving; an exception inside becomes the call's error and goes on."""
+    """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     def __init__(self, portal: Portal, sync: ToolRun) -> None:
         self._portal, self._sync = portal, sync
@@ -1761,23 +1768,23 @@ class AsyncToolRun:
 
     @property
     def call(self) -> ToolCall:
-        """The call that runs, known once it was entered."""
+        """The call that runs, available once the run is entered."""
         return self._sync.call
 
     async def write(self, text: str) -> None:
-        """Store a piece of what the tool gives while it runs: on disk within 0.2 seconds, and readers see it grow.
+        """Store a piece of the tool's output while it runs; it is on disk within 0.2 seconds, and readers see it grow.
 
-        All of it becomes the result, unless ``result`` is given another. If the run is cut off it is a message of its
-        own, with the status ``interrupted``.
+        The whole output becomes the result unless ``result`` is given another. If the run is cut off, the output
+        becomes a message of its own with the status ``interrupted``.
         """
         return await self._portal.run(lambda: self._sync.write(text))
 
     async def result(self, content: Any = None) -> Message:
-        """Store what the tool gave, or else what was written; durable when this returns."""
+        """Store the tool's result, by default what was written; durable when this returns."""
         return await self._portal.run(lambda: self._sync.result(content))
 
     async def error(self, error: BaseException | str) -> Message:
-        """Store that the tool failed, behind what was written, without raising."""
+        """Store that the tool failed, after what was written, without raising."""
         return await self._portal.run(lambda: self._sync.error(error))
 
     def __repr__(self) -> str:
@@ -1808,23 +1815,23 @@ class AsyncStream:
 
     @property
     def id(self) -> str:
-        """Names the stream while it is open."""
+        """The id of the stream while it is open."""
         return self._sync.id
 
     async def write(self, delta: str, kind: str = "text") -> None:
-        """Add what arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
+        """Add a piece that arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
         return await self._portal.run(lambda: self._sync.write(delta, kind))
 
     async def flush(self) -> None:
-        """Bring what arrived to disk now; it is there when this returns."""
+        """Write what arrived to disk now; it is durable when this returns."""
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:
-        """Seal what arrived as cancelled; nothing is stored if nothing arrived."""
+        """Seal what arrived as cancelled and return it; stores nothing and returns None if nothing arrived."""
         return await self._portal.run(lambda: self._sync.cancel())
 
     def __repr__(self) -> str:
@@ -1845,11 +1852,11 @@ class AsyncStream:
 class AsyncRewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
-    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
-    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
-    after that."""
+    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too; both are left
+    alone, and ``other_sessions`` maps the latter to the id of that session. ``not_captured`` are paths left alone
+    because their content is unknown, ``not_written`` those that belong to a repository. ``target_at`` is when the point
+    was reached. ``pending`` describes an earlier change to these files that was interrupted: it is taken back first,
+    and the preview shows what happens after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
@@ -1935,14 +1942,14 @@ class AsyncRewind:
         return self._sync.pending
 
     async def diff(self) -> str:
-        """Give the difference that it makes to each path, as text."""
+        """Return the difference it makes to each path, as text."""
         return await self._portal.run(lambda: self._sync.diff())
 
     async def apply(self, *, take_over: bool = False) -> Operation:
-        """Do it. If session or files have changed since the preview it is ``Conflict`` and nothing is touched.
+        """Make the move; raises ``Conflict`` and changes nothing if session or files changed since the preview.
 
-        Somebody else who runs the session or one of its sub-agents is ``Busy``; with ``take_over`` their next write
-        is ``LeaseLost``.
+        Raises ``Busy`` if somebody else runs the session or one of its sub-agents; with ``take_over`` their next write
+        raises ``LeaseLost`` instead.
         """
         return await self._portal.run(lambda: self._sync.apply(take_over=take_over))
 
@@ -1998,15 +2005,15 @@ class AsyncAttachment:
         return self._sync.url
 
     def open(self) -> AsyncReader:
-        """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""
+        """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         return AsyncReader(self._portal, self._sync.open)
 
     async def read(self) -> bytes:
-        """Read the content whole."""
+        """Read the whole content."""
         return await self._portal.run(lambda: self._sync.read())
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fields as plain values."""
+        """Return the fields as plain values."""
         return self._sync.to_dict()
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.feature("F10")
 PREVIEW = [
     'Rewind ####### "Fix the flaky retry test" from turn 2 to the end of turn 1, 23h ago',
     '  conversation  removes 1 turn (from "Now make it fast" on); still on branch main',
-    "  work          tasks, plan, notes and state as they were there",
+    "  work          tasks, plan, notes and state as they were then",
     "  files         D new.py +0 -1   (created by bash in turn 2)",
     "                M pool.py +1 -1   (changed by bash in turn 2)",
     "  yours         ! yours.txt changed by someone else, left alone (--overwrite yours.txt reverts it)",
@@ -97,8 +97,8 @@ def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:
         5,
         [
             'Undo ####### "Fix the flaky retry test" from turn 1 to the end of turn 2',
-            "  back          3 messages of another branch",
-            "  work          tasks, plan, notes and state as they were there",
+            "  back          3 messages from another branch",
+            "  work          tasks, plan, notes and state as they were then",
             "  files         A new.py +1 -0",
             "                M pool.py +1 -1",
         ],

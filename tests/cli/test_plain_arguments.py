@@ -372,9 +372,9 @@ def test_short_ids_are_enough_and_no_longer_than_they_must_be(world: World, monk
 def test_a_store_that_is_read_by_threads_ends_in_order(worn: World) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from takeback.client.open_to_read import open_to_look
+    from takeback.client.open_to_read import open_for_reading
 
-    store = open_to_look(str(worn.url))
+    store = open_for_reading(str(worn.url))
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: len(store.list_sessions(archived=None)), range(64)))
     assert set(found) == {found[0]}

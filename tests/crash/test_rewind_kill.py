@@ -289,7 +289,7 @@ def test_looking_at_a_rewind_that_was_cut_off_changes_nothing_and_says_so(templa
     for verb in (["status"], ["resume"], ["rewind", "one:then", "-n"]):
         command = [sys.executable, "-m", "takeback", *verb, "--store", place / "s.db", "-C", place / "w"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert "cut off half way" in shown, verb
+        assert "interrupted half way" in shown, verb
     assert (read(place / "w"), in_child(_journals, place)) == (before, 1)
 
     def whole(place: Path) -> list[str]:
@@ -348,7 +348,7 @@ def test_a_new_directory_in_place_of_the_workspace_is_left_as_it_is(template: Pa
 
     def work(place: Path) -> list[str]:
         with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
-            assert "another directory" in str(session.recovered)
+            assert "different directory" in str(session.recovered)
             session.user("third")
             assert not store.verify()
             return [message.text for message in session.messages() if message.role == "user"]

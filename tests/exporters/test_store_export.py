@@ -185,19 +185,19 @@ def test_lines_lose_nothing_so_likely_secrets_are_counted(store: Store, talk: Se
 @pytest.mark.parametrize(
     ("given", "how", "error", "says"),
     [
-        ([], {}, Invalid, "at least one session"),
-        (7, {}, Invalid, "sessions is a list"),
+        ([], {}, Invalid, "no session was given"),
+        (7, {}, Invalid, "sessions must be a list"),
         ([7], {}, Invalid, "session id must be a string"),
         ("", {}, Invalid, "session id must have"),
-        (None, {"format": "atif"}, Unsupported, "not there yet"),
-        (None, {"format": "pdf"}, Invalid, "format is jsonl, markdown or html, not 'pdf'"),
-        (None, {"format": None}, Invalid, "format is"),
-        (None, {"format": ["jsonl"]}, Invalid, "format is"),
-        (None, {"tools": "some"}, Invalid, "tools is full, short or none"),
-        (None, {"secrets": True}, Invalid, "secrets is mask or keep"),
-        (None, {"subagents": "yes"}, Invalid, "subagents is True or False"),
-        (None, {"at": 1}, Invalid, "only a document ends at a point"),
-        (["a", "b"], {"format": "html"}, Invalid, "a document is of one session, not 2"),
+        (None, {"format": "atif"}, Unsupported, "not supported yet"),
+        (None, {"format": "pdf"}, Invalid, "format must be jsonl, markdown or html, not 'pdf'"),
+        (None, {"format": None}, Invalid, "format must be"),
+        (None, {"format": ["jsonl"]}, Invalid, "format must be"),
+        (None, {"tools": "some"}, Invalid, "tools must be full, short or none"),
+        (None, {"secrets": True}, Invalid, "secrets must be mask or keep"),
+        (None, {"subagents": "yes"}, Invalid, "subagents must be True or False"),
+        (None, {"at": 1}, Invalid, "only for markdown and html"),
+        (["a", "b"], {"format": "html"}, Invalid, "a document holds one session, not 2"),
     ],
 )
 def test_an_export_that_makes_no_sense_is_refused(
@@ -285,7 +285,7 @@ def test_a_file_that_is_not_there_or_not_ours(store: Store, tmp_path: Path) -> N
     for wrong in (7, b"x"):
         with pytest.raises(Invalid):
             store.load(tmp_path / "other", workspace=wrong)  # type: ignore[arg-type]
-    with pytest.raises(Invalid, match="dry_run is True or False"):
+    with pytest.raises(Invalid, match="dry_run must be True or False"):
         store.load(tmp_path / "other", dry_run=1)  # type: ignore[arg-type]
 
 

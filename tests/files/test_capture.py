@@ -49,7 +49,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
         session.user("go")
         before, looking, wrote = look(work), threading.Event(), threading.Event()
         first, second = session.tool("first", id="c1"), session.tool("second", id="c2")
-        real_start, real_look = session._start_call, Scanner.look
+        real_start, real_scan = session._start_call, Scanner.scan
 
         def start(call_id: str, *more: Any) -> Any:
             if call_id == "c2":  # it has looked; before its start is stored the first one begins to look
@@ -61,7 +61,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
             if threading.current_thread() is threading.main_thread() and not wrote.is_set():
                 looking.set()
                 wrote.wait(60)
-            return real_look(self, *args)
+            return real_scan(self, *args)
 
         def work_on() -> None:
             second.__enter__()
@@ -70,7 +70,7 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
 
         begin = threading.Event()
         monkeypatch.setattr(session, "_start_call", start)
-        monkeypatch.setattr(Scanner, "look", slowly)
+        monkeypatch.setattr(Scanner, "scan", slowly)
         thread = threading.Thread(target=work_on)
         thread.start()
         begin.wait(60)

@@ -74,7 +74,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def seen(root: Path, keep: Memory, **how: object) -> dict[bytes, Node]:
-    return keep.flat(Scanner(str(root), **how).look(keep).root)  # type: ignore[arg-type]
+    return keep.flat(Scanner(str(root), **how).scan(keep).root)  # type: ignore[arg-type]
 
 
 def old(root: Path) -> None:
@@ -125,20 +125,20 @@ def test_pipes_sockets_and_devices_are_recorded_and_never_opened(
         opened: list[object] = []
         real = os.open
         monkeypatch.setattr(os, "open", lambda path, *args, **more: opened.append(path) or real(path, *args, **more))
-        look = Scanner(str(root)).look(keep)
-    found = keep.flat(look.root)
+        scanned = Scanner(str(root)).scan(keep)
+    found = keep.flat(scanned.root)
     assert {path.decode() for path, node in found.items() if node.kind == GAP} == special
     assert not special & {str(path).rpartition("/")[2] for path in opened}
-    assert {path.decode() for path, _ in look.missed} == special
-    assert all(reason for _, reason in look.missed)
+    assert {path.decode() for path, _ in scanned.missed} == special
+    assert all(reason for _, reason in scanned.missed)
 
 
 def test_a_pipe_that_takes_a_files_place_does_not_block(root: Path, keep: Memory) -> None:
     workspace = Scanner(str(root))
-    workspace.look(keep)
+    workspace.scan(keep)
     (root / "a").unlink()
     os.mkfifo(root / "a")
-    done = threading.Thread(target=workspace.look, args=(keep,), daemon=True)
+    done = threading.Thread(target=workspace.scan, args=(keep,), daemon=True)
     done.start()
     done.join(60)
     assert not done.is_alive()
@@ -159,11 +159,11 @@ def test_what_cannot_be_read_is_a_gap_with_its_reason(
     (root / "locked").mkdir()
     (root / "locked" / "in").write_text("in")
     monkeypatch.setattr(os, "open", refused)
-    look = workspace.look(keep)
-    assert {path for path, _ in look.missed} == {b"src/b", b"locked/"}
-    assert all("Permission denied" in reason for _, reason in look.missed)
+    scanned = workspace.scan(keep)
+    assert {path for path, _ in scanned.missed} == {b"src/b", b"locked/"}
+    assert all("Permission denied" in reason for _, reason in scanned.missed)
     monkeypatch.undo()
-    found = keep.flat(workspace.look(keep).root)
+    found = keep.flat(workspace.scan(keep).root)
     assert (found[b"src/b"].kind, found[b"locked/in"].kind) == (FILE, FILE), (
         "a reason that goes away is looked at again"
     )
@@ -178,32 +178,32 @@ def test_a_file_without_the_right_to_read_is_a_gap(root: Path, keep: Memory) -> 
 def test_what_is_too_large_is_a_gap_until_it_is_not(root: Path, keep: Memory) -> None:
     (root / "big").write_bytes(b"x" * 1000)
     workspace = Scanner(str(root), limits=Limits(file=999))
-    look = workspace.look(keep)
-    assert [path for path, _ in look.missed] == [b"big"]
+    scanned = workspace.scan(keep)
+    assert [path for path, _ in scanned.missed] == [b"big"]
     (root / "big").write_bytes(b"x" * 999)
-    assert workspace.look(keep).missed == ()
+    assert workspace.scan(keep).missed == ()
     (root / "big").write_bytes(b"x" * 1001)
-    assert [path for path, _ in workspace.look(keep).missed] == [b"big"]
-    assert Scanner(str(root), limits=Limits(file=0)).look(keep).missed_count == 3
+    assert [path for path, _ in workspace.scan(keep).missed] == [b"big"]
+    assert Scanner(str(root), limits=Limits(file=0)).scan(keep).missed_count == 3
 
 
 def test_the_whole_has_a_limit_too(root: Path, keep: Memory) -> None:
     for number in range(10):
         (root / f"f{number}").write_bytes(b"x" * 100)
     workspace = Scanner(str(root), limits=Limits(total=550))
-    look = workspace.look(keep)
-    assert look.size <= 550
-    assert look.missed_count == 5
-    again = workspace.look(keep)
-    assert (again.root, again.size) == (look.root, look.size), "the same ones are left out the next time"
+    scanned = workspace.scan(keep)
+    assert scanned.size <= 550
+    assert scanned.missed_count == 5
+    again = workspace.scan(keep)
+    assert (again.root, again.size) == (scanned.root, scanned.size), "the same ones are left out the next time"
 
 
 def test_what_went_leaves_space_for_what_came(root: Path, keep: Memory) -> None:
     (root / "big").write_bytes(b"x" * 400)
     workspace = Scanner(str(root), limits=Limits(total=550))
-    workspace.look(keep)
+    workspace.scan(keep)
     (root / "big").rename(root / "src" / "moved")
-    assert workspace.look(keep).missed == ()
+    assert workspace.scan(keep).missed == ()
 
 
 def test_deep_directories_are_seen_down_to_a_limit_and_loops_are_not_followed(root: Path, keep: Memory) -> None:
@@ -215,9 +215,9 @@ def test_deep_directories_are_seen_down_to_a_limit_and_loops_are_not_followed(ro
         here = here / "n"
         here.mkdir()
     (here / "bottom").write_text("b")
-    look = Scanner(str(root)).look(keep)
-    found = keep.flat(look.root)
-    assert look.missed == ()
+    scanned = Scanner(str(root)).scan(keep)
+    found = keep.flat(scanned.root)
+    assert scanned.missed == ()
     assert found[b"n/" * 90 + b"bottom"].kind == FILE
     assert {found[name].kind for name in (b"loop", b"src/up", b"self")} == {LINK}
 
@@ -230,8 +230,8 @@ def test_directories_deeper_than_the_limit_are_a_gap_and_no_error(root: Path, ke
         os.close(descriptor)
         descriptor = below
     os.close(descriptor)
-    look = Scanner(str(root)).look(keep)
-    assert look.missed_count == 1, "a gap, not an error"
+    scanned = Scanner(str(root)).scan(keep)
+    assert scanned.missed_count == 1, "a gap, not an error"
 
 
 def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) -> None:
@@ -239,7 +239,7 @@ def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) 
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("nosuch", "file"):
         with pytest.raises(Unsupported):
-            Scanner(str(tmp_path / name)).look(keep)
+            Scanner(str(tmp_path / name)).scan(keep)
     for path in ("", "/a", "a//b", "../a", "a/../b", "a/./b", "a\0"):
         with pytest.raises(Invalid):
             paths.relative(path)
@@ -248,9 +248,9 @@ def test_a_workspace_that_is_no_directory_is_said(tmp_path: Path, keep: Memory) 
 def test_the_first_few_gaps_are_named_and_all_are_counted(root: Path, keep: Memory) -> None:
     for number in range(120):
         os.mkfifo(root / f"p{number:03}")
-    look = Scanner(str(root)).look(keep)
-    assert look.missed_count == 120
-    assert 0 < len(look.missed) <= 120
+    scanned = Scanner(str(root)).scan(keep)
+    assert scanned.missed_count == 120
+    assert 0 < len(scanned.missed) <= 120
 
 
 # ---------------------------------------------------------------------- outside
@@ -283,9 +283,9 @@ def test_nothing_outside_is_read_while_a_directory_is_swapped_for_a_link(
         for number in itertools.count():
             if number % 3 == 0:
                 workspace = Scanner(str(root))
-            look = workspace.look(keep, [b"src/b", b"a"] if number % 3 == 2 else None)
+            scanned = workspace.scan(keep, [b"src/b", b"a"] if number % 3 == 2 else None)
             assert b"SECRET" not in keep.kept.values()
-            node = keep.flat(look.root).get(b"src")
+            node = keep.flat(scanned.root).get(b"src")
             met.add(node.kind if node else None)
             if number >= rounds and {DIR, LINK} <= met:
                 break
@@ -312,24 +312,24 @@ def test_a_change_of_the_same_size_within_one_tick_of_the_clock_is_seen(root: Pa
     for number in range(200):
         data = f"{number:04}".encode()
         (root / "a").write_bytes(data)
-        assert keep.kept[keep.flat(workspace.look(keep).root)[b"a"].content] == data
+        assert keep.kept[keep.flat(workspace.scan(keep).root)[b"a"].content] == data
     times = os.stat(root / "a")
     (root / "a").write_bytes(b"zzzz")
     os.utime(root / "a", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert keep.kept[keep.flat(workspace.look(keep).root)[b"a"].content] == b"zzzz", "times that were set back"
+    assert keep.kept[keep.flat(workspace.scan(keep).root)[b"a"].content] == b"zzzz", "times that were set back"
 
 
 def test_what_did_not_change_is_not_read_again(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = Scanner(str(root))
     old(root)
-    first = workspace.look(keep)
+    first = workspace.scan(keep)
     read: list[object] = []
     real = os.read
     monkeypatch.setattr(os, "read", lambda *args: read.append(args) or real(*args))
-    assert workspace.look(keep).root == first.root
+    assert workspace.scan(keep).root == first.root
     assert read == []
     (root / "a").write_text("A")
-    assert workspace.look(keep).root != first.root
+    assert workspace.scan(keep).root != first.root
     assert read
 
 
@@ -339,11 +339,11 @@ def test_names_that_come_and_go_are_seen_where_directories_were_not_listed_again
     workspace = Scanner(str(root))
     workspace._times_tell = True  # whatever the tests run on
     old(root)
-    first = workspace.look(keep)
+    first = workspace.scan(keep)
     listed: list[object] = []
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda *args: listed.append(args) or real(*args))
-    assert workspace.look(keep).root == first.root
+    assert workspace.scan(keep).root == first.root
     assert listed == [], "the directories' own times say that nothing came or went"
 
     steps: list[Callable[[], object]] = [
@@ -365,9 +365,9 @@ def test_names_that_come_and_go_are_seen_where_directories_were_not_listed_again
         step()
         if before is not None and number % 2 and (root / "src").is_dir():  # the change time still tells
             os.utime(root / "src", ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert keep.flat(workspace.look(keep).root) == seen(root, keep), number
+        assert keep.flat(workspace.scan(keep).root) == seen(root, keep), number
         old(root)
-        assert keep.flat(workspace.look(keep).root) == seen(root, keep), number
+        assert keep.flat(workspace.scan(keep).root) == seen(root, keep), number
 
 
 def test_a_file_system_whose_directories_tell_nothing_is_listed_each_time(
@@ -376,31 +376,31 @@ def test_a_file_system_whose_directories_tell_nothing_is_listed_each_time(
     monkeypatch.setattr(scan.mounts, "kind_of", lambda path: "nfs4")
     workspace = Scanner(str(root))
     old(root)
-    workspace.look(keep)
+    workspace.scan(keep)
     listed: list[object] = []
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda *args: listed.append(args) or real(*args))
-    workspace.look(keep)
+    workspace.scan(keep)
     assert len(listed) == 2
 
 
 def test_what_is_remembered_gives_the_same_tree_and_garbage_does_not_matter(root: Path, keep: Memory) -> None:
     workspace = Scanner(str(root))
     old(root)
-    first = workspace.look(keep)
+    first = workspace.scan(keep)
     notes = [*workspace.taken_note()]
     again = Scanner(str(root))
     for path, doc in notes:
         assert doc is not None
         again.remember(path, doc)
-    assert again.look(keep).root == first.root
+    assert again.scan(keep).root == first.root
     broken = Scanner(str(root))
     for path, doc in notes:
         broken.remember(path, (doc or b"")[:-3])
-    assert broken.look(keep).root == first.root
+    assert broken.scan(keep).root == first.root
     (root / "src" / "b").unlink()
     (root / "src").rmdir()
-    workspace.look(keep)
+    workspace.scan(keep)
     assert (b"src/", None) in [*workspace.taken_note()]
 
 
@@ -413,7 +413,7 @@ def test_what_is_remembered_by_another_process_saves_listing_reading_and_decodin
     os.mkfifo(root / "src" / "pipe")
     workspace = Scanner(str(root))
     old(root)
-    first = workspace.look(keep)
+    first = workspace.scan(keep)
     again = Scanner(str(root))
     for path, doc in workspace.taken_note():
         assert doc is not None
@@ -422,20 +422,20 @@ def test_what_is_remembered_by_another_process_saves_listing_reading_and_decodin
         without.setattr(os, "scandir", None)
         without.setattr(scan.read, "content", None)
         without.setattr(scan.cache, "_read_nodes", None)
-        assert again.look(keep) == first
+        assert again.scan(keep) == first
     assert {path: folder.names for path, folder in again.folders.items()} == {
         path: folder.names for path, folder in workspace.folders.items()
     }
     (root / "src" / "b").write_text("another")
-    assert keep.flat(again.look(keep).root) == seen(root, keep)
+    assert keep.flat(again.scan(keep).root) == seen(root, keep)
 
 
 def test_a_copy_that_looks_changes_nothing_here(root: Path, keep: Memory) -> None:
     workspace = Scanner(str(root))
-    before = workspace.look(keep).root
+    before = workspace.scan(keep).root
     (root / "src" / "new").write_text("n")
     (root / "a").unlink()
-    assert workspace.copied().look(keep).root != before
+    assert workspace.copied().scan(keep).root != before
     assert workspace.seen().root == before
 
 
@@ -445,17 +445,17 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
     random_ = random.Random(seed)
     keep, workspace = Memory(), Scanner(str(root))
     (root / ".gitignore").write_text("*.log\n/src/e\n")
-    workspace.look(keep)
+    workspace.scan(keep)
     names = ["a", "b", "c.log", "d1", "e", "src"]
     for _ in range(counts(150, 3_000)):
         touched = {"/".join(random_.choices(names, k=random_.randint(1, 3))) for _ in range(random_.randint(1, 3))}
         for path in touched:
             _change(random_, root, path)
-        partial = workspace.look(keep, [path.encode() for path in touched])
+        partial = workspace.scan(keep, [path.encode() for path in touched])
         fresh = Scanner(str(root))
         for path, doc in [(os.fsencode(p), scan.cache.dump(f)) for p, f in workspace.folders.items()]:
             fresh.remember(path, doc)
-        whole = fresh.look(keep)
+        whole = fresh.scan(keep)
         assert keep.flat(partial.root) == keep.flat(whole.root), touched
         assert partial.root == whole.root
 
@@ -463,9 +463,9 @@ def test_a_look_at_known_paths_finds_what_a_whole_look_finds(
 def test_a_look_at_a_file_of_rules_looks_at_what_they_named(root: Path, keep: Memory) -> None:
     (root / ".gitignore").write_text("b\n")
     workspace = Scanner(str(root))
-    workspace.look(keep)
+    workspace.scan(keep)
     (root / ".gitignore").write_text("")
-    assert keep.flat(workspace.look(keep, [b".gitignore"]).root)[b"src/b"].kind == FILE
+    assert keep.flat(workspace.scan(keep, [b".gitignore"]).root)[b"src/b"].kind == FILE
 
 
 def _change(random_: random.Random, root: Path, path: str) -> None:
@@ -520,16 +520,16 @@ def test_takebackignore_and_given_lines_add_to_the_rules(root: Path, keep: Memor
 
 def test_what_was_captured_stays_captured_when_a_rule_comes_to_name_it(root: Path, keep: Memory) -> None:
     workspace = Scanner(str(root))
-    workspace.look(keep)
+    workspace.scan(keep)
     (root / ".gitignore").write_text("a\nsrc/\nnew\n")
     (root / "new").write_text("n")
     (root / "a").write_text("changed")
     (root / "src" / "b").write_text("changed")
-    found = keep.flat(workspace.look(keep).root)
+    found = keep.flat(workspace.scan(keep).root)
     assert (found[b"new"].kind, found[b"a"].kind, found[b"src/b"].kind) == (GAP, FILE, FILE)
     assert keep.kept[found[b"a"].content] == keep.kept[found[b"src/b"].content] == b"changed"
     (root / ".gitignore").unlink()
-    found = keep.flat(workspace.look(keep).root)
+    found = keep.flat(workspace.scan(keep).root)
     assert found[b"new"].kind == FILE, "and what a rule no longer names is captured"
 
 
@@ -570,7 +570,7 @@ def test_rules_mean_what_git_says_they_mean(tmp_path: Path, seed: int, counts: C
         files = _generate(random_, root, paths)
         want = _git_ignores(root, files)
         keep = Memory()
-        nodes = keep.flat(Scanner(str(root)).look(keep).root)
+        nodes = keep.flat(Scanner(str(root)).scan(keep).root)
         got = {path for path in files if nodes.get(os.fsencode(path)) is None or nodes[os.fsencode(path)].kind == GAP}
         if got != want:
             rules = {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob(".gitignore"))}
@@ -628,5 +628,5 @@ def test_only_names_that_are_ours_are_left_out_without_a_word(root: Path, keep: 
     (root / f".takeback-{new_id(0)}").mkdir()
     (root / f".takeback-{new_id(0)}.tmp").write_text("on its way out")
     (root / ".takeback-mark-1-1").write_text("")
-    ours = {name for name in keep.flat(Scanner(str(root)).look(keep).root) if b".takeback" in name}
+    ours = {name for name in keep.flat(Scanner(str(root)).scan(keep).root) if b".takeback" in name}
     assert ours == {b".takeback-mine", b".takeback-notes"}

@@ -53,13 +53,13 @@ def test_only_the_paths_that_were_told_are_looked_at(
     session: takeback.Session, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = list[list[bytes] | None]()
-    look = Scanner.look
+    scan = Scanner.scan
 
     def noted(self: Scanner, keep: object, paths: object = None) -> object:
         looks.append(None if paths is None else list(paths))  # type: ignore[call-overload]
-        return look(self, keep, paths)  # type: ignore[arg-type]
+        return scan(self, keep, paths)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Scanner, "look", noted)
+    monkeypatch.setattr(Scanner, "scan", noted)
     with session.tool("bash"):
         (work / "src" / "f1").write_text("changed")
     assert looks[-1] is not None

@@ -171,7 +171,7 @@ def test_a_handle_of_one_scope_is_told_of_no_other(tmp_path: Path) -> None:
 def test_a_role_that_sees_one_scope_at_a_time_cannot_list_them(tmp_path: Path) -> None:
     with takeback.open(_postgres.app_url(tmp_path)) as store:
         store.create_session()
-        with pytest.raises(Unsupported, match="as the owner of its tables") as refused:
+        with pytest.raises(Unsupported, match="as the owner of the tables") as refused:
             store.scopes()
         assert refused.value.capability == "all_scopes"
         assert not store.capabilities.all_scopes

@@ -185,7 +185,7 @@ def test_who_wanted_a_lease_and_did_not_get_it_takes_nothing_back(
     with takeback.open(path) as other, other.session("x") as mine:
         store._keeper.give_back_abandoned()
         mine.user("still mine")
-        with pytest.raises(Busy, match="is run by"):
+        with pytest.raises(Busy, match="has been run by"):
             store.session("x")
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..client import address
-from ..client.open_to_read import open_empty, open_to_look
+from ..client.open_to_read import open_empty, open_for_reading
 from ..client.overview import SHORT, Overview, overviews
 from ..client.reading import Reading
 from ..client.refs import Resolved
@@ -35,7 +35,7 @@ _COUNTED = 1000
 
 def lightly(settings: Settings) -> Look[Reading]:
     """Return the context of a read-only verb that must start instantly."""
-    return Look(settings, open_to_look, open_empty)
+    return Look(settings, open_for_reading, open_empty)
 
 
 class Look(Generic[S]):

@@ -1,4 +1,4 @@
-"""An agent: an identity with fields, sessions and a versioned state."""
+"""An agent: an identity with fields, sessions and versioned state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """An agent of a store, as last seen; ``refresh`` renews it."""
+    """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, store: Store, seen: agents.AgentRow) -> None:
         self._store = store
@@ -26,65 +26,65 @@ class Agent:
 
     @property
     def id(self) -> str:
-        """The id that its maker gave, unique in its scope."""
+        """The id given by its creator, unique within its scope."""
         return self._seen.id
 
     @property
     def name(self) -> str | None:
-        """What people call it."""
+        """The name shown to people."""
         return self._field("name")  # type: ignore[no-any-return]
 
     @property
     def type(self) -> str:
-        """What sort of agent it is, in the caller's words."""
+        """The type of agent, as the caller defines it."""
         return self._field("type")  # type: ignore[no-any-return]
 
     @property
     def system_prompt(self) -> str | None:
-        """What its contexts begin with."""
+        """The system prompt that its contexts begin with."""
         return self._field("system_prompt")  # type: ignore[no-any-return]
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What it can do, in the caller's words."""
+        """What the agent can do, as the caller defines it."""
         return tuple(self._field("capabilities"))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings."""
+        """The agent's settings."""
         return dict(self._field("config"))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the caller attached."""
+        """The caller's own metadata."""
         return dict(self._field("metadata"))
 
     @property
     def version(self) -> int:
-        """1 at first; grows with every change of its fields or its state."""
+        """Starts at 1 and grows with every change to its fields or state."""
         return self._seen.version
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
+        """When the agent was created."""
         return to_datetime(self._seen.created_ms)
 
     @property
     def modified_at(self) -> datetime:
-        """When it last changed."""
+        """When the agent last changed."""
         return to_datetime(self._seen.modified_ms)
 
     @property
     def state(self) -> AgentState:
-        """Its versioned state."""
+        """The agent's versioned state."""
         return AgentState(self)
 
     def sessions(self) -> Iterator[Session]:
-        """Stream its sessions, last changed first."""
+        """Yield its sessions, archived ones included, last changed first."""
         return self._store.iter_sessions(agent=self.id, archived=None)
 
     def active_sessions(self) -> Iterator[Session]:
-        """Stream its active sessions, last changed first."""
+        """Yield its active sessions, last changed first."""
         return self._store.iter_sessions(agent=self.id, active_only=True)
 
     def refresh(self) -> Agent:
@@ -94,7 +94,7 @@ class Agent:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Give its fields as plain values."""
+        """Return its fields as plain values."""
         times = {"created_at": self.created_at.isoformat(), "modified_at": self.modified_at.isoformat()}
         return {"id": self.id, **self._fields, "version": self.version, **times}
 

@@ -1,7 +1,7 @@
-"""Adding to a session: messages in, durable when the call returns.
+"""Appending to a session: a message is durable when the call returns.
 
-Everything that can be refused is refused here, before the transaction; large parts go into blobs first. A
-message may be ours or in a provider's form: then its own JSON is kept verbatim beside a small normal form.
+Whatever can be refused is refused here, before the transaction; large parts go into blobs first. A message may be in
+our form or a provider's: then its own JSON is kept verbatim next to a small normalised form.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .running import Running
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 _LIMIT_TITLE = 50
-_LATE = 16  # appends that do not count on being alone after one that was not
+_LATE = 16  # after a collision, this many appends do not assume to be the only writer
 
 
 class Said(TypedDict, total=False):
-    """What may be said beside a message's content."""
+    """What ``user``, ``assistant`` and ``system`` take besides the content."""
 
     id: str | None
     usage: Any
@@ -50,32 +50,32 @@ class Said(TypedDict, total=False):
 
 
 class Speaking(Running, Reading):
-    """The part of a session that adds messages."""
+    """The part of a session that appends messages."""
 
     @writing
     def user(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Add a user message; ``append`` describes durability and retries."""
+        """Append a user message; ``append`` describes durability and retries."""
         return self._say("user", content, fields)
 
     @writing
     def assistant(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Add an assistant message."""
+        """Append an assistant message."""
         return self._say("assistant", content, fields)
 
     @writing
     def system(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Add a system message."""
+        """Append a system message."""
         return self._say("system", content, fields)
 
     @writing
     def append(
         self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
     ) -> Write[list[Message]]:
-        """Add messages at the head, all or none; durable when this returns.
+        """Append messages at the head, all or none; durable when this returns.
 
-        Ours, dicts, or SDK objects and whole responses of Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse.
-        A retry with the same ``idempotency_key`` and content gives the first result and stores
-        nothing. Another revision than ``expected_revision`` is ``Conflict``.
+        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI
+        (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores nothing.
+        Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
         if expected_revision is not None:
             arguments.whole(expected_revision, what="expected_revision")
@@ -84,9 +84,9 @@ class Speaking(Running, Reading):
     def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
     ) -> list[Message]:
-        """Put messages in the place of everything from ``from_seq`` on, in one step; the old ones stay on their branch.
+        """Replace everything from ``from_seq`` on with messages, in one step; the old ones stay on their branch.
 
-        Another revision than the expected one is ``Conflict``; ``undo`` brings the old tail back.
+        Raises ``Conflict`` if the session is not at ``expected_revision``. ``undo`` brings the old tail back.
         """
         arguments.whole(from_seq, what="from_seq", low=1)
         arguments.whole(expected_revision, what="expected_revision")
@@ -109,9 +109,9 @@ class Speaking(Running, Reading):
         return self._shown(done, stored, now_ms)
 
     def pop(self, *, idempotency_key: str | None = None) -> Message | None:
-        """Take exactly the last message off the path and give it, or None if there is none; ``undo`` brings it back.
+        """Take the last message off the path and return it, or None if there is none; ``undo`` brings it back.
 
-        Changes of tasks, plan or state that came after that message leave with it.
+        Changes to tasks, plan or state made after that message go with it.
         """
         call = self._store._call(idempotency_key, ["pop"])
         self._seen, done, rows, uids = self._do(moves.pop_once, self._store.scope, self.id, call)
@@ -121,32 +121,32 @@ class Speaking(Running, Reading):
         return next(iter(make_messages(True, self._store._attachment)(uids, rows)), None)
 
     def clear(self, *, idempotency_key: str | None = None) -> Operation:
-        """Go back to an empty session; everything stays on its branch and ``undo`` brings it back."""
+        """Go back to an empty session; everything stays on its branch, and ``undo`` brings it back."""
         return self._operate(self._store._call(idempotency_key, ["clear"]), moves.clear)
 
     def compact(self, upto: Point, summary: str, *, idempotency_key: str | None = None) -> Compaction:
-        """Let a summary stand for everything up to a point in contexts; the originals stay.
+        """Let a summary stand in for everything up to a point in contexts; the originals stay.
 
         ``uncompact`` takes it back, and so does a rewind to before it.
         """
         target = target_of(upto)
         text = arguments.text(summary, what="summary")
         if not text.strip():
-            raise Invalid("a summary says something: without one, everything up to the point would be gone")
+            raise Invalid("the summary is empty; contexts would lose everything up to that point")
         found = self._change("compaction", work.compact(target, text), [request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
 
     def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:
-        """Take the last compaction back: contexts show the originals again, or the compaction before it, if any."""
+        """Take back the last compaction: contexts show the originals, or the compaction before it, again."""
         self._change("compaction", work.uncompact, ["uncompact"], idempotency_key)
         return self.compaction()
 
     def compaction(self) -> Compaction | None:
-        """Give the compaction that is in force, or None."""
+        """Return the compaction in force, or None."""
         return self._ask(work.compaction)
 
     def _change(self, kind: str, decide: work.Decide, ask: Any, key: str | None = None) -> work.WorkEntry:
-        """Add one entry to the state of work."""
+        """Append one entry to the state of work."""
         key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
         self._seen, found = self._do(
             work.change, self._store.scope, self.id, kind, decide, ask=ask, now_ms=now_ms, key=key
@@ -174,7 +174,7 @@ class Speaking(Running, Reading):
         idempotency_key: str | None,
         show: Callable[[list[Message]], Any],
     ) -> Write[Any]:
-        """Prepare an append; attachments and large parts are stored by ``before``, ahead of the transaction."""
+        """Prepare an append; ``before`` stores attachments and large parts ahead of the transaction."""
         store, now_ms = self._store, self._store._clock.now_ms()
         key = None if idempotency_key is None else arguments.name(idempotency_key, what="idempotency_key")
         late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
@@ -183,25 +183,26 @@ class Speaking(Running, Reading):
         job = append_statement.Append(
             append_statement.AppendRequest(store.scope, self.id, now_ms, expected_revision, key),
             drafts,
-            seen,  # for all tries: what is made again must be the very same append
+            seen,  # the same for every retry: a retried append must be identical
             known=self._known(),
             waiting=self._waiting[1] if self._waiting[0] is seen else {},
             fence=None if held is None else held.fence,
             lost=_nothing if held is None else held.lose,
         )
-        looks = self._looks()
+        scans = self._scans()
 
         def prepare() -> None:
             if late:
                 drafts[:] = self._drafts(items)
             self._spill(drafts)
-            if looks:
-                self._look_before(drafts)
+            if scans:
+                self._scan_before(drafts)
+                # The scan may have added a snapshot: the append must build on the row after it.
                 job.seen = job.known = self._seen
                 job.waiting = self._waiting[1] if self._waiting[0] is self._seen else {}
                 job.fence = None if held is None else held.fence
 
-        first = looks or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
+        first = scans or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
 
         def finish(done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
             return show(self._shown(*done, now_ms, job.seen, held))
@@ -215,7 +216,7 @@ class Speaking(Running, Reading):
                 drafts[index] = contents.spill(store._runner, draft)
 
     def _known(self) -> SessionRow | None:
-        """Give the row that was last seen, unless others have been adding to this session lately."""
+        """Return the row as last read, unless others have been appending to this session lately."""
         self._late = max(0, self._late - 1)
         return None if self._late else self._seen
 
@@ -227,11 +228,11 @@ class Speaking(Running, Reading):
         seen: SessionRow | None = None,
         held: Held | None = None,
     ) -> list[Message]:
-        """Take in what an append did, and give its messages.
+        """Take over the result of an append and return its messages.
 
         ``seen`` is the session's row from before it, ``held`` the lease under which it was written.
         """
-        if done.session.updated >= self._seen.updated:  # else another thread on this handle has seen more
+        if done.session.updated >= self._seen.updated:  # else another thread on this handle has read a newer row
             self._seen = done.session
         if held is not None:
             held.sure = max(held.sure, done.session.updated)
@@ -260,7 +261,7 @@ class Speaking(Running, Reading):
             elif type(item) is _Said:
                 found.append(self._said_draft(item))
             elif isinstance(item, list | tuple | str | bytes):
-                raise Invalid(f"append takes messages one by one: append(*messages), not one {type(item).__name__}")
+                raise Invalid(f"append takes messages as arguments, not one {type(item).__name__}: append(*messages)")
             elif isinstance(item, Message):
                 found.append(self._copied(item))
             else:
@@ -268,7 +269,7 @@ class Speaking(Running, Reading):
         return found
 
     def _recognised(self, item: Any) -> list[Draft]:
-        """Turn a message in any form into what is stored; ``metadata`` in it is ours, no provider has it there."""
+        """Turn a message in any form into drafts; its ``metadata`` is ours, since no provider has that field."""
         bare, metadata = item, None
         if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
             metadata = arguments.mapping(item["metadata"], what="metadata")
@@ -276,9 +277,9 @@ class Speaking(Running, Reading):
         return [given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
 
     def _said_draft(self, said: dict[str, Any]) -> Draft:
-        """Turn what was said into what is stored: parts in a provider's form stay in it, with the other fields."""
+        """Turn a message of ours into a draft; parts in a provider's form stay as they are, next to our fields."""
         given = [] if isinstance(said["content"], str) else forms.recognise({k: said[k] for k in ("role", "content")})
-        if not given or said.get("raw") is not None:  # bytes that a caller gives need not hold the content
+        if not given or said.get("raw") is not None:  # a caller's own raw bytes need not contain the content
             return self._draft(said)
         body = {key: value for key, value in said.items() if value is not None and key != "content"}
         body["role"] = given[0].role
@@ -287,12 +288,12 @@ class Speaking(Running, Reading):
         return messages_.draft(body, raw=messages_.encode_raw(given[0].value), usage=usage, given=given[0])
 
     def _draft(self, item: Any) -> Draft:
-        """Turn a message as callers write it into what is stored; unknown fields go into ``extra``."""
+        """Turn a message as callers write it into a draft; unknown fields go into ``extra``."""
         if not isinstance(item, Mapping):
             item = forms.plain(item)
             if not isinstance(item, Mapping):
                 raise Invalid(
-                    f"a message is a dict with role and content or an SDK's object, not {type(item).__name__}"
+                    f"a message must be a dict with role and content, or an SDK object, not {type(item).__name__}"
                 )
         body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
         raw = body.pop("raw", None)
@@ -301,7 +302,7 @@ class Speaking(Running, Reading):
         return messages_.draft(body, raw=raw, usage=usage)
 
     def _copied(self, message: Message) -> Draft:
-        """Store a message of any session again; it gets an id of its own, and its attachments come along."""
+        """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
         left = ("id", "parent_id", "tool_name", "answers", "attachments")
         body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
         if message.body.attachments:
@@ -315,7 +316,7 @@ class Speaking(Running, Reading):
         return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
 
     def _tidy(self, body: dict[str, Any]) -> Usage | None:
-        """Bring the rarer fields into their stored form and give the usage."""
+        """Convert the rarer fields into their stored form and return the usage."""
         usage = None
         if "usage" in body:
             usage = Usage.of(body["usage"])
@@ -339,17 +340,17 @@ class Speaking(Running, Reading):
 
 
 class _Said(dict[str, Any]):
-    """A message as ``user``, ``assistant`` and ``system`` take it: content, and fields of ours beside it."""
+    """A message as ``user``, ``assistant`` and ``system`` take it: content, and our own fields."""
 
 
 def _parts(content: Any) -> list[Any]:
-    """Check content that is no text: a list of parts, or one part."""
+    """Check content that is not text: a list of parts, or one part."""
     if isinstance(content, Mapping):
         return [forms.plain(content)]
     if isinstance(content, list | tuple):
         return [forms.plain(part) for part in content]
     raise Invalid(
-        f"what is said is text or a list of parts, not {type(content).__name__}; append takes an SDK's whole message"
+        f"content must be text or a list of parts, not {type(content).__name__}; append takes a whole SDK message"
     )
 
 
@@ -360,7 +361,7 @@ def _attaches(item: Any) -> bool:
 
 
 def given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
-    """Keep a provider's message verbatim, with what the log needs to know of it."""
+    """Keep a provider's message verbatim, with what the log needs to know about it."""
     body: dict[str, Any] = {"role": given.role, "form": given.form}
     if metadata:
         body["metadata"] = metadata
@@ -376,13 +377,13 @@ def _first(messages: list[Message]) -> Message:
 
 
 def _nothing() -> None:
-    """Take note of nothing: no lease can be lost that is not held."""
+    """Do nothing: without a lease there is none to lose."""
 
 
 def _appended(
     done: entries.Appended, drafts: Sequence[Draft], now_ms: int, reader: Callable[[dict[str, Any]], Any]
 ) -> list[Message]:
-    """Show what was just stored without reading it back."""
+    """Return the messages that were just stored, without reading them back."""
     turn, seq, found = done.session.turns, done.last, []
     for draft in reversed(drafts):
         found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw, None, reader))

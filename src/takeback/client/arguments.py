@@ -1,4 +1,4 @@
-"""Checks of what callers hand in, before anything touches the store."""
+"""Checks of callers' arguments, before anything touches the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NAME = 1000
 
 
 def name(value: object, *, what: str, most: int = MAX_NAME) -> str:
-    """Check an id, name or key: text, not empty, not endless."""
+    """Check an id, name or key: non-empty text of bounded length."""
     text = codec.storable_text(value, what=what)
     if not text or len(text) > most:
         raise Invalid(f"{what} must have 1 to {most} characters, not {len(text)}")
@@ -23,7 +23,7 @@ def name(value: object, *, what: str, most: int = MAX_NAME) -> str:
 
 
 def text(value: object, *, what: str) -> str:
-    """Check long text: any string, since the codec can keep them all."""
+    """Check long text: any string, since the codec can store them all."""
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string, not {type(value).__name__}")
     return value
@@ -45,9 +45,9 @@ def mapping(value: object, *, what: str) -> dict[str, Any]:
 
 
 def seconds(value: object, *, what: str) -> float:
-    """Check a time to wait."""
+    """Check a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise Invalid(f"{what} is in seconds, from 0 to 1e9, not {value!r}")
+        raise Invalid(f"{what} must be a number of seconds from 0 to 1e9, not {value!r}")
     return float(value)
 
 
@@ -57,13 +57,13 @@ def optional_name(value: object, *, what: str) -> str | None:
 
 
 def workspace(value: object) -> str:
-    """Check a workspace: a directory as text or as a path object, told by its real path; none is the empty text."""
+    """Check a workspace: a path, returned as its real path; none is the empty string."""
     path = optional_name(os.fspath(value) if isinstance(value, os.PathLike) else value, what="workspace")
     return "" if path is None else name(os.path.realpath(path), what="workspace", most=8000)
 
 
 def whole(value: object, *, what: str, low: int = 0, high: int = (1 << 53)) -> int:
-    """Check a whole number within bounds; True is no number."""
+    """Check a whole number within bounds; True does not count as one."""
     if type(value) is not int or not low <= value <= high:
         raise Invalid(f"{what} must be a whole number from {low} to {high}, not {value!r:.40}")
     return value
@@ -77,18 +77,18 @@ def scope(value: object) -> str:
 def time_ms(value: object) -> int:
     """Check a time: an aware datetime, since a naive one would mean another moment on another machine."""
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise Invalid(f"a time is a datetime with a time zone, not {value!r:.60}")
+        raise Invalid(f"a time must be a datetime with a time zone, not {value!r:.60}")
     return (value - to_datetime(0)) // timedelta(milliseconds=1)
 
 
 def many(value: object, *, what: str) -> list[Any]:
-    """Check a list: one text or one value where several are meant is a mistake, not a list of its letters."""
+    """Check a list: a single string or value is a mistake, not a list of its characters."""
     if isinstance(value, str | bytes | Mapping | os.PathLike) or not isinstance(value, Iterable):
-        raise Invalid(f"{what} is a list, not one {type(value).__name__}; write [...]")
+        raise Invalid(f"{what} must be a list, not a single {type(value).__name__}; write [...]")
     return list(value)
 
 
 def flag(value: object, *, what: str, optional: bool = False) -> None:
-    """Check a yes or no; None only where that means either."""
+    """Check a boolean; None only where that means either."""
     if not isinstance(value, bool) and not (optional and value is None):
-        raise Invalid(f"{what} is True or False{', or None for both' if optional else ''}, not {value!r:.40}")
+        raise Invalid(f"{what} must be True or False{', or None for both' if optional else ''}, not {value!r:.40}")

@@ -1,7 +1,7 @@
-"""Attachments: bytes beside a message, stored once per scope, streamed in and out a chunk at a time.
+"""Attachments: bytes next to a message, stored once per scope, streamed in and out one chunk at a time.
 
-What is given may be bytes, an open file, a path, a URL (kept as such, never fetched), a dict that says more, or an
-attachment of another message. Its content is stored before the message that names it.
+The source may be bytes, an open file, a path, a URL (kept as is, never fetched), a dict with more fields, or another
+message's attachment. The content is stored before the message that names it.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class Attachment:
         self.url = given.get("url")
 
     def open(self) -> IO[bytes]:
-        """Open the content for reading; memory holds one chunk, and a damaged one is ``Corrupt``."""
+        """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         if self.hash is None:
-            raise Unsupported(f"this attachment is the URL {self.url!r}; Takeback fetches nothing", capability="fetch")
+            raise Unsupported(f"Takeback does not fetch URLs; fetch {self.url!r} yourself", capability="fetch")
         return io.BufferedReader(_Stored(self._store, self.hash), _PIECE)
 
     def read(self) -> bytes:
-        """Read the content whole."""
+        """Read the whole content."""
         with self.open() as stream:
             return stream.read()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fields as plain values."""
+        """Return the fields as plain values."""
         names = ("id", "type", "name", "mime_type", "size", "hash", "url")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -78,7 +78,7 @@ class Attachment:
 
 
 class _Stored(io.RawIOBase):
-    """A blob as a file that is read from the front."""
+    """A blob as a file that is read from the start."""
 
     def __init__(self, store: Store, content_hash: str) -> None:
         self._chunks: Iterator[bytes] = contents.open_stream(store._runner, content_hash)
@@ -102,16 +102,16 @@ class _Stored(io.RawIOBase):
 
 
 def store(store: Store, given: Attachable) -> dict[str, Any]:
-    """Store the content of an attachment and give its record."""
+    """Store the content of an attachment and return its record."""
     said: dict[str, Any] = {}
-    source: Any = getattr(given, "_sync", given)  # an awaitable attachment stands for its blocking one
+    source: Any = getattr(given, "_sync", given)  # an async attachment wraps a blocking one
     if isinstance(source, Attachment):
         said, source = source.to_dict(), _elsewhere(store, source)
     elif isinstance(source, Mapping):
         said, source = _described(source)
     wanted = said.get("type")
     if wanted is not None and (not isinstance(wanted, str) or wanted not in TYPES):
-        raise Invalid(f"an attachment is {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {wanted!r}")
+        raise Invalid(f"the type of an attachment must be {', '.join(TYPES[:-1])} or {TYPES[-1]}, not {wanted!r}")
     for field in ("id", "mime_type"):
         arguments.optional_name(said.get(field), what=f"{field} of an attachment")
     record = _content(store, source, said)
@@ -142,7 +142,7 @@ def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _elsewhere(store: Store, given: Attachment) -> Any:
-    """Give where to read an attachment of another store or scope from; None if its content is here, or a URL."""
+    """Return where to read an attachment of another store or scope; None if its content is here, or a URL."""
     if given.hash is None:
         return given.url
     if given._store._backend is store._backend and given._store.scope == store.scope:
@@ -151,7 +151,7 @@ def _elsewhere(store: Store, given: Attachment) -> Any:
 
 
 def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring the content in and say what it is: by hash and size, or by URL."""
+    """Store the content and describe it by hash and size, or by URL."""
     name = said.get("name")
     if said.get("hash") and given in (None, said["hash"]):
         return _known(store, said)
@@ -170,11 +170,11 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
     if hasattr(given, "read"):
         own = getattr(given, "name", None)
         return _from_stream(store, given, name or (os.path.basename(own) if isinstance(own, str) else None))
-    raise Invalid(f"an attachment is bytes, an open file, a path, a URL or a dict, not {type(given).__name__}")
+    raise Invalid(f"an attachment must be bytes, an open file, a path, a URL or a dict, not {type(given).__name__}")
 
 
 def _known(store: Store, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Refer to content that this scope has already."""
+    """Refer to content that this scope already has."""
     size = store._read(blobs.describe, store.scope, arguments.name(said["hash"], what="hash")).size
     return {"name": said.get("name"), "hash": said["hash"], "size": size}
 
@@ -186,7 +186,7 @@ def _from_path(store: Store, path: str, name: str | None) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path!r} to attach") from error
     except (OSError, ValueError) as error:
-        raise Invalid(f"{path!r} cannot be read to attach it: {error}") from error
+        raise Invalid(f"{path!r} cannot be read, so it was not attached: {error}") from error
 
 
 def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _from_stream(store: Store, stream: Any, name: str | None) -> dict[str, Any]:
 
 
 class _Counted:
-    """The pieces of a stream, counted."""
+    """A stream read in pieces, with a count of the bytes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -210,15 +210,15 @@ class _Counted:
     def _piece(self) -> bytes:
         try:
             piece = self._stream.read(_PIECE)
-        except Exception as error:  # whatever a caller's own object raises
-            raise Invalid(f"what was given to attach cannot be read: {error}") from error
+        except Exception as error:  # a caller's own object may raise anything
+            raise Invalid(f"the attachment cannot be read: {error}") from error
         if not isinstance(piece, bytes):
-            raise Invalid("an attachment is read as bytes; open the file in binary mode")
+            raise Invalid("an attachment must be read as bytes; open the file in binary mode")
         return piece
 
 
 def _id_of(record: Mapping[str, Any]) -> str:
-    """Make an id that follows from the content, so that a retry gives the same message."""
+    """Derive an id from the content, so that a retry makes the same message."""
     return sha256(f"{record.get('hash')} {record.get('url')} {record.get('name')}".encode()).hexdigest()[:25]
 
 

@@ -1,7 +1,7 @@
-"""Automatic checkpoints: a thread that takes one of each agent in turn, whenever something changed.
+"""Automatic checkpoints: a thread that checkpoints each agent in turn, whenever something changed.
 
-It holds no store: one that nobody has any more ends it, and so does closing it. A failure ends nothing: it is kept
-where callers find it, warned of once, and the next round tries again.
+It holds only a weak reference to the store, so dropping or closing the store ends it. A failure does not: it is kept
+where callers find it, warned about once, and the next round tries again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class AutoCheckpoints:
         self._thread = threading.Thread(target=_run, args=(self,), name="takeback-checkpoints", daemon=True)
 
     def start(self) -> None:
-        """Go on in the background."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; one that is being taken is waited for a little."""
+        """Stop, waiting a little for a checkpoint that is being taken."""
         self._stop.set()
+        # A thread cannot join itself: a hook on the warning of a failure may close the store.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
@@ -54,7 +55,7 @@ class AutoCheckpoints:
         return True
 
     def _step(self) -> bool:
-        """Wait, and do what is due; False when there is nothing to do any more."""
+        """Wait, then do what is due; False when the thread should end."""
         if self._stop.wait(self._interval):
             return False
         try:
@@ -71,7 +72,7 @@ class AutoCheckpoints:
         self.error = error
         if not self._warned:
             self._warned = True
-            warnings.warn(f"an automatic checkpoint could not be taken: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"an automatic checkpoint failed: {error}", RuntimeWarning, stacklevel=2)
 
 
 def _run(auto: AutoCheckpoints) -> None:
@@ -80,7 +81,7 @@ def _run(auto: AutoCheckpoints) -> None:
 
 
 def _take(store: StoreCheckpoints, agent_id: str, keep: int) -> None:
-    """Take a checkpoint of an agent if it changed, and let the oldest automatic ones go."""
+    """Take a checkpoint of an agent if it changed, and drop the oldest automatic ones."""
     now_ms = store._clock.now_ms()
     new = New(f"Auto checkpoint {to_datetime(now_ms):%Y-%m-%d %H:%M:%S} UTC", None, "automatic")
     store._write_as(ALONE, agent_checkpoints.take_automatic, store.scope, agent_id, new, keep, now_ms=now_ms)

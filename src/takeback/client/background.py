@@ -1,9 +1,9 @@
-"""What goes on in the background of a store: signs of life for its leases, and streams brought to disk in time.
+"""A store's background work: heartbeats for its leases, and streams flushed in time.
 
-One thread for each of the two, which starts with the first lease or stream and ends when there is nothing to keep: a
-stream that has to wait for its session must not silence the leases. All leases of a scope share one write. Leases of
-handles that nobody has any more are given back, and so are those that could not be given back at once; at the end
-of the process all are, so that only a process that was killed leaves a session interrupted.
+There is one thread for each, since a stream that waits for its session must not silence the leases. It starts with the
+first lease or stream and ends when there is nothing left to keep. All leases of a scope share one write. Leases whose
+handles were dropped are released, and so are those that could not be released at once; at exit all of them are, so that
+only a killed process leaves a session interrupted.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _PATIENCE = 2.0
 
 
 class Held:
-    """A lease that this process holds. ``sure`` is the last change of the session that is known to be its own.
+    """A lease that this process holds. ``sure`` is the last change of the session known to be its own.
 
-    It is ``over`` once it was given back, or lost to somebody else.
+    It is ``over`` once it was released, or lost to somebody else.
     """
 
     def __init__(self, store: StoreBase, session_id: str, lease: LeaseRow) -> None:
         self.store, self.session_id, self.lease = store, session_id, lease
         self.sure, self.depth, self.over = 0, 0, False
-        self.running = set[str]()  # calls whose tools were started through it and have not reported
+        self.running = set[str]()  # calls started under this lease that have no result yet
         self._end: dict[str, Any] = {"status": None}
         self._finalizer: Any = None
 
@@ -49,22 +49,23 @@ class Held:
 
     @property
     def fence(self) -> Fence:
-        """What every write names."""
+        """The token that every write checks."""
         return Fence(self.lease.token, self.sure)
 
     def lose(self) -> None:
-        """Note that somebody else has the session: until it is entered again."""
+        """Note that somebody else has the session, until it is entered again."""
         self.over = True
 
     def belongs_to(self, handle: object) -> None:
-        """Give the lease back when a handle is gone."""
+        """Release the lease when a handle is garbage-collected."""
         self._finalizer = weakref.finalize(handle, self.store._keeper.abandon, self)
+        # At exit the keeper's own finalizer releases all leases; queueing this one then would reach no thread.
         self._finalizer.atexit = False
 
     def give_back(self, status: str | None = None, **about: object) -> bool:
-        """End the lease; False if somebody else has it by now. Doing so again does nothing.
+        """Release the lease; False if somebody else has it by now. Repeating this does nothing.
 
-        What fails is tried again later, for nobody else can have the session until then.
+        A failed release is tried again later, since nobody else can have the session until then.
         """
         self._end = {"status": status, **about}
         try:
@@ -76,7 +77,7 @@ class Held:
             raise
 
     def try_again(self) -> bool:
-        """End the lease as it was asked for."""
+        """Release the lease as it was asked for."""
         if self.over:
             return True
         found = self.store._write(runs.leave_all, self.store.scope, [self.leaving()], now_ms=self.store._clock.now_ms())
@@ -95,20 +96,20 @@ class Held:
 
 
 class Flushed(Protocol):
-    """Something that must be brought to disk in time."""
+    """Something that must be flushed in time."""
 
     def _due(self) -> float | None:
-        """Give when, by the monotonic clock; None while there is nothing."""
+        """Return when, on the monotonic clock; None while there is nothing."""
 
     def flush(self) -> None:
-        """Bring it to disk."""
+        """Write it to disk."""
 
     def _cut(self) -> None:
         """End it as it is: the store is being closed."""
 
 
 class Keeper:
-    """The background of a store and of all its scopes."""
+    """The background work of a store and all its scopes."""
 
     def __init__(self) -> None:
         self.places: dict[Any, Any] = {}  # workspaces, by scope, path and limits
@@ -116,7 +117,7 @@ class Keeper:
         self._mutex = threading.RLock()  # a signal handler may close the store
         self._wake = threading.Condition(self._mutex)
         self._held = set[Held]()
-        self._streams: weakref.WeakSet[Flushed] = weakref.WeakSet()  # a stream that nobody has any more ends
+        self._streams: weakref.WeakSet[Flushed] = weakref.WeakSet()  # a dropped stream must not live on here
         self._abandoned = deque[Held]()
         self._threads = dict[str, threading.Thread]()
         self._beat_at = 0.0
@@ -125,22 +126,23 @@ class Keeper:
     # ------------------------------------------------------------------ what is kept
 
     def keep(self, held: Held) -> None:
-        """Give signs of life for a lease."""
+        """Send heartbeats for a lease."""
         with self._mutex:
             self._held.add(held)
             self._start("leases", Keeper._keep_leases)
 
     def drop(self, held: Held) -> None:
-        """Stop keeping a lease."""
+        """Stop sending heartbeats for a lease."""
         with self._mutex:
             self._held.discard(held)
 
     def abandon(self, held: Held) -> None:
-        """Note a lease whose handle is gone; called while memory is cleaned up, when nothing may be written."""
+        """Note a lease whose handle is gone; called by the garbage collector, when nothing may be written."""
+        # No lock: the collector may run while this very thread holds it, and appending to a deque is atomic.
         self._abandoned.append(held)
 
     def watch(self, stream: Flushed) -> None:
-        """Bring a stream to disk whenever it is due."""
+        """Flush a stream whenever it is due."""
         with self._mutex:
             self._streams.add(stream)
             self._start("streams", Keeper._keep_streams)
@@ -152,12 +154,12 @@ class Keeper:
             self._streams.discard(stream)
 
     def hurry(self) -> None:
-        """Look again when the next stream is due."""
+        """Wake the thread to check when the next stream is due."""
         with self._mutex:
             self._wake.notify_all()
 
     def give_back_abandoned(self) -> None:
-        """Give back the leases of handles that nobody has any more, and those that could not be given back."""
+        """Release the leases of dropped handles, and those that could not be released at once."""
         for _ in range(len(self._abandoned)):
             try:
                 held = self._abandoned.popleft()
@@ -168,7 +170,7 @@ class Keeper:
                 self._abandoned.append(held)
 
     def close(self) -> None:
-        """End all streams and give all leases back."""
+        """End all streams and release all leases."""
         with self._mutex:
             streams, held = [*self._streams], [*self._held, *self._abandoned]
             self._streams.clear()
@@ -188,7 +190,7 @@ class Keeper:
             thread.start()
 
     def _keep_leases(self) -> bool:
-        """Wait until signs of life are due and leave them; False when there is nothing to keep."""
+        """Wait until heartbeats are due and send them; False when there is nothing to keep."""
         with self._mutex:
             if not self._held and not self._abandoned:
                 self._wake.wait(_QUIET)
@@ -204,7 +206,7 @@ class Keeper:
         return True
 
     def _keep_streams(self) -> bool:
-        """Wait until a stream is due and bring it to disk; False when there is none."""
+        """Wait until a stream is due and flush it; False when there is none."""
         with self._mutex:
             if not self._streams:
                 self._wake.wait(_QUIET)
@@ -214,6 +216,7 @@ class Keeper:
             now = time.monotonic()
             due = [at for stream in self._streams if (at := stream._due()) is not None]
             self._wake.wait(max(0.0, min([now + _QUIET, *due]) - now))
+            # A copy: a flush may wait for its session, and must not do so under the lock.
             streams = [*self._streams]
         for stream in streams:
             if (at := stream._due()) is not None and at <= time.monotonic():
@@ -221,7 +224,7 @@ class Keeper:
         return True
 
     def _beat(self, held: list[Held]) -> None:
-        """Leave one sign of life for all leases of each scope; those that are gone are kept no longer."""
+        """Send one heartbeat for all leases of each scope; stop keeping those that are lost."""
         for group in _by_store(held):
             store = group[0].store
             try:
@@ -242,13 +245,13 @@ def _by_store(held: Iterable[Held]) -> Iterable[list[Held]]:
 
 
 def _run(keeper: weakref.ref[Keeper], step: Callable[[Keeper], bool]) -> None:
-    """Keep as long as somebody has the store."""
+    """Run a background step while the store is in use. A weak reference lets a dropped store be collected."""
     while (found := keeper()) is not None and step(found):
-        del found
+        del found  # or this thread would keep the store alive
 
 
 def _quietly(step: Callable[[], object]) -> bool:
-    """Do something in the background; what fails is told to whoever writes next, and must not end the thread."""
+    """Run a step in the background; a failure reaches whoever writes next and must not end the thread."""
     try:
         step()
     except Closed:
@@ -259,7 +262,7 @@ def _quietly(step: Callable[[], object]) -> bool:
 
 
 def _end(process: int, held: Iterable[Held], streams: Iterable[Flushed]) -> None:
-    """End streams and leases, as far as that can be done soon; a child process leaves those of its parent alone."""
+    """End streams and leases as far as time allows; a forked child leaves those of its parent alone."""
     if os.getpid() != process:
         return
     deadline = time.monotonic() + _PATIENCE
@@ -273,7 +276,7 @@ def _end(process: int, held: Iterable[Held], streams: Iterable[Flushed]) -> None
 
 
 def _leave(group: list[Held]) -> None:
-    """End leases of one store in one write."""
+    """Release the leases of one store in one write."""
     store = group[0].store
     leaving = [each.leaving() for each in group]
     store._write_as(ALONE, runs.leave_all, store.scope, leaving, now_ms=store._clock.now_ms())

@@ -1,4 +1,4 @@
-"""A backup: a whole copy of a store in one new file, as of one moment, verified; the store may be in use meanwhile."""
+"""A backup: a complete, verified copy of a store in one new file, as of one moment, while the store is in use."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .repairing import FILES
 if TYPE_CHECKING:
     from .store import Store
 
-LEFT_OUT = "left out"  # the kind of what is no damage
+LEFT_OUT = "left out"  # the kind of problem that is not damage
 
 
 def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int], None] | None) -> Report:
-    """Write the copy beside its place, verify it, and only then give it its name: what lies there is all there was.
+    """Write the copy next to its target, verify it, and only then rename it: the target is never half a backup.
 
-    A damaged store gives a copy with that damage, which the report names: better that than none.
+    A damaged store gives a copy with the same damage, which the report names: better than no copy.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise Invalid("name a new file for the backup")
+        raise Invalid("the path is empty; name a new file for the backup")
     if store.scope != arguments.scope(None):
-        raise Invalid("a backup holds all scopes; take it through a store that was opened without one")
+        raise Invalid("a backup holds all scopes; take it from a store that was opened without a scope")
     target = os.path.realpath(path)
     _require_free(target)
     try:
@@ -38,12 +38,13 @@ def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int]
             lost = _copy(store, part)
             with open_store(part, clock=store._clock) as copy:
                 report = copy.verify(progress=progress)
+            # Content, then name, then directory: after a power cut the backup is complete or absent.
             _sync(part)
             _require_free(target)
             _name(part, target)
             _sync(os.path.dirname(target))
     except FileExistsError as error:
-        raise Conflict(f"{target!r} exists already; name a new file for the backup", found=target) from error
+        raise Conflict(f"{target!r} already exists; name a new file for the backup", found=target) from error
     except OSError as error:
         raise files.translate(error, target) from error
     return Report((*lost, *report.problems), report.checked)
@@ -51,12 +52,13 @@ def back_up(store: Store, path: str | os.PathLike[str], progress: Callable[[int]
 
 def _require_free(target: str) -> None:
     if any(os.path.lexists(target + suffix) for suffix in FILES):
-        raise Conflict(f"{target!r} exists already; name a new file for the backup", found=target)
+        raise Conflict(f"{target!r} already exists; name a new file for the backup", found=target)
 
 
 def _name(part: str, target: str) -> None:
-    """Give a file its name, never over something that came meanwhile, where the file system can do that."""
+    """Put the file under its final name, never over something that appeared meanwhile if the file system allows."""
     try:
+        # Unlike a rename, a hard link fails if the target exists.
         os.link(part, target)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
@@ -66,7 +68,7 @@ def _name(part: str, target: str) -> None:
 
 
 def _copy(store: Store, path: str) -> list[Problem]:
-    """Copy everything; give what could not be read, or what a file does not hold of a server."""
+    """Copy everything; return what could not be read, or what a file leaves out of a server."""
     if store.capabilities.persistent and not store.capabilities.file:  # a server
         from .copying import copy
 

@@ -1,4 +1,4 @@
-"""What every part of a store stands on: the engine, the clock, the scope, and the operations of this handle."""
+"""What every part of a store builds on: the engine, the clock, the scope, and the operations of this handle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoreBase(StoreReading[Session]):
         self._operations = list[Operation]()
 
     def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Workspace:
-        """Return a workspace; all handles of this store share what is remembered of it."""
+        """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""
         key = self.scope, path, limits, rules, watch
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
@@ -54,15 +54,15 @@ class StoreBase(StoreReading[Session]):
         return self._runner.write(op, *args, **kwargs)
 
     def _write_as(self, how: How, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation in a particular way; it is durable when this returns."""
+        """Run an operation in a given way; it is durable when this returns."""
         return self._runner.write_as(how, op, *args, **kwargs)
 
     def _call(self, key: str | None, request: Any) -> ApiCall:
-        """Return what makes a call repeatable: its checked key, what it asks for, and the time."""
+        """Return what makes a call repeatable: its checked key, its request, and the time."""
         return ApiCall(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
 
     def _made(self, operation: Operation) -> None:
-        """Remember an operation for ``undo`` and ``redo`` of this handle."""
+        """Remember an operation for this handle's ``undo`` and ``redo``."""
         self._operations.append(operation)
         del self._operations[:-1000]
 

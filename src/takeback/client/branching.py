@@ -1,4 +1,4 @@
-"""Moving in time: checkpoints, branches, rewind, undo. Nothing that was said is ever lost by it."""
+"""Moving in time: checkpoints, branches, rewind, undo. No move ever loses what was said."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class Moving(Files):
         files: bool = True,
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name this point: conversation, work, state, sub-agents and files. It costs what changed, at any length.
+        """Name this point: conversation, work, state, sub-agents and files; the cost follows what changed.
 
-        A name may be used again: it then means the newest of them, and all are listed. Without ``files`` the workspace
-        is not looked at: the point has the files that were seen last.
+        A name may be reused: it then means the newest one, and all of them are listed. Without ``files`` the workspace
+        is not scanned, and the point has the files of the last scan.
         """
         arguments.flag(files, what="files")
         if type not in checkpoints.TYPES:
-            raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
+            raise Invalid(f"type must be one of {', '.join(checkpoints.TYPES)}, not {type!r}")
         fields: dict[str, Any] = {
             "name": _plain_name(name, what="checkpoint name"),
             "description": None if description is None else codec.storable_text(description, what="description"),
             "type": type,
         }
         if files:
-            self._look_by_hand()
+            self._scan_by_hand()
         call = self._store._call(idempotency_key, ["checkpoint", fields])
         self._seen, made = self._do(checkpoints.create_once, *self._key, call, **fields)
         missing = self._why_not_captured() if files else None
@@ -72,10 +72,10 @@ class Moving(Files):
         conversation: bool = True,
         overwrite: Iterable[str | PathLike[str]] = (),
     ) -> Rewind:
-        """Say what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
+        """Return what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-        What somebody else edited is kept unless ``overwrite`` names it. Without ``conversation`` only files go back,
-        without ``files`` only the conversation does.
+        Paths that somebody else changed are left alone unless ``overwrite`` names them. Without ``conversation`` only
+        files go back, without ``files`` only the conversation does.
         """
         return self._planned(target, files, conversation, paths_given(self, overwrite), shown=True)
 
@@ -89,12 +89,12 @@ class Moving(Files):
         take_over: bool = False,
         idempotency_key: str | None = None,
     ) -> Operation:
-        """Move back to a point: it stays, what follows leaves and is kept on its branch. ``undo`` takes it back.
+        """Move back to a point: what follows it leaves the path but stays on its branch. ``undo`` takes it back.
 
-        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there.
-        It is ``preview_rewind`` and ``apply`` in one.
+        Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there. This
+        is ``preview_rewind`` and ``apply`` in one call.
         """
-        target_of(target)  # what is not a point at all is reported before anything else
+        target_of(target)  # an invalid point is reported before anything else
         given = paths_given(self, overwrite)
         call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
         earlier = self._done_before(call)
@@ -115,16 +115,16 @@ class Moving(Files):
         arguments.flag(files, what="files")
         arguments.flag(conversation, what="conversation")
         if not files and not conversation:
-            raise Invalid("nothing would go back: leave files or conversation out, not both")
+            raise Invalid("files and conversation are both False, so nothing would go back; set at least one of them")
         goal = Goal("rewind", target_of(target), _asked(target, files, conversation, overwrite))
         return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
-        """Say what ``undo`` would do to the conversation and to files."""
+        """Return what ``undo`` would do to the conversation and files."""
         return self._preview_again("undo", _id_of(operation))
 
     def preview_redo(self) -> Rewind:
-        """Say what ``redo`` would do to the conversation and to files."""
+        """Return what ``redo`` would do to the conversation and files."""
         return self._preview_again("redo", None)
 
     def _preview_again(self, kind: str, wanted: str | None, *, shown: bool = True) -> Rewind:
@@ -135,14 +135,17 @@ class Moving(Files):
         return Rewind(self, found.id, goal, files=files, conversation=conversation, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
-        """Whether an undo or redo is about an operation that changed files."""
+        """Whether an undo or redo concerns an operation that changed files."""
         if not self._seen.workspace:
             return False
         found = self._store._read(operations.find_to_take_up, *self._key, kind, wanted)
         return found is not None and operations.moved_files(found)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
-        """Take back the last operation of this session, or a named one unless a later one changed the same thing."""
+        """Undo the last operation of this session, or a given one.
+
+        Raises ``Conflict`` if a later operation changed the same thing.
+        """
         return self._take_up("undo", _id_of(operation), idempotency_key)
 
     def _take_up(self, kind: str, wanted: str | None, key: str | None) -> Operation:
@@ -155,11 +158,11 @@ class Moving(Files):
         return self._operate(call, operations.take_up, kind, wanted)
 
     def redo(self, *, idempotency_key: str | None = None) -> Operation:
-        """Bring back what the last undo of this session took back."""
+        """Redo what the last undo of this session took back."""
         return self._take_up("redo", None, idempotency_key)
 
     def operations(self, *, limit: int = 100) -> list[Operation]:
-        """Give this session's operations, newest first."""
+        """List this session's operations, newest first."""
         return self._store._read(operations.values_of_session, *self._key, limit=arguments.whole(limit, what="limit"))
 
     # ------------------------------------------------------------------ branches
@@ -202,17 +205,17 @@ class Moving(Files):
         into: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Branch | Session:
-        """Open a branch at a point, the head by default, and stay where you are; nothing is copied.
+        """Open a branch at a point, the head by default, without moving there; nothing is copied.
 
-        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory: it gets the
-        files as they were at that point, and is the workspace of the new session; what belongs to a repository is left
-        out, and logged. ``undo`` takes the fork back, and leaves that directory.
+        With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory that receives
+        the files as they were at that point and becomes the workspace of the new session; files that belong to a
+        repository are left out and logged. ``undo`` takes the fork back but leaves that directory.
         """
         if into is not None and not as_session:
-            raise Invalid("only a session has a workspace of its own: fork(as_session=True, into=...)")
+            raise Invalid("into needs a session of its own: fork(as_session=True, into=...)")
         place = None if into is None else arguments.workspace(into)
         if place is not None and self._seen.workspace and Path(place).is_relative_to(self._seen.workspace):
-            raise Invalid(f"{place!r} lies in the workspace of this session; name a directory outside of it")
+            raise Invalid(f"{place!r} is inside the workspace of this session; choose a directory outside it")
         name = _plain_name(name, what="session name" if as_session else "branch name")
         request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
         call, target = self._store._call(idempotency_key, request), optional_target(at)
@@ -225,7 +228,7 @@ class Moving(Files):
         return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
     def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace becomes as it was there."""
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well."""
         name = arguments.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         arguments.flag(files, what="files")
         call = self._store._call(idempotency_key, ["switch", name, *(["files"] if files else [])])
@@ -237,7 +240,7 @@ class Moving(Files):
         return self._operate(call, moves.switch, branch=name)
 
     def preview_switch(self, branch: str | Branch) -> Rewind:
-        """Say what ``switch`` with ``files`` would do to the conversation and to files; ``apply`` does it."""
+        """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
         name = arguments.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         return self._planned_switch(name, shown=True)
 
@@ -261,5 +264,5 @@ def _id_of(operation: Operation | str | None) -> str | None:
 def _plain_name(name: str | None, *, what: str) -> str | None:
     name = arguments.optional_name(name, what=what)
     if name is not None and is_id(name):
-        raise Invalid(f"{name!r} has the form of an id; choose a name that cannot be mistaken for one")
+        raise Invalid(f"{name!r} looks like an id; choose a name that cannot be mistaken for one")
     return name

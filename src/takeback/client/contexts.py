@@ -1,4 +1,4 @@
-"""Contexts, summaries, walkthroughs: a session as text for models and for people. Looking at one changes nothing."""
+"""Contexts, summaries, walkthroughs: a session as text for models and for people. Making one changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .reading import Make, Reading, as_message
 
 
 class Contexts(Reading):
-    """The part of a session that speaks to models, and to people of what was said."""
+    """The part of a session that renders it for models and for people."""
 
     def context(
         self,
@@ -34,12 +34,13 @@ class Contexts(Reading):
         at: Point | None = None,
         count: Count | None = None,
     ) -> Context:
-        """Give the conversation in a provider's form, valid from wherever the log stands.
+        """Return the conversation in a provider's format, valid wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
-        came from it go out as they were stored; ``repairs`` says what had to be changed; equal logs give equal bytes.
-        With ``max_tokens`` older messages are left out (``omitted``), in steps, so that caches live; messages with
-        ``metadata={"pinned": True}`` stay. ``at`` looks from another point; ``count`` counts the tokens of a text.
+        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log gives the same
+        bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt caches stay
+        valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point; ``count`` counts
+        the tokens of a text.
         """
         find_provider(provider)
         model = arguments.optional_name(model, what="model")
@@ -60,9 +61,9 @@ class Contexts(Reading):
         )
 
     def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
-        """Give the session in a few hundred words for the next prompt: tasks, files, plan, what was said last.
+        """Return the session in a few hundred words for the next prompt: tasks, files, plan, latest messages.
 
-        It never has more tokens than ``max_tokens``; what was said in the session cannot pass for its headings.
+        It never exceeds ``max_tokens``, and nothing said in the session can pass for one of its headings.
         """
         most = arguments.whole(max_tokens, what="max_tokens", low=1)
         found = self._ask(standing.brief)
@@ -70,14 +71,13 @@ class Contexts(Reading):
         return summaries.summarise(found, said, max_tokens=most, count=_counter(count))
 
     def render_walkthrough(self) -> str:
-        """Give the session as a Markdown document for people: plan, tasks, files, checkpoints, what was said when."""
+        """Return the session as Markdown for people: plan, tasks, files, checkpoints, and the conversation."""
         return walkthrough.render(*self._told())
 
     def _told(self, at: Point | None = None) -> tuple[About, Iterator[Message | Entry]]:
-        """Give what a document says of a session as of one moment, up to a point if one is given, and what was said.
+        """Return a session's facts as of one moment, up to a point if given, with its messages and tool starts.
 
-        Messages and starts of tools are read in pages, as they are asked for. The fields of this handle are renewed
-        and are of the same moment.
+        Those are read in pages, as they are asked for. The fields of this handle are reread at the same moment.
         """
         whole, row, about = self._ask(standing.for_document, optional_target(at), self._store._is_gone)
         self._saw(*whole)
@@ -86,17 +86,17 @@ class Contexts(Reading):
 
 
 def _counter(count: Count | None) -> Count:
-    """Give what counts tokens; one of the caller's is held to give numbers."""
+    """Return what counts tokens; a caller's own function is checked to return numbers."""
     if count is None:
         return estimate
     if not callable(count):
-        raise Invalid(f"count is a function that gives the tokens of a text, not {type(count).__name__}")
+        raise Invalid(f"count must be a function that counts the tokens of a text, not {type(count).__name__}")
     given = count
 
     def counted(text: str) -> int:
         number = given(text)
         if type(number) is not int or number < 0:
-            raise Invalid(f"count gives the number of tokens of a text, not {number!r}")
+            raise Invalid(f"count must return the number of tokens in a text, not {number!r}")
         return number
 
     return counted

@@ -1,7 +1,7 @@
 """Copying a store into another: the records of one, put into the other.
 
-An interruption at any moment leaves nothing half-done in sight, and calling again goes on where it ended. What is in
-conflict is left out until the end, and then it is an error.
+An interruption at any moment leaves nothing half-done in sight, and calling again continues where it ended. Conflicts
+are set aside, and raised once everything else is copied.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ T = TypeVar("T")
 Place: TypeAlias = "Store | str | os.PathLike[str]"
 Progress: TypeAlias = Callable[[Copying], Any]
 
-_PAUSE = 0.1  # between two calls of progress
+_PAUSE = 0.1  # seconds between two calls of progress
 _DAMAGED = "the source is damaged"
-_REPAIR = "Repair the source first (Store.repair) and copy what that makes"
+_REPAIR = "Repair the source first (Store.repair) and copy the repaired store"
 _PHASES = {
     stream.AgentRecord: "agents",
     stream.Blob: "content",
@@ -49,17 +49,17 @@ def copy(
     subagents: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy everything of one store into another, between any two engines; both may be in use.
+    """Copy everything in one store into another, between any two engines; both may be in use.
 
-    A handle of one scope copies that scope alone, any other all scopes. A URL is opened and closed again, the source
-    only to read. What is there already is not copied again: an interrupted call goes on when it is made again, and one
-    made later brings what is new. A session shows up when it is whole and every hash of it was computed again. What
-    was changed in both stores, or whose name is taken, raises ``Conflict``, once everything else is copied; damage of
-    the source raises ``Corrupt``. What is under way - leases, answers being written, messages that wait - stays behind.
+    A handle bound to one scope copies only that scope, any other all scopes. A URL is opened and closed again, the
+    source read-only. What is already there is not copied again: call again after an interruption to continue, or later
+    to bring over what is new. A session appears once it is complete and each of its hashes was recomputed. A session
+    that was changed in both stores, or whose name is taken, raises ``Conflict``, once everything else is copied; damage
+    in the source raises ``Corrupt``. Leases, unfinished answers and unreceived messages stay behind.
 
-    With ``sessions``, handles or ids of the source's scope, only those go over, with their sub-agents unless
-    ``subagents`` is False, and with what they cannot be without: the sessions they were forked from, those above them,
-    their agents. An agent that says something else in the destination stays there as it is, which ``left_out`` says.
+    With ``sessions`` (handles or ids in the source's scope) only those are copied, with their sub-agents unless
+    ``subagents`` is False, and with what they depend on: the sessions they were forked from, those above them, their
+    agents. An agent that differs in the destination stays as it is there, and ``left_out`` says so.
     """
     wanted = None if sessions is None else [_session_id(each) for each in arguments.many(sessions, what="sessions")]
     arguments.flag(subagents, what="subagents")
@@ -73,15 +73,15 @@ def copy(
 def source_of(
     store: Store, wanted: Iterable[str] | None, *, subagents: bool, read: Callable[[Op[Any]], Any] | None = None
 ) -> Source:
-    """Return the records of a store's scope, or of what was chosen of it; of all scopes for a handle without one."""
-    look = read or _seen_by(store).read
+    """Return the records of a store's scope, or of the chosen sessions; of all scopes for an unscoped handle."""
+    reader = read or _seen_by(store).read
     if wanted is None:
-        return Source(look, scope=store.scope or None)
-    return Source(look, choice=look(chooser(store.scope, wanted, subagents=subagents)))
+        return Source(reader, scope=store.scope or None)
+    return Source(reader, choice=reader(chooser(store.scope, wanted, subagents=subagents)))
 
 
 def _seen_by(store: Store) -> Backend:
-    """Return what a handle may look into: its scope, or all of them if it has none."""
+    """Return what a handle may read: its scope, or all of them if it has none."""
     return store._backend if store.scope else store._backend.scoped(None)
 
 
@@ -93,7 +93,7 @@ def _opened(place: Place, stack: ExitStack, *, read_only: bool) -> Store:
     if isinstance(place, Store):
         return place
     if not isinstance(place, str | os.PathLike):
-        raise Invalid(f"a store is named by a path or URL, or is an open Store, not {type(place).__name__}")
+        raise Invalid(f"a store must be a path, a URL or an open Store, not {type(place).__name__}")
     return stack.enter_context(open_store(place, read_only=read_only))
 
 
@@ -101,13 +101,13 @@ def _require_two(source: Store, target: Store) -> None:
     one, two = source._backend.scoped(None), target._backend.scoped(None)
     path = getattr(one, "path", None)
     if one is two or (path is not None and path == getattr(two, "path", None)):
-        raise Invalid("source and destination are the same store; name another one to copy to")
+        raise Invalid("source and destination are the same store; choose another destination")
     if two.capabilities.read_only:
-        raise Unsupported("the destination was opened read-only", capability="write")
+        raise Unsupported("the destination was opened read-only; open it for writing", capability="write")
 
 
 class _Copy:
-    """A copy under way: reads one store, puts into the other, and says how far it is."""
+    """A copy in progress: reads one store, writes into the other, and reports progress."""
 
     def __init__(self, source: Backend, target: Backend, now_ms: Callable[[], int], progress: Progress | None) -> None:
         self._from, self._to = source, target
@@ -118,15 +118,15 @@ class _Copy:
         self._sink: Sink | None = None
 
     def read(self, op: Op[T]) -> T:
-        """Read from the source; damage says what to do about it."""
+        """Read from the source; if it is damaged, the error says what to do."""
         try:
             return self._from.read(op)
         except Corrupt as error:
             raise _damaged(error) from error
 
     def run(self, source: Source, *, chosen: bool) -> Copied:
-        """Put every record of a source."""
-        # Chosen sessions come to a store that has agents of its own; everything of a store does not.
+        """Copy every record of a source."""
+        # Chosen sessions may go to a store with agents of its own; a whole store must bring its agents along.
         self._sink = sink = Sink(
             self._to, now_ms=self._now_ms, read=self.read, leave_agents=chosen, tell=lambda: self._tell()
         )
@@ -152,7 +152,7 @@ class _Copy:
             self._tell(now=True)
 
     def _tell(self, *, now: bool = False) -> None:
-        """Call back, not too often: ``now`` if a phase begins."""
+        """Report progress, not too often; always if ``now``, as when a phase begins."""
         clock = time.monotonic()
         if self._progress is None or self._sink is None or not (now or clock - self._told_at > _PAUSE):
             return
@@ -163,7 +163,7 @@ class _Copy:
 
 
 def _blamed(records: Iterator[stream.Record]) -> Iterator[stream.Record]:
-    """Yield records; damage of the source says what to do about it."""
+    """Yield records; if the source is damaged, the error says what to do."""
     try:
         yield from records
     except Corrupt as error:

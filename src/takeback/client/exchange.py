@@ -1,7 +1,7 @@
-"""Sessions out of a store and in again: what was asked for is checked here, and handed over.
+"""Sessions out of a store and in again: arguments are checked here, then handed over.
 
-Exporters and importers are shells: they stand on the handles of a store, so nothing below them knows them. This module
-is the one place that does, when it is called: two imports that the contract of layers names.
+Exporters and importers are shells: they build on the handles of a store, so nothing below them knows them. This module
+is the one exception, and imports them only when it is called: two imports that the layer contract names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def export(
     at: Point | None,
     progress: Callable[[Copying], Any] | None,
 ) -> Exported:
-    """Check what an export is asked for, and let an exporter write it."""
+    """Check the arguments of an export, and let an exporter write it."""
     from ..exporters.export import write_document, write_lines
 
     ids, target = _ids(sessions), _opened(to, "write", "wb")
@@ -48,10 +48,10 @@ def export(
     arguments.flag(subagents, what="subagents")
     if format == LINES:
         if at is not None:
-            raise Invalid("lines hold all of a session; only a document ends at a point")
+            raise Invalid("jsonl always holds whole sessions; at= is only for markdown and html")
         return write_lines(store, ids, target, subagents=subagents, progress=progress)
     if len(ids) != 1:
-        raise Invalid(f"a document is of one session, not {len(ids)}; export each, or all of them as lines")
+        raise Invalid(f"a document holds one session, not {len(ids)}; export each on its own, or all of them as jsonl")
     return write_document(store, ids[0], target, format=format, tools=tools, keep=secrets == "keep", at=at)
 
 
@@ -63,7 +63,7 @@ def load(
     dry_run: bool,
     progress: Callable[[int], Any] | None,
 ) -> Loaded:
-    """Check what is to be loaded, and let an importer read it."""
+    """Check the arguments of a load, and let an importer read it."""
     from ..importers.load import load as read
 
     place = arguments.workspace(workspace)
@@ -76,16 +76,16 @@ def load(
 def _ids(sessions: Session | str | Iterable[Session | str]) -> list[str]:
     given = [sessions] if isinstance(sessions, Session | str) else arguments.many(sessions, what="sessions")
     if not given:
-        raise Invalid("name at least one session to export")
+        raise Invalid("no session was given; pass at least one to export")
     found = (each.id if isinstance(each, Session) else arguments.name(each, what="session id") for each in given)
     return [*dict.fromkeys(found)]
 
 
 def _require_one_of(value: object, known: tuple[str, ...], *, what: str) -> None:
     if value in PLANNED and what == "format":
-        raise Unsupported(f"the format {value!r} is not there yet; use {', '.join(known)}", capability=str(value))
+        raise Unsupported(f"the format {value!r} is not supported yet; use {', '.join(known)}", capability=str(value))
     if not isinstance(value, str) or value not in known:
-        raise Invalid(f"{what} is {', '.join(known[:-1])} or {known[-1]}, not {value!r:.40}")
+        raise Invalid(f"{what} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r:.40}")
 
 
 def _opened(given: Any, does: str, mode: str) -> str | BinaryIO:
@@ -96,7 +96,7 @@ def _opened(given: Any, does: str, mode: str) -> str | BinaryIO:
             raise Invalid(f"{path!r:.80} does not name a file")
         return path
     if isinstance(given, io.TextIOBase) or not callable(getattr(given, does, None)):
-        raise Invalid(f"a path or a file that was opened with mode {mode!r} is needed, not {type(given).__name__}")
+        raise Invalid(f"pass a path or a file opened with mode {mode!r}, not {type(given).__name__}")
     if getattr(given, "closed", False):
-        raise Invalid("the file is closed; open it again, or name its path")
+        raise Invalid("the file is closed; open it again, or pass its path")
     return given  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""What a handle holds of a session: its fields as they were last seen, read from the row and what lies beside it.
+"""What a handle holds of a session: its fields as last read.
 
-Nothing here asks the store for more. Every handle of a session stands on this, the one that only reads and the one
-that does everything.
+No property here reads the store. Every handle of a session builds on this: the one that only reads, and the one that
+does everything.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """A session of a store, as last seen."""
+    """A session of a store as last read."""
 
     resumed: bool
     _store: StoreReading[Any]
@@ -43,7 +43,7 @@ class Fields:
 
     @property
     def id(self) -> str:
-        """Unique everywhere, sorted by time."""
+        """Globally unique; ids sort by time of creation."""
         return self._seen.id
 
     def _ask(self, op: Callable[Concatenate[Tx, SessionRow, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -53,7 +53,7 @@ class Fields:
         return found
 
     def _saw(self, seen: SessionRow, doc: bytes | None, lease: LeaseRow | None) -> None:
-        """Take in the session as it was read, and whether whoever runs it is still there."""
+        """Take over the session as it was read, and check whether its holder still exists."""
         self._seen, self._doc, self._lease = seen, doc, lease
         self._gone = not self._holds() and seen.status == ACTIVE and lease is not None and self._store._is_gone(lease)
 
@@ -62,27 +62,27 @@ class Fields:
 
     @property
     def key(self) -> str:
-        """How other agents name it: unique, of the form ``agent:<id>:...``."""
+        """How other agents address it: unique, of the form ``agent:<id>:...``."""
         return self._seen.key
 
     @property
     def name(self) -> str | None:
-        """The name that its maker gave."""
+        """The name given by its creator."""
         return self._seen.name
 
     @property
     def label(self) -> str | None:
-        """The label that its parent gave."""
+        """The label given by its parent."""
         return self._seen.label
 
     @property
     def title(self) -> str | None:
-        """What people read in listings: made from the prompt or the first user message, or given by ``rename``."""
+        """The title in listings: from ``rename``, or derived from the prompt or first user message."""
         return self._seen.title
 
     @property
     def agent_id(self) -> str:
-        """Whose session it is."""
+        """The id of the agent that owns it."""
         return self._seen.agent
 
     @property
@@ -97,23 +97,23 @@ class Fields:
 
     @property
     def came_from(self) -> str | None:
-        """The directory that it worked in, as the export says that it was loaded from; nothing here is found by it."""
+        """The workspace named in the export that it was loaded from; for display only."""
         found = self._detail("came_from")
         return found.get("workspace") if isinstance(found, dict) else None
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags, in the order of adding."""
+        """Its tags, in the order they were added."""
         return sessions.unpack_tags(self._seen.tags)
 
     @property
     def archived(self) -> bool:
-        """Whether listings leave it out unless asked."""
+        """Whether listings leave it out by default."""
         return bool(self._seen.archived)
 
     @property
     def pinned(self) -> bool:
-        """Whether people want to find it again."""
+        """Whether it is pinned."""
         return bool(self._seen.pinned)
 
     @property
@@ -123,7 +123,7 @@ class Fields:
 
     @property
     def prompt(self) -> str | None:
-        """What it was asked for."""
+        """The prompt that it was created with."""
         return self._detail("prompt")  # type: ignore[no-any-return]
 
     @property
@@ -138,7 +138,7 @@ class Fields:
 
     @property
     def task(self) -> str | None:
-        """What its parent wants of it."""
+        """The task that its parent gave it."""
         return self._detail("task")  # type: ignore[no-any-return]
 
     @property
@@ -158,17 +158,17 @@ class Fields:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the caller attached."""
+        """The caller's own metadata."""
         return dict(self._detail("metadata") or {})
 
     @property
     def created_at(self) -> datetime:
-        """When it began."""
+        """When it was created."""
         return to_datetime(self._seen.created_ms)
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings go by feed position instead."""
+        """When it last changed, by the writer's clock; listings sort by commit order instead."""
         return to_datetime(self._seen.updated_ms)
 
     @property
@@ -178,38 +178,38 @@ class Fields:
 
     @property
     def head(self) -> Head:
-        """Where it is."""
+        """Where the session is: branch and entry."""
         place = self._seen
         return Head(place.uid, place.seq, bool(place.attached))
 
     @property
     def revision(self) -> int:
-        """Grows by one with each append call and each move of the head."""
+        """Grows by one with every append call and every move of the head."""
         return self._seen.revision
 
     @property
     def message_count(self) -> int:
-        """Messages on the path of the head."""
+        """The number of messages on the path of the head."""
         return self._seen.messages
 
     @property
     def turn_count(self) -> int:
-        """Turns on the path of the head."""
+        """The number of turns on the path of the head."""
         return self._seen.turns
 
     @property
     def task_count(self) -> int:
-        """Tasks at the head."""
+        """The number of tasks at the head."""
         return self._seen.tasks
 
     @property
     def completed_count(self) -> int:
-        """Completed tasks at the head."""
+        """The number of completed tasks at the head."""
         return self._seen.completed
 
     @property
     def build_attempts(self) -> int:
-        """Build attempts at the head."""
+        """The number of build attempts at the head."""
         return self._seen.builds
 
     def _detail(self, name: str) -> Any:
@@ -224,7 +224,7 @@ class Fields:
 
     @property
     def holder(self) -> Holder | None:
-        """Who runs it, as last seen: the process and its machine."""
+        """Who runs it, as last read: the process and its machine."""
         if self._held is not None and not self._held.over:
             return presence.decode(self._held.lease.holder or b"")
         lease = self._lease
@@ -233,7 +233,7 @@ class Fields:
 
     @property
     def stopped_at(self) -> int | None:
-        """The turn in which its last run was cut off, if it was."""
+        """The turn in which its last run was cut off, or None."""
         if self._gone:
             return self._seen.turns
         return self._end.get("turn") if self._end.get("status") == INTERRUPTED else None
@@ -246,17 +246,17 @@ class Fields:
 
     @property
     def error(self) -> str | None:
-        """The error that its last run ended with, if it did."""
+        """The error that its last run ended with, or None."""
         return self._end.get("error")
 
     @property
     def result(self) -> Any:
-        """What it was completed with."""
+        """The result passed to ``complete``."""
         return self._end.get("result") if self._seen.status == "completed" else None
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it ended; None while it goes on."""
+        """When it ended; None while it is open."""
         at = self._end.get("at_ms") if self._seen.status != ACTIVE else None
         return None if at is None else to_datetime(at)
 
@@ -267,7 +267,7 @@ class Fields:
     # ------------------------------------------------------------------ as values
 
     def to_dict(self) -> dict[str, Any]:
-        """Give its fields as plain values, times as RFC 3339."""
+        """Return its fields as plain values, with times in RFC 3339."""
         found = {name: getattr(self, name) for name in _FIELDS}
         found["tags"], found["head"] = list(self.tags), self.head._asdict()
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in found.items()}

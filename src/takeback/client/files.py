@@ -1,7 +1,7 @@
-"""Looking at files through time: what was at a path, what differs between two points, what an announced file was.
+"""Files through time: what was at a path, what differs between two points, what an announced file was.
 
-An announced file is kept as it is when it is announced first; that counts until it is forgotten or a checkpoint begins
-anew. It is an entry, so it survives a crash and goes back with a rewind.
+An announced file is kept as it was when first announced; that copy counts until it is forgotten or a checkpoint starts
+over. It is an entry, so it survives a crash and goes back with a rewind.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Files(Running, Reading):
     # ------------------------------------------------------------------ points
 
     def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
-        """Give the content of a file as it was at a point.
+        """Return the content of a file as it was at a point.
 
-        ``NotFound`` if nothing was there, ``Unsupported`` if it was not captured, ``Invalid`` for a link or directory.
+        Raises ``NotFound`` if it was absent, ``Unsupported`` if it was not captured, ``Invalid`` if it was not a file.
         """
         name, trees, root = self._path_then(path), Trees(self._store._runner), self._snapshot_at(point)
         node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
@@ -63,19 +63,19 @@ class Files(Running, Reading):
     def _snapshot_at(self, point: Point) -> work.WorkEntry:
         found = self._ask(history.snapshot_at, target_of(point))
         if found is None:
-            raise NotFound("the files of this session were never captured; give it a workspace, or make a checkpoint")
+            raise NotFound("the files of this session were never captured; give it a workspace, or take a checkpoint")
         return found
 
     def _files_at(self, point: Point | None) -> tuple[Trees, bytes]:
-        """Give the tree at a point, the head without one; what is in the workspace by now is recorded first."""
+        """Return the tree at a point; by default at the head, after recording what is in the workspace now."""
         if point is None and self._place() is not None:
-            self._look_by_hand()
+            self._scan_by_hand()
         trees = Trees(self._store._runner)
         found = self._snapshot_at(self._seen.seq if point is None else point)
         return trees, trees.root(found.body["root"]).tree
 
     def diff(self, a: Point, b: Point | None = None) -> Diff:
-        """Say what is otherwise at a second point, files and messages; without one, now and in the workspace."""
+        """Compare files and messages at two points; without a second one, with the head and the workspace now."""
         trees = Trees(self._store._runner)
         place = self._place()
         files = tuple(self._file_differences(trees, place, a, b)) if self._captured() else ()
@@ -83,9 +83,9 @@ class Files(Running, Reading):
         return Diff(files, self._lines(*left), self._lines(*right))
 
     def compare(self, a: Point, b: Point | None = None) -> Comparison:
-        """Put the paths to two points side by side, from where they part; without a second one, to the head.
+        """Compare the paths to two points from where they part; without a second one, with the head.
 
-        Branches are points: ``compare(one, other)`` says what each of two ways did, spent and left behind.
+        Branches are points too: ``compare(one, other)`` shows what each of them did, cost and left behind.
         """
         first, second, parting = self._ask(history.parted, target_of(a), optional_target(b))
         left, right = (self._side(each, parting) for each in (first, second))
@@ -94,7 +94,7 @@ class Files(Running, Reading):
         return Comparison(parting.seq, left, right, tuple(files))
 
     def _side(self, there: SessionRow, parting: entries.Point) -> Side:
-        """Read what a path has behind a point, and count it."""
+        """Read and count what a path has after a point."""
         since = Numbers._make(now - then for now, then in zip(there.numbers, parting.numbers, strict=True))
         said = self.messages(at=Head(there.uid, there.seq, False), after=parting.seq)
         return Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
@@ -113,7 +113,7 @@ class Files(Running, Reading):
         for path, old, new in tree.differences(trees.load, before.tree, now.tree):
             if DIR in (old and old.kind, new and new.kind):
                 continue
-            # What is not captured is not shown either: a rule that hides it counts for this too, and so does its size.
+            # What is not captured is not shown either: ignore rules and size limits hold for this too.
             seen = on_disk and (new is None or new.kind != GAP)
             after = states.on_disk(self._seen.workspace, path) if seen else states.of_node(trees, new)
             yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
@@ -124,9 +124,9 @@ class Files(Running, Reading):
     # ------------------------------------------------------------------ what was touched
 
     def files(self) -> list[FileTouched]:
-        """Give the paths that the session touched, each once, with its last action and the calls that did it.
+        """List the paths that the session touched, each once, with its last action and the calls that did it.
 
-        Those that were seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
+        Includes paths seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
         seen_, said = self._ask(history.touched)
         found, trees = {each.path: each for each in said}, Trees(self._store._runner)
@@ -142,7 +142,7 @@ class Files(Running, Reading):
     # ------------------------------------------------------------------ announced files
 
     def snapshot_file(self, path: str | PathLike[str], *, idempotency_key: str | None = None) -> FileState:
-        """Keep a file as it is before it is changed; the first time counts until it is forgotten or at a checkpoint."""
+        """Keep a file as it is before a change; the first copy counts until forgotten or until a checkpoint."""
         name = self._path_in(path)
         state = states.on_disk(self._seen.workspace, name)
         decide = history.announce(name.decode("utf-8", "surrogateescape"), self._kept_node(state))
@@ -161,12 +161,12 @@ class Files(Running, Reading):
         return [kind, state.mode or 0, 0, state.reason or "", store._clock.now_ms()]
 
     def file_diff(self, path: str | PathLike[str]) -> FileDiff | None:
-        """Say how an announced file differs from when it was announced; None if it does not, or was never announced."""
+        """Return how an announced file differs from its kept copy; None if it does not, or was never announced."""
         wanted = self._path_in(path)
         return next((each for each in self._announced_diffs(lambda name: name == wanted)), None)
 
     def file_diffs(self) -> list[FileDiff]:
-        """Give the differences of all announced files that changed, in the order they were announced."""
+        """List the differences of all announced files that changed, in the order they were announced."""
         return [*self._announced_diffs(lambda name: True)]
 
     def _announced_diffs(self, wanted: Callable[[bytes], bool]) -> Iterator[FileDiff]:
@@ -198,7 +198,7 @@ class Files(Running, Reading):
 
 
 def write_files(session: Files, point: Point | None, into: str) -> None:
-    """Write the files of a point into a new or empty directory; what belongs to a repository is left out, and named."""
+    """Write the files at a point into a new or empty directory; files of a repository are skipped and logged."""
     trees, root = session._files_at(point)
     steps, refused = list[Step](), dict[bytes, None]()
     for path, _, new in tree.differences(trees.load, tree.EMPTY, root):
@@ -212,14 +212,14 @@ def write_files(session: Files, point: Point | None, into: str) -> None:
 
 
 def _line(message: Message) -> str:
-    """Write a message on one line."""
+    """Format a message as one line."""
     tools = [each.name or message.tool_name or "" for each in message.tool_results]
     role = " ".join([message.role, *filter(None, tools)])
     return f"{role}: {message.text[:200]}".replace("\n", " ")
 
 
 def _touched(each: tree.Difference, after: work.WorkEntry) -> FileTouched | None:
-    """Describe what a snapshot saw of a path; gaps and directories are not files."""
+    """Describe a path's change between snapshots; gaps and directories do not count as files."""
     if {GAP, DIR} & {each.old and each.old.kind, each.new and each.new.kind}:
         return None
     calls = tuple(after.body.get("calls", ()))

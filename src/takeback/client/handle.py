@@ -1,4 +1,4 @@
-"""What every part of a session stands on: the store, and the fields that were last seen."""
+"""What every part of a session builds on: the store, and the fields as last read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PLAIN = How()
 
 
 class Write(NamedTuple, Generic[T]):
-    """A write that is ready to run: the operation, what its result becomes, and work that must come before it.
+    """A write that is ready to run: the operation, how to convert its result, and work that must happen first.
 
-    The blocking API runs it at once; the awaitable one hands many of them to one thread.
+    The blocking API runs it at once; the async one hands many of them to one thread.
     """
 
     op: Op[Any]
@@ -58,18 +58,18 @@ class writing(Generic[H, P, T]):
 
 
 class Handle(Fields):
-    """A session of a store, as last seen, and the ways to change it."""
+    """A session of a store as last read, and the ways to write to it."""
 
     _store: Store
 
     def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None) -> None:
         super().__init__(store, seen, doc, lease)
         self._late = 0
-        self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls that were announced through it
+        self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls announced through this handle
 
     @property
     def _key(self) -> tuple[str, str]:
-        """What operations find this session by: scope and id."""
+        """Scope and id, which operations find this session by."""
         return self._store.scope, self.id
 
     def _run(self, write: Write[T]) -> T:
@@ -78,11 +78,11 @@ class Handle(Fields):
         return write.finish(self._store._write(write.op))
 
     def _do(self, op: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a write; raises ``LeaseLost`` if this handle held the session and somebody else does by now."""
+        """Run a write; raises ``LeaseLost`` if this handle held the session and somebody else holds it now."""
         return self._do_as(_PLAIN, op, *args, **kwargs)
 
     def _do_as(self, how: How, op: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a write in a particular way."""
+        """Run a write in a given way."""
         held, write = self._held, self._store._write_as
         if held is None:
             return write(how, op, *args, **kwargs)
@@ -97,14 +97,14 @@ class Handle(Fields):
     def _done_before(self, call: ApiCall) -> Operation | None:
         """Return what an earlier call with this idempotency key did, or None.
 
-        Asked before files are scanned; where there are none, the transaction itself asks.
+        Asked before files are scanned; without files the transaction itself checks the key.
         """
         return None if call.key is None or not self._seen.workspace else self._ask(operations.done_before, call)
 
     def _operate(
         self, call: ApiCall, op: Callable[..., tuple[SessionRow, Operation]], *args: Any, **kwargs: Any
     ) -> Operation:
-        """Run an operation on this session, once per idempotency key, and remember it for ``Store.undo``."""
+        """Run an operation on this session once per idempotency key, and remember it for ``Store.undo``."""
         self._seen, operation = self._do(operations.once, self._store.scope, self.id, call, op, *args, **kwargs)
         if operation.summary != operations.NOTHING:
             self._store._made(operation)

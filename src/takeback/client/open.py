@@ -1,4 +1,4 @@
-"""Opening a store from a URL: here and in ``opening`` drivers are imported, and nowhere else."""
+"""Opening a store from a URL: drivers are imported here and in ``opening``, and nowhere else."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def open_store(
     read_only: bool = False,
     clock: Clock | None = None,
 ) -> Store:
-    """Open a store, making it if it is new: a path, ``sqlite:///path``, ``:memory:``, or nothing for the user's own.
+    """Open a store, creating a new one: a path, ``sqlite:///path``, ``:memory:``, or None for the user's own.
 
-    ``durability="relaxed"`` may lose the last commits at a power cut, never at a crash of the process.
+    ``durability="relaxed"`` may lose the last commits in a power cut, but never when only the process crashes.
     """
     place = address.given(url)
     who, clock = arguments.scope(scope), clock or SystemClock()
@@ -38,7 +38,7 @@ def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> B
     from ..storage.wrap import ReadOnly
 
     if durability not in ("full", "relaxed"):
-        raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+        raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
     if address.is_server(place):
         _server_package()
         from ..storage.postgres.backend import PostgresBackend
@@ -61,15 +61,15 @@ def _server_package() -> None:
 
 
 def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
-    """Make or update a store's tables and give the version of its schema; ``open`` does so itself where it may.
+    """Create or update a store's tables and return its schema version; ``open`` does this itself if permitted.
 
-    On PostgreSQL this needs a role that may create tables; ``grant_to`` names another role that may use them from then
-    on and needs no such right. Safe to run at any time, from any number of processes.
+    On PostgreSQL this needs a role that may create tables. ``grant_to`` names another role that may use them from then
+    on without that right. Safe to run at any time, from any number of processes.
     """
     place = os.fspath(url)
     if not address.is_server(place):
         if grant_to is not None:
-            raise Unsupported("only PostgreSQL has roles to grant to", capability="grant_to")
+            raise Unsupported("grant_to needs a PostgreSQL store; other stores have no roles", capability="grant_to")
         with open_store(place) as store:
             return store._read(migrations.version)
     _server_package()
@@ -79,9 +79,9 @@ def migrate(url: str | os.PathLike[str], *, grant_to: str | None = None) -> int:
 
 
 def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
-    """Copy a store whose log is damaged, with every frame of the log made readable; give their count.
+    """Copy a store whose log is damaged, with every frame of the log made readable; return the frame count.
 
-    The original stays untouched. Open the copy and run ``verify``: it names the records that are damaged.
+    The original stays untouched. Open the copy and run ``verify``: it names the damaged records.
     """
     from ..storage import files, wal
 
@@ -89,14 +89,14 @@ def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
     if not os.path.exists(source):
         raise NotFound(f"there is no store at {source!r}")
     if any(os.path.lexists(target + suffix) for suffix in ("", "-wal", "-shm", "-lock")):
-        raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
+        raise Conflict(f"{target!r} already exists; name a new file for the copy", found=target)
     try:
         lock = files.FileLock(source + "-open")
     except OSError as error:
         raise files.translate(error, source) from error
     try:
         if not lock.try_exclusive():
-            raise Conflict(f"{source!r} is open; close it everywhere first", found=source)
+            raise Conflict(f"{source!r} is in use; close it everywhere first", found=source)
         os.close(files.open_private(target))
         shutil.copyfile(source, target)
         return wal.salvage(source + "-wal", target + "-wal")

@@ -1,7 +1,7 @@
-"""Opening a store only to look at it, as lightly as possible: what a shell does that must start at once.
+"""Opening a store only to read it, as cheaply as possible: for commands that must start at once.
 
-A file is opened with the engine's reading half. Servers and stores in memory go the full way: connecting costs more
-than loading does there. Either way the store can be asked the same things.
+A file is opened with the reading half of the engine. Servers and in-memory stores take the full path: there, connecting
+costs more than importing does. Either way the store answers the same calls.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .store_reading import Reader, StoreReading
 
 
 def open_empty() -> StoreReading[Reading]:
-    """Give a store with nothing in it, for looking where there is none."""
+    """Return a store with nothing in it, for reading where there is none."""
     from ..storage.memory import MemoryBackend
 
     return Reader(MemoryBackend(), clock=SystemClock(), scope="", url=":memory:")
 
 
-def open_to_look(url: str) -> StoreReading[Reading]:
-    """Open a store that is there; ``NotFound`` if there is none. Close it as any other."""
+def open_for_reading(url: str) -> StoreReading[Reading]:
+    """Open an existing store for reading, or raise ``NotFound``; close it like any other."""
     place = address.given(url)
     if address.is_server(place) or address.is_memory(place):
         from .open import open_store

@@ -1,7 +1,7 @@
-"""Sessions at a glance, for lists: what each adds up to, where its head is, and how to name it.
+"""Sessions at a glance, for lists: their totals, where their head is, and their short names.
 
-A page of them costs the same few reads however many it holds; asking each handle would cost three transactions per
-session. All of it is of one moment.
+A page costs the same few reads however many sessions it holds; asking each handle would cost three transactions per
+session. Everything is as of one moment.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..ops.sessions import SessionRow
 from .reading import Reading
 
 S = TypeVar("S", bound=Reading)
-SHORT = 7  # characters of an id: those of one second; more where several sessions began in it
+SHORT = 7  # characters of an id, which tell one second; more if several sessions began in it
 _AT_ONCE = 500
 
 
 class Overview(msgspec.Struct, Generic[S], frozen=True):
-    """A session with its totals, the name of the branch of its head, how many branches it has, and its short id."""
+    """A session with its totals, the branch of its head, its number of branches, and its short id."""
 
     session: S
     stats: Stats
@@ -33,22 +33,22 @@ class Overview(msgspec.Struct, Generic[S], frozen=True):
 
 
 def overview(session: S) -> Overview[S]:
-    """Look at one session; ``NotFound`` if it is there no more."""
+    """Return the overview of one session; raises ``NotFound`` if it is gone."""
     for found in overviews([session]):
         return found
     raise NotFound(f"there is no session {session.id!r} in this store and scope")
 
 
 def overviews(found: Sequence[S]) -> list[Overview[S]]:
-    """Look at sessions of one store; those that were purged since they were read are left out."""
-    return [each for some in _portions(found) for each in _look(some)]
+    """Return the overviews of sessions of one store; those purged since they were read are left out."""
+    return [each for some in _portions(found) for each in _read_some(some)]
 
 
 def _portions(found: Sequence[S]) -> Iterator[Sequence[S]]:
     return (found[at : at + _AT_ONCE] for at in range(0, len(found), _AT_ONCE))
 
 
-def _look(found: Sequence[S]) -> Iterable[Overview[S]]:
+def _read_some(found: Sequence[S]) -> Iterable[Overview[S]]:
     store, ids = found[0]._store, [each.id for each in found]
     rows, known, shorts = store._read(refs.overview, store.scope, ids, SHORT)
     return [_overview(each, rows[each.id], known, shorts[each.id]) for each in found if each.id in rows]

@@ -1,4 +1,4 @@
-"""Points of a session as callers give them, checked; ``ops.points`` finds them in the store."""
+"""Points of a session as callers pass them, checked; ``ops.points`` finds them in the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target_of(point: Point) -> Target:
     """Check a point: a checkpoint, its name or id, a message, a seq, a branch (its tip) or a head."""
     if isinstance(point, Message):
         if not point.seq:
-            raise Invalid("this message is still being written and has no place yet; wait until its stream is finished")
+            raise Invalid("this message is still being written and has no position; wait until its stream is finished")
         return Target(point.seq, point.branch)
     if isinstance(point, Checkpoint):
         return Target(point.head.seq, point.head.branch, anywhere=True)
@@ -39,7 +39,7 @@ def optional_target(point: Point | None) -> Target | None:
 
 
 def request_of(point: Point) -> Any:
-    """Describe a point for comparing two requests with one idempotency key."""
+    """Describe a point, for comparing two requests with the same idempotency key."""
     if isinstance(point, Head):
         return [*point]
     return point if isinstance(point, int | str) else point.id

@@ -1,7 +1,7 @@
-"""Reading a session: windows from either end, streams in pages, totals at any point.
+"""Reading a session: windows from either end, iteration in pages, totals at any point.
 
-Each page is a read of its own, so a slow reader holds up no writer and memory holds one page. What few readers need is
-loaded when it is called: a shell that shows a session starts at once.
+Each page is a read of its own, so a slow reader blocks no writer and memory holds one page. What few readers need is
+imported on first use, so that a command that shows a session starts at once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Make: TypeAlias = "Callable[[dict[int, str], list[EntryRow]], list[T]]"
 
 
 class Turn(NamedTuple):
-    """A turn of the conversation; 0 is what came before the first user message."""
+    """A turn of the conversation; turn 0 is what came before the first user message."""
 
     number: int
     messages: tuple[Message, ...]
 
     @property
     def prompt(self) -> str:
-        """What the user said; nothing in turn 0."""
+        """What the user said; empty in turn 0."""
         return self.messages[0].text if self.number else ""
 
     def __repr__(self) -> str:
@@ -58,11 +58,11 @@ class Reading(Fields):
         tools: bool = True,
         at: Point | None = None,
     ) -> list[Message]:
-        """Give messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
+        """Return messages, oldest first: the latest ``limit`` of them, or the first ones ``after`` a seq.
 
-        The limit counts after the filter. ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
-        such as another branch. An answer that is being written comes last, with the status ``streaming`` and seq 0: it
-        has no place yet.
+        The limit applies after the filter; ``tools=False`` leaves tool messages out. ``at`` reads the path to a point,
+        such as another branch. An answer that is still being written comes last, with the status ``streaming`` and seq
+        0, since it has no place yet.
         """
         make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
         if limit is not None:
@@ -84,35 +84,35 @@ class Reading(Fields):
     def iter_messages(
         self, *, after: int | None = None, tools: bool = True, at: Point | None = None
     ) -> Iterator[Message]:
-        """Stream messages, oldest first, up to the head of this moment or to a point, then what is being written."""
+        """Yield messages, oldest first, up to the current head or to a point, then what is being written."""
         low, make = _bounds(after, None)[0], make_messages(tools, self._store._attachment)
         session, open_ = self._path_to(at)
         return chain(chain.from_iterable(self._pages_of(session, low, session.seq, make)), open_)
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
-        """Stream entries of every kind, oldest first."""
+        """Yield entries of every kind, oldest first."""
         low, high = _bounds(after, before)
         return chain.from_iterable(self._pages(low, high, _make_entries))
 
     def message(self, id: str) -> Message:
-        """Give a message of the path by its id, the caller's or the store's."""
+        """Return a message on the path by its id, whether the caller's or the store's."""
         wanted = arguments.name(id, what="message id")
         for message in make_messages(True, self._store._attachment)(*self._ask(log.message_rows, wanted)):
             return message
         raise NotFound(f"entry {wanted!r} is not a message")
 
     def turns(self) -> Iterator[Turn]:
-        """Stream the turns of the path: each a user message and all that follows up to the next."""
+        """Yield the turns of the path: each a user message and everything up to the next one."""
         for number, group in groupby(self.iter_messages(), lambda message: message.turn):
             yield Turn(number, tuple(group))
 
     def stats(self, at: Point | None = None, *, spent: bool = False) -> Stats:
-        """Give the totals of the path, up to a point if one is given; one read at any depth.
+        """Return the totals of the path, up to a point if one is given; a single read at any depth.
 
-        ``spent`` counts every entry of every branch once instead: what was spent does not go back with a rewind.
+        With ``spent`` every entry of every branch counts once instead: what was spent does not go back with a rewind.
         """
         if spent and at is not None:
-            raise Invalid("what was spent has no point; give at, or spent=True")
+            raise Invalid("spent=True counts every branch and takes no point; pass either at= or spent=True")
         if spent:
             from ..ops import stats as totals
 
@@ -122,16 +122,16 @@ class Reading(Fields):
         return Stats.from_numbers(numbers, started_ms=started)
 
     def tool_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path in order, each with its status, times and result."""
+        """Return the tool calls on the path in order, each with its status, times and result."""
         from ..ops import calls
 
         return self._ask(calls.all_judged, self._calls_are_lost)
 
     def pending_calls(self) -> list[ToolCall]:
-        """Give the tool calls of the path that have no result, in the order they were announced.
+        """Return the tool calls on the path that have no result, in the order they were announced.
 
-        One is ``pending`` until its tool is started, then ``running``; ``unknown`` if the process that ran it is gone:
-        it may or may not have had its effect. ``retry`` it, or say with ``resolve_call`` how it ended.
+        A call is ``pending`` until its tool is started, then ``running``; it is ``unknown`` if the process that ran it
+        is gone, since it may or may not have taken effect. ``retry`` it, or record with ``resolve_call`` how it ended.
         """
         from ..ops import calls
 
@@ -140,17 +140,17 @@ class Reading(Fields):
     # ------------------------------------------------------------------ branches and checkpoints
 
     def branches(self) -> list[Branch]:
-        """Give all branches, oldest first; one whose fork was undone is left out."""
+        """List all branches, oldest first, except those whose fork was undone."""
         return self._ask(trees.shown)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Give the session's checkpoints in the order they were made."""
+        """List the session's checkpoints in the order they were taken."""
         from ..ops import checkpoints
 
         return self._ask(checkpoints.all_values)
 
     def get_checkpoint(self, id_or_name: str) -> Checkpoint:
-        """Give a checkpoint by its id, or the newest of that name."""
+        """Return a checkpoint by its id, or the newest with that name."""
         from ..ops import checkpoints
 
         return self._ask(checkpoints.value_of, arguments.name(id_or_name, what="checkpoint"))
@@ -158,11 +158,11 @@ class Reading(Fields):
     # ------------------------------------------------------------------ how it is read
 
     def _calls_are_lost(self, lease: sessions.LeaseRow | None) -> bool:
-        """Whether a process that is gone ran the calls that run, even before anybody has recorded that."""
+        """Whether the process that ran the running calls is gone, even if nobody has recorded that yet."""
         return not self._holds() and lease is not None and self._store._is_gone(lease)
 
     def _path_to(self, at: Point | None) -> tuple[sessions.SessionRow, list[Message]]:
-        """Return the session as it stands, or stood at a point, with the answers that are being written there."""
+        """Return the session now, or as it was at a point, with the answers being written there."""
         if at is not None:
             from ..ops import points
 
@@ -172,7 +172,7 @@ class Reading(Fields):
         return self._ask(open_streams.moment, self._store._clock.now_ms())
 
     def _latest(self, session: sessions.SessionRow, limit: int, high: int, make: Make[T]) -> list[T]:
-        """Read backwards in growing windows, each a read of its own, until enough has passed the filter."""
+        """Read backwards in growing windows, each a read of its own, until enough entries pass the filter."""
         high, window = min(high, session.seq), min(max(limit, 1), log.PAGE)
         windows, count = list[list[T]](), 0
         while high > 0 and count < limit:
@@ -193,7 +193,7 @@ class Reading(Fields):
             try:
                 page, low = self._store._read(log.read_path, session, low, min(low + log.PAGE, high), make)
             except Corrupt:
-                # a session that was purged meanwhile is not found, not damaged
+                # raises NotFound, not Corrupt, if the session was purged meanwhile
                 self._store._read(sessions.get, self._store.scope, self.id)
                 raise
             yield page
@@ -213,7 +213,7 @@ def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[
     kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
-        return [  # not through ``as_message`` and the row's properties: this is half of what reading costs
+        return [  # inlined instead of ``as_message``: this loop is half the cost of reading
             Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
             for row in rows
             if row.kind in kinds
@@ -223,7 +223,7 @@ def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[
 
 
 def as_message(uid: str, row: EntryRow, reader: Callable[[dict[str, Any]], Any]) -> Message:
-    """Show an entry to callers as a message; ``reader`` opens its attachments."""
+    """Return an entry as a message; ``reader`` opens its attachments."""
     return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader)
 
 

@@ -1,6 +1,6 @@
-"""Repairing a store: what can be read goes into a scratch copy, what can be proved of that into a new store.
+"""Repairing a store: what can be read goes into a scratch copy, and what can be proved of that into a new store.
 
-The store itself stays as it is. The new one is verified, every public read of it is tried, and nothing else is left.
+The original is not changed. The new store is verified, every public read of it is tried, and nothing else remains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def copy_repaired(store: Store, to: str | os.PathLike[str] | None) -> Repaired:
     """Make a repaired copy; if that fails, nothing of it is left."""
     target = _target(store, to)
     if any(os.path.lexists(target + suffix) for suffix in FILES):
-        raise Conflict(f"{target!r} exists already; name a new file for the copy", found=target)
+        raise Conflict(f"{target!r} already exists; name a new file for the copy", found=target)
     try:
         return _repaired(store, target)
     except BaseException:
@@ -48,33 +48,34 @@ def _target(store: Store, to: str | os.PathLike[str] | None) -> str:
     if to is not None:
         return os.path.realpath(to)
     if not store.capabilities.persistent:
-        raise Invalid("a store in memory has no file to lie beside; say where the copy belongs")
+        raise Invalid("an in-memory store has no file to put the copy next to; pass to=")
     return os.path.realpath(path_of(store.url)) + ".repaired"
 
 
 def _repaired(store: Store, target: str) -> Repaired:
     unread = store._backend.copy_to(target + _SCRATCH)
+    # No sync per commit: the file is synced once at the end, and a failed repair leaves nothing behind anyway.
     with open_store(target, clock=store._clock, durability="relaxed") as copy:
         lost, rebuilt = _salvaged(target + _SCRATCH, copy)
     _sync(target)
     with open_store(target, clock=store._clock) as copy:
         report = copy.verify()
     pages = [
-        Problem("file", words, "they could not be read from the file", "What they held is named beside this")
+        Problem("file", words, "they could not be read from the file", "What they held is listed separately")
         for words in unread
     ]
     return Repaired(target, (*pages, *lost), rebuilt, report)
 
 
 def _sync(path: str) -> None:
-    """Bring a file that was written without waiting for the disk onto it."""
+    """Sync a file that was written without waiting for the disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def _salvaged(scratch: str, copy: Store) -> tuple[tuple[Problem, ...], int]:
-    """Put a scratch copy right, and its records into a new store; references between its rows need not hold."""
-    from ..storage.connection import SqliteTx, close_quietly, connect, translated  # few repair: nothing else loads it
+    """Mend a scratch copy, and put its records into a new store; references between its rows need not hold."""
+    from ..storage.connection import SqliteTx, close_quietly, connect, translated  # imported late: few ever repair
 
     with translated():
         connection = connect(scratch)

@@ -1,8 +1,9 @@
-"""A move in time that was looked at before it is done: a rewind, or the undo or redo of one.
+"""A move in time that is previewed before it is made: a rewind, or the undo or redo of one.
 
 The preview compares three trees: what is on disk, what was recorded at the head, what was recorded at the point. It
-changes nothing. ``apply`` does what the preview says or, if anything is not as it was then, nothing: it records what is
-on disk first, so that the move can be taken back, then changes the files (``restoring``) and moves the session.
+changes nothing. ``apply`` does exactly what the preview shows or, if anything has changed since, nothing: it first
+records what is on disk, so that the move can be undone, then changes the files (``files.changes``) and moves the
+session.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _NOTHING = FilePlan((), (), (), ())
 class Rewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
-    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too: both stay.
-    ``other_sessions`` names that session by its id. ``not_captured`` are paths that stay since their content is not
-    known, ``not_written`` those that belong to a repository. ``target_at`` is when the point was reached. ``pending``
-    says that an earlier change of these files was cut off: it is taken back first, and what is shown is what is done
-    after that.
+    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too; both are left
+    alone, and ``other_sessions`` maps the latter to the id of that session. ``not_captured`` are paths left alone
+    because their content is unknown, ``not_written`` those that belong to a repository. ``target_at`` is when the point
+    was reached. ``pending`` describes an earlier change to these files that was interrupted: it is taken back first,
+    and the preview shows what happens after that.
     """
 
     target: Point
@@ -79,7 +80,7 @@ class Rewind:
         overwrite: tuple[bytes, ...] = (),
         shown: bool = True,
     ) -> None:
-        self._shown = shown  # else it is applied at once, and nobody reads it
+        self._shown = shown  # False: applied at once, so nobody reads the preview
         self._session, self.target, self._goal = session, target, goal
         self._files, self._conversation, self._overwrite = files, conversation, overwrite
         self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
@@ -91,23 +92,23 @@ class Rewind:
             left = changes.pending(session._store._runner, self._place, session.id)
             self._left = left if left is not None and changes.is_there(left) else None
         elif self._place is not None:
-            self._recorded = session._look_at_files()  # it is applied at once: the safety snapshot comes first
+            self._recorded = session._scan_files()  # applied at once, so the safety snapshot comes first
         self.pending = None if self._left is None else changes.said(self._left, left=True)
-        self._look = look = session._ask(rewinds.look_at, goal)
+        self._facts = facts = session._ask(rewinds.look_at, goal)
         self._root, self._plan = self._planned()
-        self._describe(look)
+        self._describe(facts)
 
     # ------------------------------------------------------------------ what it would do
 
     def _planned(self) -> tuple[Root | None, FilePlan]:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        look, place, runner = self._look, self._place, self._session._store._runner
-        if place is None or look.there is None or look.here is None:
+        facts, place, runner = self._facts, self._place, self._session._store._runner
+        if place is None or facts.there is None or facts.here is None:
             return None, _NOTHING
         root = self._recorded or self._before_it(place) or place.glance()
-        found = blame(runner, place.trees, look, root.tree)
-        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, look)
-        wanted = place.trees.root(look.there)
+        found = blame(runner, place.trees, facts, root.tree)
+        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, facts)
+        wanted = place.trees.root(facts.there)
         self._require_known(place.trees, root.tree, wanted.tree)
         plan = preview.plan(
             place.trees.load,
@@ -120,7 +121,7 @@ class Rewind:
         return root, plan
 
     def _before_it(self, place: Workspace) -> Root | None:
-        """Give what was on disk when a change began that was cut off: what there is once it is taken back."""
+        """Return what was on disk before an interrupted change: what will be there once it is taken back."""
         left = self._left
         found = None if left is None else self._session._store._read(journal.disk_before, left)
         return None if found is None else place.trees.root(found)
@@ -129,19 +130,19 @@ class Rewind:
         return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
 
     def _require_known(self, trees: Trees, *roots: bytes) -> None:
-        """Refuse the name of a path to overwrite that is neither there nor was: it is a slip."""
+        """Refuse to overwrite a path that neither exists nor existed then: it is a typo."""
         for path in self._overwrite:
             if all(tree.find(trees.load, root, path) is None for root in roots):
-                raise NotFound(f"there is no {os.fsdecode(path)!r} to overwrite, and there was none at that point")
+                raise NotFound(f"{os.fsdecode(path)!r} cannot be overwritten: it exists neither now nor at that point")
 
-    def _describe(self, look: MoveFacts) -> None:
-        row, there, shared = look.session, look.point.numbers, look.parting.numbers
-        self.to_seq, self.from_seq, self.target_at = look.point.seq, row.seq, to_datetime(look.at_ms)
+    def _describe(self, facts: MoveFacts) -> None:
+        row, there, shared = facts.session, facts.point.numbers, facts.parting.numbers
+        self.to_seq, self.from_seq, self.target_at = facts.point.seq, row.seq, to_datetime(facts.at_ms)
         talks = self._conversation
         self.turns = max(0, row.turns - shared.turns) if talks else 0
         self.messages = max(0, row.messages - shared.messages) if talks else 0
         self._back = max(0, there.messages - shared.messages) if talks else 0
-        self._work = talks and look.work
+        self._work = talks and facts.work
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
         self.prompt = self._first_prompt() if self.turns and self._shown else None
         names = _Names(self._session if self._shown else None)
@@ -149,8 +150,8 @@ class Rewind:
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
         self.not_captured, self.not_written = self._missed(), _texts(self._plan.refused)
-        same = look.view == operations.head_view(row) or look.is_quiet
-        self.is_empty = not self.files and (not talks or (same and not look.below))
+        same = facts.view == operations.head_view(row) or facts.is_quiet
+        self.is_empty = not self.files and (not talks or (same and not facts.below))
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
         found = self._by.get(step.path, (0, ()))
@@ -159,7 +160,7 @@ class Rewind:
     def _missed(self) -> tuple[str, ...]:
         if not self._files:
             return ()
-        if self._place is None or self._look.here is None:
+        if self._place is None or self._facts.here is None:
             workspace = self._session._seen.workspace
             why = self._session._why_not_captured() or f"{workspace} (its files were never captured)"
             return (why,) if workspace else ()
@@ -171,17 +172,17 @@ class Rewind:
         if hidden:
             reasons[f"... and {hidden:,} more"] = "not shown"
         gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
-        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._look.elsewhere if self._conversation))
+        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._facts.elsewhere if self._conversation))
 
     def _first_prompt(self) -> str | None:
         reader: Any = self._session
-        for message in reader.iter_messages(after=self._look.parting.seq, tools=False):
+        for message in reader.iter_messages(after=self._facts.parting.seq, tools=False):
             if message.role == "user":
                 return str(message.text)
         return None
 
     def diff(self) -> str:
-        """Give the difference that it makes to each path, as text."""
+        """Return the difference it makes to each path, as text."""
         return "".join(each.text for each in self._differences())
 
     def _differences(self) -> Iterator[FileDiff]:
@@ -194,10 +195,10 @@ class Rewind:
     # ------------------------------------------------------------------ doing it
 
     def apply(self, *, take_over: bool = False) -> Operation:
-        """Do it. If session or files have changed since the preview it is ``Conflict`` and nothing is touched.
+        """Make the move; raises ``Conflict`` and changes nothing if session or files changed since the preview.
 
-        Somebody else who runs the session or one of its sub-agents is ``Busy``; with ``take_over`` their next write
-        is ``LeaseLost``.
+        Raises ``Busy`` if somebody else runs the session or one of its sub-agents; with ``take_over`` their next write
+        raises ``LeaseLost`` instead.
         """
         return self._apply(take_over, None)
 
@@ -206,22 +207,22 @@ class Rewind:
         self._require_free(take_over)
         if place is None or self._root is None:
             call = session._store._call(key, self._goal.asked)
-            return session._operate(call, rewinds.move_as_seen, self._wish(self._look, take_over), self._revision)
-        look, held = self._secured(place), session._held
+            return session._operate(call, rewinds.move_as_seen, self._wish(self._facts, take_over), self._revision)
+        facts, held = self._secured(place), session._held
         finish = partial(
             rewinds.finish,
             where=session._key,
             call=session._store._call(key, self._goal.asked),
-            wish=self._wish(look, take_over),
+            wish=self._wish(facts, take_over),
             revision=self._revision,
             fence=None if held is None else held.fence,
         )
         try:
             session._seen, operation = changes.change_files(
-                session._store._runner, place, look.session, self._plan.steps, finish
+                session._store._runner, place, facts.session, self._plan.steps, finish
             )
         except Conflict as error:
-            self._look_again(place, error)
+            self._rescan(place, error)
             raise
         except LeaseLost:
             if held is not None:
@@ -233,20 +234,20 @@ class Rewind:
             session._store._made(operation)
         return operation
 
-    def _look_again(self, place: Workspace, error: Conflict) -> None:
-        """Read paths that were not as seen, whatever their size and times say: the next preview must know of it."""
+    def _rescan(self, place: Workspace, error: Conflict) -> None:
+        """Reread paths that differ from the preview, whatever their size and times say, for the next preview."""
         paths = [each for each in error.found if isinstance(each, bytes)] if isinstance(error.found, tuple) else []
         if paths:
             with suppress(Error):
                 place.expect(dict.fromkeys(paths))
-                self._session._look_quietly()
+                self._session._scan_quietly()
 
     def _secured(self, place: Workspace) -> MoveFacts:
-        """Record what is on disk, so that this can be taken back; give the session as it is after that."""
+        """Record what is on disk, so that the move can be undone; return the session's facts after that."""
         if self._recorded is not None:
-            return self._look
+            return self._facts
         session, seen = self._session, self._root
-        root = session._look_at_files()
+        root = session._scan_files()
         if root is None or seen is None or root.tree != seen.tree:
             changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
             names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
@@ -255,12 +256,12 @@ class Rewind:
 
     @property
     def _revision(self) -> int:
-        return self._look.session.revision
+        return self._facts.session.revision
 
     def _require_free(self, take_over: bool) -> None:
-        """Refuse to change files under somebody who is at work."""
+        """Refuse to change files while somebody else is working on them."""
         session = self._session
-        for row, lease in () if take_over else self._look.runners:
+        for row, lease in () if take_over else self._facts.runners:
             holder = presence.decode(lease.holder or b"{}")
             mine = row.sid == session._seen.sid and session._holds()
             if not mine and not presence.is_here(holder) and not session._store._is_gone(lease):
@@ -270,18 +271,18 @@ class Rewind:
                     holder=str(holder),
                 )
 
-    def _wish(self, look: MoveFacts, take_over: bool) -> Wish:
+    def _wish(self, facts: MoveFacts, take_over: bool) -> Wish:
         """Describe the move of the session."""
         session, goal = self._session, self._goal
         files = self._root is not None
         return Wish(
-            look,
+            facts,
             goal.kind,
             goal.operation,
             self._conversation,
             files or self._place is None,
             tuple(each.path for each in self.files),
-            look.there if files else None,
+            facts.there if files else None,
             take_over,
             0 if session._held is None else session._held.lease.token,
         )
@@ -290,33 +291,33 @@ class Rewind:
 
     def __str__(self) -> str:
         if self.is_empty:
-            return "\n".join([f"Already at entry {self.to_seq}: nothing leaves.", *self._first(), *self._stays()])
+            return "\n".join([f"Already at entry {self.to_seq}: nothing to change.", *self._first(), *self._stays()])
         return "\n".join([self._headline(), *self._first(), *self._said(), *self._changed(), *self._stays()])
 
     def _headline(self) -> str:
         word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
         if not self._conversation:
-            return f"{word} of files only, to what they were at entry {self.to_seq} (turn {self.stats.turns})"
-        now, then = self._look.session.turns, self.stats.turns
+            return f"{word} files only, to entry {self.to_seq} (turn {self.stats.turns})"
+        now, then = self._facts.session.turns, self.stats.turns
         turns = f"from turn {now} to the end of turn {then}" if now != then else f"within turn {now}"
         return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
 
     def _first(self) -> Iterator[str]:
         if self.pending is not None:
-            yield f"  pending       ! {words.plain(self.pending)}: that is taken back first"
+            yield f"  pending       ! {words.plain(self.pending)}; it is taken back first"
 
     def _said(self) -> Iterator[str]:
-        """Say what happens beside files."""
+        """Describe what happens besides files."""
         if self.messages:
             first = "" if self.prompt is None else f", from {self.prompt[:60]!r} on"
             gone = f"{words.count(self.messages, 'message')} in {words.count(self.turns, 'turn')}"
-            yield f"  conversation  {gone} off the path{first}; kept on the branch"
+            yield f"  conversation  removes {gone}{first}; still on their branch"
         if self._back:
-            yield f"  back          {words.count(self._back, 'message')} of another branch"
+            yield f"  back          {words.count(self._back, 'message')} from another branch"
         if self._work:
-            yield "  work          tasks, plan, notes and state as they were there"
-        if self._conversation and self._look.below:
-            yield f"  sub-agents    {words.count(len(self._look.below), 'sub-agent')} as they were there"
+            yield "  work          tasks, plan, notes and state as they were then"
+        if self._conversation and self._facts.below:
+            yield f"  sub-agents    {words.count(len(self._facts.below), 'sub-agent')} as they were then"
 
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
@@ -329,9 +330,9 @@ class Rewind:
 
     def _stays(self) -> Iterator[str]:
         for path in self.kept[:_SHOWN]:
-            yield f"  yours         ! {words.plain(path)} was edited outside the agent: kept (overwrite= restores it)"
+            yield f"  yours         ! {words.plain(path)} changed by someone else, left alone (overwrite= restores it)"
         for path in self.others[:_SHOWN]:
-            yield f"  others        ! {words.plain(path)} was changed by another live session too: not touched"
+            yield f"  others        ! {words.plain(path)} also changed by another live session, left alone"
         if self.not_captured:
             more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
             yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
@@ -346,18 +347,18 @@ class Rewind:
 
     def __repr__(self) -> str:
         files = f", {words.count(len(self.files), 'path')}" if self.files else ""
-        return f"<Rewind to entry {self.to_seq}, {words.count(self.turns, 'turn')} off the path{files}>"
+        return f"<Rewind to entry {self.to_seq}, removes {words.count(self.turns, 'turn')}{files}>"
 
 
 class _Names:
-    """The names of tools for the calls that changed files, each looked up once."""
+    """The names of the tools whose calls changed files, each looked up once."""
 
     def __init__(self, session: Moving | None) -> None:
         self._session = session
         self._known: dict[str, str | None] = {}
 
     def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
-        """Say who changed a path."""
+        """Describe who changed a path."""
         if self._session is None or (not turn and not call_ids):
             return ""
         names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
@@ -379,5 +380,5 @@ def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
 
 
 def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
-    """Read the paths that a caller wants to have overwritten."""
+    """Check the paths that a caller wants overwritten."""
     return tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))

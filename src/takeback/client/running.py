@@ -1,13 +1,13 @@
-"""Running a session: one holder at a time, by a lease; how it ends; and scans of its workspace meanwhile.
+"""Running a session: one holder at a time, by a lease; how a run ends; and scans of the workspace meanwhile.
 
-Entering takes the lease, leaving gives it back. A holder that is gone is noticed by whoever looks; whoever comes next
-records what it left behind and goes on. On this machine the system is asked whether a process exists; a holder
+Entering takes the lease, leaving releases it. A holder that died is noticed by whoever reads the session; whoever takes
+it next records what was left behind and continues. On this machine the system says whether a process exists. A holder
 elsewhere must be silent by the clock and also while it is watched, so that a clock that jumps takes nothing away.
 
 Whoever runs a session scans its workspace at the boundaries: before a user message, before a tool starts, before its
 result is stored. What changed between two scans is attributed to the calls that were open then; with none open it is
 somebody else's, and a rewind keeps it. In a session that never reports calls, what changes within a turn is the turn's,
-and what a checkpoint finds is the session's own. A scan that fails stops no conversation: ``capture_error`` says why.
+and what a checkpoint finds is the session's own. A failed scan stops no conversation: ``capture_error`` says why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Running(Handle):
     """The part of a session that runs and ends, and that scans its workspace meanwhile."""
 
     def runtime(self) -> float:
-        """Give the seconds from its beginning to its end, or to now; never less than 0."""
+        """Return the seconds from its start to its end, or to now; never less than 0."""
         whole = self._seen, self._doc or b"{}", self._lease
         return statuses.seconds(whole, self.status, self._store._clock.now_ms())
 
@@ -64,24 +64,24 @@ class Running(Handle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the session back: as it is, with the error that leaves it, or interrupted by Ctrl-C or cancellation."""
+        """Release the session: unchanged, failed with the error, or interrupted by Ctrl-C or cancellation."""
         held = self._held
         if held is None:
             return
         held.depth -= 1
         if held.depth > 0:
             return
-        self._look_before_leaving()
+        self._scan_before_leaving()
         status, about = _ending(error)
         try:
             self._give_back(status, **about)
-        except Exception as failure:  # what went wrong first is what the caller must see
+        except Exception as failure:  # the caller must see the first error, not this one
             if error is None:
                 raise
-            error.add_note(f"the session could not be given back: {failure}")
+            error.add_note(f"the lease of the session could not be released: {failure}")
 
     def release(self) -> None:
-        """Give the lease back before the handle goes; without one nothing is done."""
+        """Release the lease early; does nothing without one."""
         self._give_back(None)
 
     def _give_back(self, status: str | None, **about: Any) -> None:
@@ -89,33 +89,33 @@ class Running(Handle):
         if held is None:
             return
         self._store._keeper.drop(held)
-        # If somebody took it over, what this handle writes is refused until it is entered again.
+        # If somebody took the session over, this handle's writes stay refused until it is entered again.
         if not held.over and held.give_back(status, **about):
             self._held = None
-        self._look()
+        self._reread()
 
-    def _look(self) -> None:
+    def _reread(self) -> None:
         try:
             seen = self._store._read(sessions.find_whole, *self._key)
         except Closed:
             return
-        if seen is not None:  # else it was purged meanwhile
+        if seen is not None:  # else the session was purged meanwhile
             self._saw(*seen)
 
     def _take(self, wait: float, *, take_over: bool) -> None:
-        """Take the lease; somebody else who has it is waited for, or ``Busy``."""
+        """Take the lease, waiting for its holder; raises ``Busy`` if they still hold it."""
         store, watch, left = self._store, _Watch(), self._left_running()
 
-        def look() -> bool | None:
+        def check() -> bool | None:
             return self._try(watch, take_over) or None
 
-        # A holder elsewhere that seems gone is watched a little longer: it may be that only its clock is wrong.
-        if not until(store, look, wait) and not (watch.is_silent and until(store, look, 3 * BEAT_SECONDS)):
+        # A remote holder that seems gone is watched a little longer: perhaps only its clock is wrong.
+        if not until(store, check, wait) and not (watch.is_silent and until(store, check, 3 * BEAT_SECONDS)):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._look_after_taking(left)
+        self._scan_after_taking(left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
-        """Take the lease if it is free; False if somebody has it, whom the watch has seen then."""
+        """Take the lease if it is free; otherwise return False, and ``watch`` has recorded the holder."""
         store = self._store
         store._keeper.give_back_abandoned()
         while True:
@@ -126,10 +126,10 @@ class Running(Handle):
             holder = presence.encode(presence.here(now_ms))
             wanted = runs.Wanted(holder, runs.last(lease), why, left)
             if self._take_now(wanted, now_ms):
-                return True  # else somebody came first: look who
+                return True  # else somebody came first: read the lease again
 
     def _take_now(self, wanted: runs.Wanted, now_ms: int) -> bool:
-        """Take the lease unless somebody came first; one that may be taken and is not known to be is given back."""
+        """Take the lease unless somebody came first; release it again if the outcome is uncertain."""
         store, token = self._store, wanted.last[0] + 1
         held = Held(store, self.id, LeaseRow(store.scope, self._seen.sid, token, wanted.holder, now_ms, 0, now_ms))
         try:
@@ -150,26 +150,26 @@ class Running(Handle):
     # ------------------------------------------------------------------ ending
 
     def complete(self, result: Any = None, *, idempotency_key: str | None = None) -> None:
-        """End it well, with a result for whoever asked; it takes no messages until it is entered or reopened."""
+        """Complete the session, with a result for whoever asked; it takes no messages until entered or reopened."""
         if len(codec.encode({"result": result})) > _LARGEST_RESULT:
-            raise Invalid("a result has at most 1 MB; add what is larger as a message or an attachment, and name that")
+            raise Invalid("the result is larger than 1 MB; store it as a message or attachment and refer to that")
         self._finish("completed", idempotency_key, result=result)
 
     def fail(self, error: BaseException | str, *, idempotency_key: str | None = None) -> None:
-        """End it with an error."""
+        """End the session with an error."""
         if not isinstance(error, BaseException | str):
-            raise Invalid(f"an error is an exception or a text, not {type(error).__name__}")
+            raise Invalid(f"error must be an exception or a string, not {type(error).__name__}")
         self._finish("error", idempotency_key, error=words.of_error(error))
 
     def reopen(self, *, idempotency_key: str | None = None) -> None:
-        """Let a session that ended go on; one that is active is ``Conflict``."""
+        """Reopen a session that ended; raises ``Conflict`` if it is active."""
         self._finish(ACTIVE, idempotency_key)
 
     def _finish(self, status: str, key: str | None, **about: Any) -> None:
         key, now_ms = arguments.optional_name(key, what="idempotency_key"), self._store._clock.now_ms()
         lease, left = self._ask(runs.standing, now_ms)
         holder = None if lease is None or lease.holder is None else presence.decode(lease.holder)
-        # One elsewhere that is silent may live: only whoever takes the session watches it long enough to tell.
+        # A silent remote holder may still be alive: only whoever takes the session watches it long enough to know.
         gone = lease.token if lease is not None and holder is not None and presence.is_gone(holder) else 0
 
         self._saw(*self._do(runs.end, *self._key, status, gone, left, now_ms=now_ms, key=key, about=about))
@@ -178,12 +178,12 @@ class Running(Handle):
 
     _capture = Capture()
     capture_error: str | None = None
-    """Why the workspace could not be looked at the last time; None if it could."""
+    """Why the last scan of the workspace failed; None if it succeeded."""
     recovered: str | None = None
-    """What became of a rewind that was cut off and that this handle found; None if there was none."""
+    """What became of an interrupted rewind that this handle found; None if there was none."""
 
     def _place(self) -> Workspace | None:
-        """Give the workspace, or None if there is none that can be captured."""
+        """Return the workspace, or None if there is none that can be captured."""
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
@@ -197,7 +197,7 @@ class Running(Handle):
             path, Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
         )
 
-    def _look_at_files(
+    def _scan_files(
         self,
         *,
         who: str | None = None,
@@ -207,8 +207,8 @@ class Running(Handle):
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
-        The changes are put down to ``who``, or to the calls that run through this handle or were ``left`` open, or to
-        ``idle`` if there are none; without that the log is asked for open calls.
+        Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
+        ``idle``. If all of those are empty, the log is searched for open calls.
         """
         place = self._place()
         if place is None:
@@ -216,7 +216,7 @@ class Running(Handle):
         held, now_ms = self._held, self._store._clock.now_ms()
         self._recover(place)
         if paths is not None and self._ask(snapshots.disk_of) != place.last:
-            paths = None  # files were put back since: what is remembered of the other paths is older than that
+            paths = None  # files were restored since: what is remembered of the other paths is stale
         recorder = snapshots.Recorder(*self._key, None if held is None else held.fence, now_ms)
         try:
             session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left))
@@ -230,13 +230,13 @@ class Running(Handle):
         return root
 
     def _recover(self, place: Workspace) -> None:
-        """Put right what a rewind left in the workspace that was cut off."""
+        """Take back an interrupted rewind in the workspace."""
         self.recovered = changes.recover(self._store._runner, place, self.id) or self.recovered
 
     def rewind_pending(self) -> str | None:
-        """Say that files of this session are being changed, or were left half changed by somebody who died; else None.
+        """Describe a change of this session's files that is in progress or was left half done; None if there is none.
 
-        Asking changes nothing: whoever next runs the session where that was, or rewinds it, takes the change back.
+        This changes nothing: whoever next runs the session in that workspace, or rewinds it, takes the change back.
         """
         now_ms, place = self._store._clock.now_ms(), name_of(self._seen.workspace)
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
@@ -248,16 +248,16 @@ class Running(Handle):
         running = tuple(left) or (tuple(sorted(self._held.running)) if self._held is not None else ())
         return None if running else idle, running
 
-    def _look_by_hand(self) -> None:
-        """Record the files because somebody asks for it.
+    def _scan_by_hand(self) -> None:
+        """Record the files because a caller asks for it.
 
-        Where no call is ever told of, nobody can say who changed what: then it is the session's own.
+        In a session that never reports calls nobody knows who changed what, so the changes are the session's own.
         """
         manual = self._capture.mode == "manual"
-        self._look_at_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
+        self._scan_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
 
     def _why_not_captured(self) -> str | None:
-        """Say why nothing is known of the files of this session; None if it has no workspace, or is captured."""
+        """Return why this session's files are unknown; None if it has no workspace, or is captured."""
         path = self._seen.workspace
         if not path:
             return None
@@ -266,75 +266,75 @@ class Running(Handle):
         why = why_not(path)
         return f"{path} ({why})" if why else None
 
-    def _looks(self) -> bool:
-        """Say whether this handle looks at files by itself: it runs the session, in a workspace."""
+    def _scans(self) -> bool:
+        """Whether this handle scans files by itself: it runs the session, in a workspace."""
         return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns") and self._holds()
 
-    def _look_quietly(self, **how: object) -> None:
-        """Look, and let a workspace that cannot be looked at stop nothing."""
+    def _scan_quietly(self, **how: object) -> None:
+        """Scan, but let no failure of the workspace stop the conversation."""
         try:
-            self._look_at_files(**how)  # type: ignore[arg-type]
+            self._scan_files(**how)  # type: ignore[arg-type]
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
 
     def capture_files(self) -> None:
-        """Look at the workspace now, also without the lease: a boundary that only the caller knows of.
+        """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
-        What changed since the last look is put down to the calls that are open; with none open it is somebody else's,
-        and a rewind keeps it. Without a workspace nothing is done. ``checkpoint`` looks too, and names the point.
+        What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
+        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
         """
-        self._look_at_files()
+        self._scan_files()
 
     # ------------------------------------------------------------------ the boundaries
 
-    def _look_before(self, drafts: Sequence[Draft]) -> None:
-        """Look at files where messages that are about to be stored are a boundary."""
+    def _scan_before(self, drafts: Sequence[Draft]) -> None:
+        """Scan files if the messages about to be stored mark a boundary."""
         marks = {what for draft in drafts if draft.more is not None for what, _ in draft.more.calls}
         turn = any(draft.adds.turns for draft in drafts)
         mode = self._capture.mode
         if turn or (mode == "calls" and marks & {"call", "result"}):
-            self._look_quietly()
+            self._scan_quietly()
         elif not marks and mode == "turns":
-            self._look_quietly(who=snapshots.TURN_ANYWAY)
+            self._scan_quietly(who=snapshots.TURN_ANYWAY)
         elif not marks and not self._seen.tool_calls:
-            self._look_quietly(idle=snapshots.TURN)
+            self._scan_quietly(idle=snapshots.TURN)
 
-    def _look_before_start(self, paths: Iterable[bytes] | None) -> None:
+    def _scan_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
-            self._look_quietly(paths=paths, idle=snapshots.OUTSIDE)
+            self._scan_quietly(paths=paths, idle=snapshots.OUTSIDE)
 
-    def _look_before_result(self, paths: Iterable[bytes] | None = None) -> None:
+    def _scan_before_result(self, paths: Iterable[bytes] | None = None) -> None:
         if self._capture.mode == "calls":
-            self._look_quietly(paths=paths)
+            self._scan_quietly(paths=paths)
 
-    def _look_before_leaving(self) -> None:
-        """Look when a run ends: at what calls did that did not report, or at the rest of the turn."""
+    def _scan_before_leaving(self) -> None:
+        """Scan when a run ends: for what unfinished calls did, or for the rest of the turn."""
         running = sorted(self._held.running) if self._held is not None else []
-        if not self._looks():
+        if not self._scans():
             return
         try:
             if running:
-                self._look_quietly()
+                self._scan_quietly()
             elif self._capture.mode == "turns":
-                self._look_quietly(who=snapshots.TURN_ANYWAY)
+                self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
-                self._look_quietly(idle=snapshots.TURN)
-        except Error as error:  # what ends the run is more than this
+                self._scan_quietly(idle=snapshots.TURN)
+        except Error as error:  # must not hide why the run ends
             self.capture_error = str(error)
 
     def _left_running(self) -> list[str]:
-        """Give the calls that whoever had the session before left open."""
+        """Return the calls that the previous holder left open."""
         if not self._seen.workspace or self._capture.mode not in ("calls", "turns") or not self._seen.seq:
             return []
         return self._ask(calls.going_on)
 
-    def _look_after_taking(self, left: list[str]) -> None:
-        """Put right what a rewind left that was cut off, and look at what calls did that were."""
-        if not self._looks():
+    def _scan_after_taking(self, left: list[str]) -> None:
+        """Take back an interrupted rewind, and scan for what calls did that were cut off."""
+        if not self._scans():
             return
         place = self._place()
         if left:
-            self._look_quietly(left=left)
+            self._scan_quietly(left=left)
         elif place is not None:
             try:
                 self._recover(place)
@@ -344,10 +344,10 @@ class Running(Handle):
     # ------------------------------------------------------------------ paths
 
     def _path_in(self, path: str | bytes | PathLike[str]) -> bytes:
-        """Give a path as it is called inside the workspace; one outside is ``Invalid``."""
+        """Return a path relative to the workspace; raises ``Invalid`` if it is outside."""
         root, given = self._seen.workspace, _text_of(path)
         if not root:
-            raise Invalid("this session has no workspace; give it one to capture files")
+            raise Invalid("this session has no workspace, so no files are captured; create it with workspace=")
         whole = os.path.normpath(os.path.join(root, given))
         folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
         inside = os.path.relpath(folder, root)
@@ -356,27 +356,28 @@ class Running(Handle):
         return os.fsencode(relative(inside))
 
     def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
-        """Return a path as snapshots call it; without a workspace, as of a session that was loaded, a relative one."""
+        """Return a path as snapshots name it; a loaded session has no workspace and takes relative paths only."""
         if self._seen.workspace:
             return self._path_in(path)
         inside = os.path.normpath(_text_of(path))
         if os.path.isabs(inside) or inside.split("/")[0] in (".", ".."):
-            raise Invalid(f"this session has no workspace here; name {inside!r} as it was called inside its own")
+            raise Invalid(f"this session has no workspace here; pass {inside!r} relative to the workspace that it had")
         return os.fsencode(relative(inside))
 
 
 class _Watch:
-    """What is seen of a lease while waiting for it."""
+    """What is known about a lease while waiting for it."""
 
     def __init__(self) -> None:
         self.lease = LeaseRow("", 0, 0, None, 0, 0, 0)
-        self.is_silent = False  # the holder is elsewhere, and seems gone by the clock
+        self.is_silent = False  # the holder is on another machine, and seems gone by the clock
         self._since = 0.0
 
     def judge(self, lease: LeaseRow | None, now_ms: int, take_over: bool) -> str | None:
-        """Say why a lease may be taken; None if it may not."""
+        """Return why a lease may be taken; None if it may not."""
         if lease is None or lease.holder is None:
             return "free"
+        # Any new heartbeat restarts the watch, measured on our own monotonic clock: the holder's clock is not trusted.
         if (lease.token, lease.beats) != (self.lease.token, self.lease.beats) or not self._since:
             self.lease, self._since = lease, time.monotonic()
         if take_over:
@@ -394,13 +395,13 @@ def _busy(session: Running, lease: LeaseRow) -> str:
     where = f"{holder}{', this one, through another handle,' if presence.is_here(holder) else ''}"
     name = session._seen.name or session._seen.title or session.id
     return (
-        f"session {name!r} is run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds), or"
-        " take it over (take_over=True)"
+        f"session {name!r} has been run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds),"
+        " or take it over (take_over=True)"
     )
 
 
 def _ending(error: BaseException | None) -> tuple[str | None, dict[str, Any]]:
-    """Give the status that a run ends in."""
+    """Return the status that a run ends with."""
     if error is None or isinstance(error, LeaseLost) or (isinstance(error, SystemExit) and not error.code):
         return None, {}
     if isinstance(error, Exception | SystemExit):
@@ -410,8 +411,8 @@ def _ending(error: BaseException | None) -> tuple[str | None, dict[str, Any]]:
 
 def _text_of(path: object) -> str:
     if not isinstance(path, str | bytes | PathLike):
-        raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
+        raise Invalid(f"a path must be a string or path object, not {type(path).__name__}")
     given = os.fsdecode(os.fspath(path))
     if not given or "\0" in given:
-        raise Invalid(f"{path!r} is no path")
+        raise Invalid(f"{path!r} is not a path")
     return given

@@ -1,7 +1,7 @@
-"""A session: speak, read, work, move in time.
+"""A session: append to it, read it, work in it, move it in time.
 
-A handle holds what it last saw (``refresh`` renews it); every method runs one operation. Handles are
-cheap, may be shared by threads, and two of them on one session never lose each other's work.
+A handle holds what it last read (``refresh`` reads it again); every method runs one operation. Handles are cheap, may
+be shared between threads, and two of them on one session never lose each other's writes.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from .subagents import Subagents
 
 
 class Session(Subagents, Moving, Contexts):
-    """One conversation of an agent."""
+    """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     # ------------------------------------------------------------------ changing fields
 
     def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
-        """Give it another title; None lets the next user message make one."""
+        """Set the title; None clears it, and the next user message provides a new one."""
         title = arguments.optional_name(title, what="title")
         return self._set("rename", {"title": title}, idempotency_key)
 
     def tag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
-        """Add tags; those it has already stay where they are."""
+        """Add tags; tags that the session already has keep their position."""
         return self._retag(_some(tags), [], idempotency_key)
 
     def untag(self, *tags: str, idempotency_key: str | None = None) -> Operation:
-        """Remove tags; one that it has not is no error."""
+        """Remove tags; tags that the session does not have are ignored."""
         return self._retag([], _some(tags), idempotency_key)
 
     def archive(self, *, idempotency_key: str | None = None) -> Operation:
-        """Leave it out of listings unless they ask for archived sessions."""
+        """Hide the session from listings that do not ask for archived sessions."""
         return self._set("archive", {"archived": 1}, idempotency_key)
 
     def unarchive(self, *, idempotency_key: str | None = None) -> Operation:
-        """Put it back into listings."""
+        """Show the session in listings again."""
         return self._set("unarchive", {"archived": 0}, idempotency_key)
 
     def pin(self, *, idempotency_key: str | None = None) -> Operation:
-        """Mark it for finding again."""
+        """Pin the session, so that listings can filter for it."""
         return self._set("pin", {"pinned": 1}, idempotency_key)
 
     def unpin(self, *, idempotency_key: str | None = None) -> Operation:
-        """Take the mark away."""
+        """Unpin the session."""
         return self._set("unpin", {"pinned": 0}, idempotency_key)
 
     def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
-        """Replace the caller's own data."""
+        """Replace the caller's own metadata."""
         done = self._set("metadata", {"metadata": arguments.mapping(metadata, what="metadata")}, idempotency_key)
         self.refresh()
         return done
@@ -74,5 +74,5 @@ class Session(Subagents, Moving, Contexts):
 
 def _some(tags: tuple[str, ...]) -> list[str]:
     if not tags:
-        raise Invalid("name at least one tag")
+        raise Invalid("no tag was given; pass at least one")
     return [arguments.tag(tag) for tag in tags]

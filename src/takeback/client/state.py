@@ -1,7 +1,7 @@
-"""State: keys and values with versions, compare-and-set and a history; of an agent or of a session.
+"""State: versioned keys and values with compare-and-set and a history, of an agent or a session.
 
-Values are data: text, numbers, booleans, None, bytes, lists and dicts. Every write gives the new version;
-with ``expected_version`` a lost race is ``Conflict``, never a silent merge.
+Values are data: text, numbers, booleans, None, bytes, lists and dicts. Every write returns the new version; with
+``expected_version`` a lost race raises ``Conflict`` and never merges silently.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ MAX_KEY = 1000
 
 
 class State(ABC):
-    """The versioned state of an agent or of a session; every method reads or writes the store."""
+    """The versioned state of an agent or session; every method reads or writes the store."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Give the value of a key, or ``default``."""
+        """Return the value of a key, or ``default``."""
         arguments.text(key, what="state key")
-        return self._look(None)[1].get(key, default)
+        return self._load(None)[1].get(key, default)
 
     def items(self) -> dict[str, Any]:
-        """Give all keys with their values."""
-        return self._look(None)[1]
+        """Return all keys with their values."""
+        return self._load(None)[1]
 
     def read(self) -> tuple[int, dict[str, Any]]:
-        """Give the version and all keys with their values, as of one moment: what compare-and-set needs."""
-        return self._look(None)
+        """Return the version with all keys and values, as of one moment: what compare-and-set needs."""
+        return self._load(None)
 
     def version(self) -> int:
-        """Give the version of the state: 1 at first, higher with every change."""
-        return self._look(None)[0]
+        """Return the version of the state: 1 at first, higher with every change."""
+        return self._load(None)[0]
 
     def at(self, version: int) -> dict[str, Any]:
-        """Give all keys and values as they were at a version."""
-        return self._look(arguments.whole(version, what="version", low=1))[1]
+        """Return all keys and values as they were at a version."""
+        return self._load(arguments.whole(version, what="version", low=1))[1]
 
     def set(
         self, key: str, value: Any, *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set one key and give the new version; durable when this returns."""
+        """Set one key and return the new version; durable when this returns."""
         return self.update({key: value}, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def update(
         self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
     ) -> int:
-        """Set several keys in one step and give the new version."""
+        """Set several keys in one step and return the new version."""
         put = arguments.mapping(values, what="state")
         return self._write(put, (), expected_version, idempotency_key)
 
     def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
-        """Remove keys and give the version; a key that is absent is no error."""
+        """Remove keys and return the version; keys that are absent are ignored."""
         return self._write({}, keys, expected_version, idempotency_key)
 
     def _write(self, put: dict[str, Any], drop: Iterable[str], expected: int | None, key: str | None) -> int:
@@ -69,21 +69,21 @@ class State(ABC):
         return self._change(put, tuple(drop), expected, arguments.optional_name(key, what="idempotency_key"))
 
     @abstractmethod
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
-        """Give version and content, now or at a version."""
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
+        """Return version and content, now or at a version."""
 
     @abstractmethod
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
-        """Write a change and give the new version."""
+        """Write a change and return the new version."""
 
 
 class SessionState(State):
-    """The state of a session; it goes back with a rewind."""
+    """The state of a session; a rewind takes it back too."""
 
     def __init__(self, session: Speaking) -> None:
         self._session = session
 
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
         if version is None:
             return self._session._ask(work.state)
         return version, self._session._ask(work.state_at_version, version)
@@ -102,7 +102,7 @@ class AgentState(State):
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    def _look(self, version: int | None) -> tuple[int, dict[str, Any]]:
+    def _load(self, version: int | None) -> tuple[int, dict[str, Any]]:
         return self._agent._store._read(agents.state_of, self._agent._store.scope, self._agent.id, version)
 
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:

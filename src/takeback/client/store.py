@@ -1,7 +1,7 @@
 """The store: where everything is kept.
 
-A handle may be used by any thread and closed by any of them. ``scoped`` gives a handle for another
-scope on the same connections; nothing of one scope is ever seen through another.
+Any thread may use a handle, and any of them may close it. ``scoped`` returns a handle on another scope over the same
+connections; nothing in one scope is ever visible from another.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NOT_UNDONE = ("undo", "redo", "purge")
 
 
 class Store(StoreCheckpoints):
-    """An open store, seen from one scope."""
+    """An open store, seen from one scope; a context manager that any thread may use."""
 
     def close(self) -> None:
-        """Stop automatic checkpoints, give all leases back, finish what is being written and release the files.
+        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
 
-        A handle that ``scoped`` gave leaves them open.
+        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
         """
         self.stop_auto_checkpoint()
         if self._owner:
@@ -65,7 +65,7 @@ class Store(StoreCheckpoints):
         return html.fields(repr(self), {name: getattr(counts, name) for name in counts.__struct_fields__})
 
     def scoped(self, scope: str | None) -> Store:
-        """Give a handle for another scope on the same connections."""
+        """Return a handle on another scope over the same connections."""
         return Store(
             self._backend,
             clock=self._clock,
@@ -78,14 +78,14 @@ class Store(StoreCheckpoints):
     def scopes(self) -> list[str]:
         """List the scopes that hold anything, in order; the default scope is the empty string.
 
-        A handle of one scope raises ``Invalid``: it sees nothing of the others. Where PostgreSQL's row security shows
-        this role one scope at a time, it raises ``Unsupported``.
+        Raises ``Invalid`` on a handle that is bound to one scope: it cannot see the others. Raises ``Unsupported``
+        where PostgreSQL's row security shows this role only one scope at a time.
         """
         if self.scope:
-            raise Invalid("a handle of one scope sees no other; ask a store that was opened without a scope")
+            raise Invalid("a handle bound to one scope cannot list the others; open the store without a scope")
         if not self.capabilities.all_scopes:
             raise Unsupported(
-                "row security shows this role one scope at a time; open the store as the owner of its tables",
+                "row security shows this role only one scope at a time; connect as the owner of the tables",
                 capability="all_scopes",
             )
         return self._backend.scoped(None).read(scopes.every)
@@ -93,22 +93,22 @@ class Store(StoreCheckpoints):
     # ------------------------------------------------------------------ operations
 
     def operations(self, *, limit: int = 100, cursor: str | None = None) -> Page[Operation]:
-        """Give all operations of this scope, newest first."""
+        """List the operations of this scope, newest first."""
         arguments.whole(limit, what="limit", low=1, high=10_000)
         before = (1 << 62) if cursor is None else feed.parse_cursor(cursor, 1)[0]
         found, more = self._read(operations.page, self.scope, limit=limit, before=before)
         return Page(found, None if more is None else feed.cursor((more,)))
 
     def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
-        """Erase contents that nothing needs any more; a dry run, the default, only says how much that is.
+        """Erase contents that nothing refers to any more; by default only report how much that would free.
 
-        What was stored within the last ``spare_seconds`` stays, since somebody may be about to use it. The one policy
-        so far is ``unreferenced``; nothing is ever pruned unasked. Before anything is erased, a checkpoint of type
-        ``pre-operation`` is taken of each agent with sessions, unless the last one shows it as it is; on a full disk
-        there is none.
+        Contents stored within the last ``spare_seconds`` are kept, since somebody may be about to refer to them.
+        ``unreferenced`` is the only policy so far; nothing is ever pruned unless you call this. Before anything is
+        erased, each agent with sessions gets a checkpoint of type ``pre-operation``, unless its last one is still
+        current; on a full disk that checkpoint is skipped.
         """
         if policy != "unreferenced":
-            raise Invalid(f"the policy is 'unreferenced', not {policy!r}")
+            raise Invalid(f"policy must be 'unreferenced', not {policy!r}")
         arguments.flag(dry_run, what="dry_run")
         before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
         found = self._read(sweep.sweep, self.scope, before_ms=before_ms, dry_run=True)
@@ -119,9 +119,9 @@ class Store(StoreCheckpoints):
         return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
-        """Take back the last operation made through this handle, or a named one.
+        """Undo the last operation made through this handle, or a given one.
 
-        An operation is ``Conflict`` when a later one changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing.
         """
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
@@ -135,7 +135,7 @@ class Store(StoreCheckpoints):
         return done
 
     def redo(self) -> Operation:
-        """Bring back what the last undo made through this handle took back."""
+        """Redo what the last undo made through this handle took back."""
         undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
             _, session_id = self._read(operations.chosen_redo, self.scope, undone)
@@ -149,7 +149,7 @@ class Store(StoreCheckpoints):
     # ------------------------------------------------------------------ the whole store
 
     def events(self, after: str | None = None) -> Iterator[Change]:
-        """Give every change after a cursor, in the order of commits, up to now."""
+        """Yield every change after a cursor up to now, in commit order."""
         page, cursor = self._changes(after)
         while cursor != after:
             yield from page
@@ -157,14 +157,15 @@ class Store(StoreCheckpoints):
             page, cursor = self._changes(after)
 
     def follow(self, after: str | None = None) -> Iterator[Change]:
-        """Give every change after a cursor, and then each new one soon after it is committed; ends with the store.
+        """Yield every change after a cursor, then each new one soon after its commit, until the store is closed.
 
-        A reader that was away goes on from its last cursor and misses nothing. On PostgreSQL a notice wakes it;
-        where none comes it looks by itself.
+        A reader that was away continues from its last cursor and misses nothing. On PostgreSQL a notification wakes it;
+        otherwise it polls.
         """
         return self._follow(after, lambda: False)
 
     def _follow(self, after: str | None, stopped: Callable[[], bool]) -> Iterator[Change]:
+        # Listen before the first read, so that no commit falls between the two.
         waiting = self._backend.listen()
         try:
             while not stopped():
@@ -181,27 +182,27 @@ class Store(StoreCheckpoints):
         return self._read(feed_reading.after, self.scope, cursor=after, limit=_FEED_PAGE)
 
     def stats(self) -> StoreStats:
-        """Count what this scope holds; bytes are those of the whole store on disk."""
+        """Count what this scope holds; the byte count is that of the whole store on disk."""
         size, careful = self._backend.size_bytes(), self._backend.suspect
         return self._read(stats.store_stats, self.scope, total_bytes=size, careful=careful)
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> Report:
-        """Recompute every check and every hash of the store, all scopes; nothing is changed.
+        """Recompute every checksum and hash of the store, in all scopes, without changing anything.
 
-        ``progress`` is called with the number of records that were looked at, now and then.
+        ``progress`` is called from time to time with the number of records checked so far.
         """
         from ..ops import verify as verify_
 
-        self._read(store_identity.require_readable)  # a store that cannot be read at all says so; the rest is findings
+        self._read(store_identity.require_readable)  # an unreadable store raises; damage inside one is reported
         every = self._backend.scoped(None)
         return verify_.verify(every.read, every.check, progress)
 
     def backup(self, path: str | PathLike[str], *, progress: Callable[[int], None] | None = None) -> Report:
-        """Copy the whole store, all scopes, into a new file as of one moment, and verify that copy.
+        """Copy the whole store, all scopes, into a new file as of one moment, and verify the copy.
 
-        The store may be in use meanwhile. The file is there only when it is whole, and opens as any store does; one
-        that is there already is ``Conflict``. The report names damage that was copied, and what a server's file leaves
-        out. Through a handle on one scope it is ``Invalid``: it would hold the others too. ``progress`` is that of
+        The store may stay in use. The file appears only once it is complete, and opens like any store. The report names
+        damage that was copied along, and what a file leaves out of a server. Raises ``Conflict`` if the file exists,
+        and ``Invalid`` on a handle bound to one scope, since the backup holds all of them. ``progress`` works as in
         ``verify``.
         """
         from .backup import back_up
@@ -209,10 +210,10 @@ class Store(StoreCheckpoints):
         return back_up(self, path, progress)
 
     def repair(self, to: str | PathLike[str] | None = None) -> Repaired:
-        """Copy the store to a new file without what is damaged, verify the copy, and say what was lost.
+        """Copy everything undamaged into a new store, verify the copy, and report what was lost.
 
-        By default the copy lies beside the store, with ``.repaired`` behind its name; a file that is there already is
-        ``Conflict``. This store is not changed and may be in use meanwhile.
+        By default the copy goes next to the store, with ``.repaired`` added to its name. Raises ``Conflict`` if that
+        file exists. This store is not changed and may stay in use.
         """
         from .repairing import copy_repaired
 
@@ -232,12 +233,12 @@ class Store(StoreCheckpoints):
         at: Point | None = None,
         progress: Callable[[Copying], Any] | None = None,
     ) -> Exported:
-        """Write sessions, handles or ids, into a file that is there whole or not at all, or into an open binary file.
+        """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
-        ``jsonl`` are lines that ``load`` reads back; they lose nothing, so what is likely a secret is only counted.
-        Sub-agents come along unless ``subagents`` is False, and so does what the sessions cannot be without.
-        ``markdown`` and ``html`` are documents of one session: ``tools`` is ``full``, ``short`` or ``none``,
-        ``secrets`` ``mask`` or ``keep``, and ``at`` a point where the document ends.
+        ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
+        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
+        or ``keep``, and the document ends at the point ``at``.
         """
         from . import exchange
 
@@ -261,13 +262,13 @@ class Store(StoreCheckpoints):
         dry_run: bool = False,
         progress: Callable[[int], Any] | None = None,
     ) -> Loaded:
-        """Bring in what ``export`` wrote as lines, or the folder of a mirror; loading it again changes nothing.
+        """Load sessions from a ``jsonl`` export or a mirror directory; loading the same one again changes nothing.
 
-        It is judged first: a file that is cut off, changed or forged raises ``Corrupt`` and nothing of it is stored.
-        A session has no workspace here, whatever the file says; with ``workspace`` those that had one get that one. A
-        name that is taken gets `` (2)`` behind it. A session that is here already stays where it is and gets what is
-        new; one that was changed in both raises ``Conflict``, once everything else is loaded. ``progress`` is called
-        with the number of lines that were read.
+        The input is checked first: if it is truncated, altered or forged this raises ``Corrupt`` and stores nothing.
+        Loaded sessions have no workspace, whatever the file says; with ``workspace`` those that had one get that one. A
+        name that is taken gets `` (2)`` appended. A session that is here already keeps its place and gets what is new.
+        One that was changed on both sides raises ``Conflict``, after everything else is loaded. ``progress`` is called
+        with the number of lines read.
         """
         from . import exchange
 

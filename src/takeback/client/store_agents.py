@@ -1,4 +1,4 @@
-"""The store's agents: made, changed, found, deleted with all that belongs to them."""
+"""The store's agents: created, changed, found, and deleted with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoreAgents(StoreBase):
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Agent:
-        """Make an agent at version 1; an id that is taken is ``Conflict``."""
+        """Create an agent at version 1; raises ``Conflict`` if the id is taken."""
         agent_id = arguments.name(id, what="agent id")
         fields = _checked({"name": name, "type": type, "system_prompt": system_prompt, "capabilities": capabilities})
         fields |= _checked({"config": config or {}, "metadata": metadata or {}})
@@ -47,11 +47,11 @@ class StoreAgents(StoreBase):
         idempotency_key: str | None = None,
         **fields: Any,
     ) -> Agent:
-        """Change fields of an agent, as one operation; another version than the expected one is ``Conflict``."""
+        """Change fields of an agent in one operation; raises ``Conflict`` if it is not at ``expected_version``."""
         agent_id = _id(id)
         unknown = fields.keys() - agents.EMPTY.keys()
         if unknown:
-            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; its state and metadata take anything")
+            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; put your own data into metadata")
         changed = _checked(fields)
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version", low=1)
@@ -62,18 +62,18 @@ class StoreAgents(StoreBase):
         return Agent(self, row)  # type: ignore[arg-type]
 
     def get_agent(self, id: str) -> Agent:
-        """Give an agent by its exact id."""
+        """Return the agent with exactly this id, or raise ``NotFound``."""
         wanted = arguments.name(id, what="agent id")
         return Agent(self, self._read(agents.get, self.scope, wanted))  # type: ignore[arg-type]
 
     def find_agent(self, id: str) -> Agent | None:
-        """Give an agent by its exact id, or None."""
+        """Return the agent with exactly this id, or None."""
         wanted = arguments.name(id, what="agent id")
         row = self._read(agents.find, self.scope, wanted)
         return None if row is None else Agent(self, row)  # type: ignore[arg-type]
 
     def list_agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
-        """Give agents in the order of their ids; the page's cursor gives the next page."""
+        """List agents in the order of their ids; pass the page's cursor to get the next page."""
         arguments.whole(limit, what="limit", low=1, high=10_000)
         after = "" if cursor is None else arguments.name(cursor, what="cursor")
         rows = self._read(agents.page, self.scope, after=after, limit=limit + 1)
@@ -81,9 +81,9 @@ class StoreAgents(StoreBase):
         return Page([Agent(self, row) for row in rows[:limit]], more)  # type: ignore[arg-type]
 
     def delete_agent(self, id: str | Agent) -> Operation | None:
-        """Put an agent and all its sessions into the trash, in one step; absent is no error; ``undo`` restores.
+        """Move an agent with all its sessions to the trash in one step; None if it is absent; ``undo`` restores it.
 
-        A checkpoint of type ``pre-operation`` is taken first, unless the last one shows the agent as it is.
+        A checkpoint of type ``pre-operation`` is taken first, unless the last one is still current.
         """
         done = self._write_as(FREEING, agent_changes.delete, self.scope, _id(id), now_ms=self._clock.now_ms())
         if done is not None:
@@ -96,7 +96,7 @@ def _id(agent: str | Agent) -> str:
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the fields of an agent that are given."""
+    """Check the given fields of an agent."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if name in ("config", "metadata"):

@@ -1,4 +1,4 @@
-"""The store's checkpoints: of agents with all their sessions, and restoring them; also finding those of sessions."""
+"""The store's checkpoints: taking and restoring those of agents, and finding those of sessions too."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ class StoreCheckpoints(StoreSessions):
         type: str = "manual",
         idempotency_key: str | None = None,
     ) -> Checkpoint:
-        """Name where an agent is with all its sessions, at one instant while others write: fields, state, every head.
+        """Mark where an agent and all its sessions are, at one instant, while others write.
 
-        It costs what changed since its last checkpoint, however many sessions there are; the first one notes them all.
-        ``stats`` are the sums over its visible sessions. Files of workspaces are not in it.
+        It records the agent's fields, its state and the head of every session, at the cost of what changed since its
+        last checkpoint, however many sessions there are; the first one records them all. ``stats`` sums over its
+        visible sessions. Files in workspaces are not included.
         """
         if type not in checkpoints.TYPES:
-            raise Invalid(f"a checkpoint is {', '.join(checkpoints.TYPES)}, not {type!r}")
+            raise Invalid(f"type must be one of {', '.join(checkpoints.TYPES)}, not {type!r}")
         agent_id = _agent_id(agent)
         about = None if description is None else codec.storable_text(description, what="description")
         new = New(_plain_name(name, what="checkpoint name"), about, type)
@@ -50,15 +51,15 @@ class StoreCheckpoints(StoreSessions):
         return self._write_as(ALONE, agent_checkpoints.create_once, self.scope, agent_id, call, new)
 
     def restore_checkpoint(self, checkpoint: str | Checkpoint, *, take_over: bool = False) -> Agent:
-        """Bring an agent back to a checkpoint: fields, state, and where all its sessions were; all or nothing.
+        """Restore an agent to a checkpoint, all or nothing: its fields, its state, and where its sessions were.
 
-        First the checkpoint is checked against its checksum (``Corrupt`` before anything is changed), and what is there
-        now is kept by a checkpoint of type ``recovery``. Sessions made later go into the trash, or back to empty where
-        there is always one of them; those deleted since come back, purged ones do not. Names, titles, tags and
-        status of sessions stay as they are, and files of workspaces are not touched. ``undo`` takes it all back.
+        The checkpoint is verified against its checksum first (``Corrupt`` before anything changes), and the current
+        state is saved in a checkpoint of type ``recovery``. Sessions created later go to the trash, or back to empty
+        where one must always exist; those deleted since come back, purged ones do not. Names, titles, tags and status
+        of sessions stay as they are, and files in workspaces are not touched. ``undo`` takes it all back.
 
-        A session that has to change and that somebody else runs is ``Busy``; with ``take_over`` their next write is
-        ``LeaseLost``. A session that is run through this store goes on from where it was brought.
+        Raises ``Busy`` if somebody else runs a session that has to change; with ``take_over`` their next write raises
+        ``LeaseLost`` instead. A session run through this store continues from its restored head.
         """
         wanted, now_ms = _checkpoint_id(checkpoint), self._clock.now_ms()
         arguments.flag(take_over, what="take_over")
@@ -74,9 +75,9 @@ class StoreCheckpoints(StoreSessions):
         return any(_is_same_lease(each, lease) for each in held)
 
     def _keep_agents(self, name: str) -> None:
-        """Take a checkpoint before an operation of each agent with sessions, unless its last one serves.
+        """Take a checkpoint of each agent with sessions before an operation, unless its last one is current.
 
-        One that cannot be taken is warned of and holds nothing up; on a full disk no further one is tried.
+        A failure is a warning and does not stop the operation; on a full disk no further ones are tried.
         """
         for agent_id in self._read(agent_checkpoints.with_sessions, self.scope):
             try:
@@ -94,9 +95,9 @@ class StoreCheckpoints(StoreSessions):
     # ------------------------------------------------------------------ of agents and sessions
 
     def list_checkpoints(self, of: str | Agent | Session) -> list[Checkpoint]:
-        """Give the checkpoints of an agent or of a session in the order they were made.
+        """List the checkpoints of an agent or session in the order they were taken.
 
-        A text is looked up as the id of an agent, then as that of a session, then as that of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
         """
         if isinstance(of, Agent):
             return self._read(any_checkpoints.of_agent, self.scope, of.id, of._seen.aid)
@@ -105,13 +106,13 @@ class StoreCheckpoints(StoreSessions):
         return self._read(any_checkpoints.of_either, self.scope, arguments.name(of, what="agent or session"))
 
     def get_checkpoint(self, id: str) -> Checkpoint:
-        """Give a checkpoint of an agent or of a session by its id."""
+        """Return a checkpoint of an agent or session by its id."""
         return self._read(any_checkpoints.get, self.scope, arguments.name(id, what="checkpoint"))
 
     def delete_checkpoint(self, checkpoint: str | Checkpoint) -> None:
-        """Erase a checkpoint of an agent or of a session; absent is no error. This cannot be undone.
+        """Erase a checkpoint of an agent or session, if it exists. This cannot be undone.
 
-        Only the checkpoint goes: what it named stays where it is, and later checkpoints are as good as before.
+        Only the checkpoint is erased: what it named stays where it is, and later checkpoints still work.
         """
         self._write_as(FREEING_ALONE, any_checkpoints.delete, self.scope, _checkpoint_id(checkpoint))
 
@@ -120,18 +121,18 @@ class StoreCheckpoints(StoreSessions):
     def start_auto_checkpoint(
         self, agents: str | Agent | Iterable[str | Agent], *, interval: float = 300, keep: int = 10
     ) -> None:
-        """Take a checkpoint of agents every ``interval`` seconds, the first at once, whenever something changed.
+        """Take a checkpoint of agents now, and again every ``interval`` seconds if something changed.
 
-        They have the type ``automatic``, and of those only the newest ``keep`` of each agent stay; others are never
-        removed. It runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting it
-        again replaces it. What fails later is kept in ``auto_checkpoint_error`` and warned of once.
+        They have the type ``automatic``, and only the newest ``keep`` of those are kept for each agent; no others are
+        ever removed. This runs in the background until ``stop_auto_checkpoint`` or until the store is closed; starting
+        it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about once.
         """
         given = [agents] if isinstance(agents, str | Agent) else arguments.many(agents, what="agents")
         ids = tuple(dict.fromkeys(_agent_id(each) for each in given))
         if not ids:
-            raise Invalid("name at least one agent")
+            raise Invalid("no agent was given; pass at least one")
         if arguments.seconds(interval, what="interval") <= 0:
-            raise Invalid("the interval is more than 0 seconds")
+            raise Invalid("interval must be more than 0 seconds")
         arguments.whole(keep, what="keep", low=1)
         self.stop_auto_checkpoint()
         auto = AutoCheckpoints(self, ids, interval, keep)
@@ -140,14 +141,14 @@ class StoreCheckpoints(StoreSessions):
         auto.start()
 
     def stop_auto_checkpoint(self) -> None:
-        """Stop taking automatic checkpoints, at once; if none are taken nothing is done."""
+        """Stop taking automatic checkpoints; does nothing if none are being taken."""
         auto, self._auto = self._auto, None
         if auto is not None:
             auto.stop()
 
     @property
     def auto_checkpoint_error(self) -> BaseException | None:
-        """What the last automatic checkpoint failed with; None if it did not."""
+        """The error of the last automatic checkpoint; None if it succeeded."""
         return None if self._auto is None else self._auto.error
 
 
@@ -160,5 +161,5 @@ def _checkpoint_id(checkpoint: str | Checkpoint) -> str:
 
 
 def _is_same_lease(one: LeaseRow, other: LeaseRow) -> bool:
-    """Whether two leases are of one taking: signs of life since then do not count."""
+    """Whether two leases were taken in the same call; heartbeats since then do not count."""
     return one._replace(taken_ms=0, beats=0, beat_ms=0) == other._replace(taken_ms=0, beats=0, beat_ms=0)

@@ -1,7 +1,7 @@
-"""The part of a store that only looks: finding and listing sessions.
+"""The part of a store that only reads: finding and listing sessions.
 
-``Store`` is this and everything that writes, and gives handles that can do everything. A ``Reader`` is this alone, for
-shells that look and must start at once: it loads nothing of what writing, files and contexts need.
+``Store`` is this plus everything that writes, and returns handles that can do everything. A ``Reader`` is this alone,
+for commands that only read and must start at once: it imports nothing that writing, files and contexts need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import arguments
 from .reading import Reading
 from .refs import Resolved
 
-S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the handle that the store gives of a session
+S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the type of handle that the store returns
 
 
 class StoreReading(ABC, Generic[S_co]):
@@ -60,7 +60,7 @@ class StoreReading(ABC, Generic[S_co]):
 
     @abstractmethod
     def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> S_co:
-        """Give a handle of a session that was read."""
+        """Return a handle on a session that was read."""
 
     def _attached(self, given: dict[str, Any]) -> Any:
         from .attachments import Attachment
@@ -78,9 +78,9 @@ class StoreReading(ABC, Generic[S_co]):
     def get_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
     ) -> S_co:
-        """Give a session by its exact id (also one in the trash), key or name; nothing is parsed.
+        """Return a session by its exact id (even one in the trash), key or name; nothing is parsed.
 
-        A name that sessions of several agents or workspaces have is ``Ambiguous``: name those too.
+        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too.
         """
         found = self.find_session(id_name_or_key, agent=agent, workspace=workspace)
         if found is None:
@@ -90,7 +90,7 @@ class StoreReading(ABC, Generic[S_co]):
     def find_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
     ) -> S_co | None:
-        """Give a session by its exact id, key or name, or None."""
+        """Return a session by its exact id, key or name, or None."""
         wanted = arguments.name(id_name_or_key, what="session", most=10_000)
         owner = arguments.optional_name(agent, what="agent")
         place = None if workspace is None else arguments.workspace(workspace)
@@ -98,10 +98,10 @@ class StoreReading(ABC, Generic[S_co]):
         return None if found is None else self._session(*found)
 
     def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[S_co]:
-        """Parse a ref as people write it: a key, name, id or its beginning, ``@`` or ``@-1``, then a point.
+        """Parse a ref as people type it: a key, a name, an id or its beginning, ``@`` or ``@-1``; then a point.
 
-        ``REF:12`` is the end of turn 12, ``REF:12^`` before it, ``REF:e340`` entry 340, ``REF:name`` a checkpoint,
-        ``REF/branch`` a branch. More than one match is ``Ambiguous`` with the candidates.
+        ``REF:12`` is the end of turn 12, ``REF:12^`` the point before it, ``REF:e340`` entry 340, ``REF:name`` a
+        checkpoint, ``REF/branch`` a branch. Raises ``Ambiguous`` with the candidates if several sessions match.
         """
         text = arguments.name(ref, what="ref", most=2000)
         place = None if workspace is None else arguments.workspace(workspace)
@@ -129,10 +129,10 @@ class StoreReading(ABC, Generic[S_co]):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[S_co]:
-        """Give sessions, last changed first, or newest first with ``order="created"``; the cursor gives the next page.
+        """List sessions, last changed first, or newest first with ``order="created"``.
 
-        Archived ones are left out, but not of the trash, unless ``archived`` is True (only those) or None. A session
-        whose record is damaged is named in the page's ``damaged``.
+        Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
+        ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
         """
         arguments.whole(limit, what="limit", low=1, high=10_000)
         for name, flag in (("archived", archived), ("pinned", pinned)):
@@ -140,7 +140,7 @@ class StoreReading(ABC, Generic[S_co]):
         arguments.flag(trash, what="trash")
         arguments.flag(active_only, what="active_only")
         if order not in ("updated", "created"):
-            raise Invalid(f"the order is 'updated' or 'created', not {order!r}")
+            raise Invalid(f"order must be 'updated' or 'created', not {order!r}")
         before = listing.parse_cursor(order, cursor)
         wanted = _filter(
             agent=agent,
@@ -169,26 +169,26 @@ class StoreReading(ABC, Generic[S_co]):
         return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
 
     def _count(self, most: int, **filters: Any) -> int:
-        """Count sessions up to a number; takes filters of ``list_sessions``."""
+        """Count sessions up to a number; takes the filters of ``list_sessions``."""
         wanted = _filter(**filters)
-        if wanted.statuses is not None:  # an active one whose holder is gone is told by looking at it only
+        if wanted.statuses is not None:  # whether an active one's holder is gone is known only after reading it
             return len(self.list_sessions(**filters, limit=most))
         return self._read(listing.count, self.scope, wanted, most)
 
     def _with_sessions(self, among: Sequence[str]) -> set[str]:
-        """Say which of these directories are workspaces of sessions."""
+        """Return those of the given directories that are workspaces of sessions."""
         return self._read(listing.workspaces, self.scope, among)
 
     def _short_ids(self, ids: Sequence[str], least: int) -> dict[str, str]:
-        """Give for each id the shortest beginning, from so many characters on, that is enough to name the session."""
+        """Map each id to the shortest prefix, of at least so many characters, that identifies the session."""
         return self._read(parser.shortest, self.scope, ids, least)
 
     def iter_sessions(self, **filters: Any) -> Iterator[S_co]:
-        """Stream sessions in pages; takes the filters of ``list_sessions``."""
+        """Yield sessions, read in pages; takes the filters of ``list_sessions``."""
         return self._sessions_beside([], **filters)
 
     def _sessions_beside(self, damaged: list[str], **filters: Any) -> Iterator[S_co]:
-        """Stream sessions; the ids of those whose record is damaged are added to a list on the way."""
+        """Yield sessions, and append the ids of those with a damaged record to ``damaged`` on the way."""
         page = self.list_sessions(**{"limit": 500, **filters})
         return self._following(page, filters, damaged)
 
@@ -202,7 +202,7 @@ class StoreReading(ABC, Generic[S_co]):
 
 
 class Reader(StoreReading[Reading]):
-    """An open store that is only looked at."""
+    """An open store that is only read."""
 
     def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> Reading:
         return Reading(self, row, doc, lease)
@@ -254,5 +254,5 @@ def _several(value: str | Iterable[str] | None, known: tuple[str, ...], *, what:
     given = (value,) if isinstance(value, str) else tuple(arguments.many(value, what=f"{what}s"))
     for each in given:
         if not isinstance(each, str) or each not in known:
-            raise Invalid(f"a {what} is {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
+            raise Invalid(f"{what} must be {', '.join(known[:-1])} or {known[-1]}, not {each!r}")
     return given

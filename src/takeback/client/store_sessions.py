@@ -1,7 +1,7 @@
-"""The store's sessions: made, found, listed, deleted.
+"""The store's sessions: created, found, listed, deleted.
 
-Exactly one session exists per name, directory, main or cron key however many processes ask: looking and making
-are one transaction, and a unique index stands behind it.
+Exactly one session exists per name, directory, main or cron key, however many processes ask: finding and creating
+happen in one transaction, backed by a unique index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TITLE = 60
 
 
 class NewSession(TypedDict, total=False):
-    """What a new session may be given beside its name, agent and workspace."""
+    """The fields a new session may have besides its name, agent and workspace."""
 
     title: str | None
     prompt: str | None
@@ -62,12 +62,13 @@ class StoreSessions(StoreAgents):
         capture: str | Capture = "calls",
         **fields: Unpack[NewSession],
     ) -> Session:
-        """Give the session of this name, agent and workspace to run it; one that is new, or has no name, is made.
+        """Return the session of this name, agent and workspace, ready to run; create it if new or unnamed.
 
-        It takes the lease: somebody else who runs it is waited for up to ``wait`` seconds, then ``Busy``; with
-        ``take_over`` their next write is ``LeaseLost``. A finished one goes on. Leaving the ``with`` block, closing the
-        store or forgetting the handle gives the lease back. With ``hold=False`` no lease is taken, for many that add to
-        one session. ``capture`` says when its workspace is looked at (``Capture``). The fields are for a new session.
+        This takes the lease. If somebody else runs the session, wait up to ``wait`` seconds, then raise ``Busy``; with
+        ``take_over`` their next write raises ``LeaseLost`` instead. A finished session is reopened. Leaving the
+        ``with`` block, closing the store or dropping the handle releases the lease. With ``hold=False`` no lease is
+        taken, so that many writers can append to one session. ``capture`` controls when the workspace is scanned (see
+        ``Capture``). The other fields apply to a new session only.
         """
         how = capture_of(capture)
         arguments.seconds(wait, what="wait")
@@ -84,7 +85,7 @@ class StoreSessions(StoreAgents):
         if hold and not found._holds():
             if self._backend.capabilities.read_only:
                 raise Unsupported(
-                    "this store was opened read-only, so nobody can run a session in it; get_session looks at one",
+                    "this store was opened read-only, so no session can run in it; get_session reads one",
                     capability="write",
                 )
             found._take(wait, take_over=take_over)
@@ -102,12 +103,12 @@ class StoreSessions(StoreAgents):
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Spawned[Session]:
-        """Start a sub-agent for a task, below a session if a parent is named; ``Session.spawn`` knows its own.
+        """Start a sub-agent for a task, under ``parent`` if given; ``Session.spawn`` passes its own session.
 
-        A parent that is finished is ``Conflict``, and so is a label that a sub-agent of it has already.
+        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already.
         """
         if not arguments.text(task, what="task").strip():
-            raise Invalid("a task says what is to be done")
+            raise Invalid("the task is empty; describe what is to be done")
         fields: NewSession = {"kind": "subagent", "task": task, "prompt": task, "label": label, "parent": parent}
         made = _fields(None, agent, workspace, {**fields, "model": model, "metadata": metadata}, self._clock.now_ms())
         found = self._create(made, idempotency_key, parent if isinstance(parent, Session) else None)
@@ -115,16 +116,16 @@ class StoreSessions(StoreAgents):
         return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
     def main_session(self, agent: str = "main") -> Session:
-        """Give the one main session of an agent, making it if it is new."""
+        """Return an agent's main session, creating it if it is new."""
         return self._fixed(arguments.name(agent, what="agent"), "main", "main")
 
     def cron_session(self, agent: str, name: str) -> Session:
-        """Give the one session of an agent's scheduled job, making it if it is new."""
+        """Return the session of an agent's scheduled job, creating it if it is new."""
         job = sessions.escape(arguments.name(name, what="cron name"))
         return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron")
 
     def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Session:
-        """Give the one session of a directory, making it if it is new.
+        """Return the session of a directory, creating it if it is new.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own.
         """
@@ -136,7 +137,7 @@ class StoreSessions(StoreAgents):
         return self._session(*found)
 
     def _moved_from(self, agent: str, place: Located) -> str | None:
-        """Find where a directory was before, if it has a session and is not there any more."""
+        """Return where a directory was before, if it has a session there and that path is gone."""
         same = place.identity
         if same is None:
             return None
@@ -144,19 +145,19 @@ class StoreSessions(StoreAgents):
         return next((row.workspace for row in known if identity(row.workspace) != same), None)
 
     def get_or_create_session(self, directory: str | PathLike[str]) -> Session:
-        """Give the one session of a directory, making it if it is new: ``directory_session`` of the main agent."""
+        """Return the session of a directory, creating it if new: ``directory_session`` of the main agent."""
         return self.directory_session(directory)
 
     def save_session(self, session: Session) -> None:
-        """Check that a session is stored: everything said through it is durable already, so there is nothing to do.
+        """Check that a session is stored; there is nothing to write, since every call is durable when it returns.
 
-        One that was deleted meanwhile is ``Conflict``, one that was purged ``NotFound``: it is never made again.
+        Raises ``Conflict`` if it was deleted meanwhile and ``NotFound`` if it was purged: it is never created again.
         """
         if not isinstance(session, Session):
-            raise Invalid(f"a session that this store gave is saved, not {type(session).__name__}")
+            raise Invalid(f"save_session takes a session of this store, not {type(session).__name__}")
         self._read(sessions.get, self.scope, session.id)  # of this store and scope?
         if session.refresh().deleted:
-            raise Conflict("this session is in the trash; restore it first", found="trash")
+            raise Conflict("this session is in the trash; restore it first with restore_session", found="trash")
 
     def create_session(
         self,
@@ -167,14 +168,17 @@ class StoreSessions(StoreAgents):
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
     ) -> Session:
-        """Start a session; a name that a visible session of this agent and workspace has is ``Conflict``."""
+        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name."""
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
         return self._create(made, idempotency_key)
 
     def _create(self, made: sessions.SessionFields, key: str | None, by: Session | None = None) -> Session:
-        """Make a session, once per key; ``by`` is who spawns it and must still hold its lease if it had one."""
+        """Create a session once per key; ``by``, who spawns it, must still hold its own lease if it had one."""
         held = None if by is None else by._held
-        given = [*made[:-2], *(["archived"] if made.archived else [])]  # as it was before there was that field
+        given = [
+            *made[:-2],
+            *(["archived"] if made.archived else []),
+        ]  # keys recorded before that field existed must still match
         call = self._call(key, [given, {**codec.decode(made.detail), "run_id": None}])
         try:
             found = self._write(new_sessions.create_once, self.scope, call, made, None if held is None else held.fence)
@@ -192,7 +196,7 @@ class StoreSessions(StoreAgents):
         return self._ensure(made)
 
     def _ensure(self, made: sessions.SessionFields) -> Session:
-        """Find a session, or make it in the transaction that finds none; one that is there costs no write."""
+        """Find a session, or create it in the transaction that found none; an existing one costs no write."""
         found = self._read(new_sessions.find, self.scope, made)
         if found is None:
             found = self._write(new_sessions.ensure, self.scope, made, now_ms=self._clock.now_ms())
@@ -201,14 +205,14 @@ class StoreSessions(StoreAgents):
     # ------------------------------------------------------------------ deleting
 
     def delete_session(self, session: str | Session) -> Operation | None:
-        """Put a session into the trash, by id, key or name; one that is absent or there already is no error.
+        """Move a session to the trash, by id, key or name; None if it is absent or already there.
 
-        A main, directory or cron session goes back to empty instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
         """
         return self._hide(session, hidden=True)
 
     def restore_session(self, session: str | Session) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by then, it gets `` (2)`` behind it."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
         wanted = session.id if isinstance(session, Session) else arguments.name(session, what="session id")
         self._read(sessions.get, self.scope, wanted)
         return self._hide(session, hidden=False)
@@ -224,9 +228,9 @@ class StoreSessions(StoreAgents):
         return done[1]
 
     def purge_session(self, session: str | Session, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name; this cannot be undone. Absent is no error.
+        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
 
-        Entries that sessions forked from it need are kept and named, unless those are purged with it.
+        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
         """
         return self._write_as(
             FREEING,
@@ -239,14 +243,14 @@ class StoreSessions(StoreAgents):
 
 
 def _named(session: str | Session) -> str:
-    """Return what a session is found by: its id, key or name."""
+    """Return what to find a session by: its id, key or name."""
     return session.id if isinstance(session, Session) else arguments.name(session, what="session", most=10_000)
 
 
 def _fields(
     name: str | None, agent: str, workspace: str | PathLike[str] | None, given: NewSession, now_ms: int
 ) -> sessions.SessionFields:
-    """Check what a new session is given."""
+    """Check the fields of a new session."""
     unknown = given.keys() - NewSession.__annotations__.keys()
     if unknown:
         raise TypeError(f"a session has no field {sorted(unknown)[0]!r}; put your own data into metadata")
@@ -255,7 +259,7 @@ def _fields(
     label = arguments.optional_name(given.get("label"), what="label")
     kind = given.get("kind", "main")
     if kind not in KINDS:
-        raise Invalid(f"a session is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+        raise Invalid(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
     archived = given.get("archived", False)
     arguments.flag(archived, what="archived")
     detail: dict[str, Any] = {"run_id": new_id(now_ms), "parent_id": parent_id}

@@ -1,8 +1,8 @@
-"""Answers as they arrive: every piece on disk soon after it came, one message in the end.
+"""Streamed answers: every piece is on disk soon after it arrives, and the whole becomes one message.
 
-Pieces are gathered and brought to disk together, after a fifth of a second or some kilobytes, by whoever writes or by
-the store's keeper. Other readers see what arrived as a message with the status ``streaming``. However it ends -
-finished, interrupted, cancelled, killed - what had arrived becomes one message, once.
+Pieces are batched and flushed after a fifth of a second or a few kilobytes, by the writer itself or by the store's
+keeper. Other readers see what has arrived as a message with the status ``streaming``. However it ends - finished,
+interrupted, cancelled, killed - what had arrived becomes one message, exactly once.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Stream:
         self._lock = threading.RLock()
         self._said = list[Piece]()
         self._stored, self._pieces, self._size = 0, 0, 0
-        # Of one that is kept in part: its first part, how long the rest is that is still there, how much was left out,
-        # and the piece from which on the disk must be written again.
+        # Used with ``keep``: the first part, the length of what is kept besides it, how much was left out, and the
+        # number of the first piece that the next flush must write again.
         self._head, self._length, self._left_out, self._again = "", 0, 0, 0
         self._since = 0.0
         self._failure: Error | None = None
@@ -54,13 +54,13 @@ class Stream:
 
     @property
     def id(self) -> str:
-        """Names the stream while it is open."""
+        """The id of the stream while it is open."""
         return self._row.id
 
     def write(self, delta: str, kind: str = "text") -> None:
-        """Add what arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
+        """Add a piece that arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
         if kind not in KINDS:
-            raise Invalid(f"a delta is {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+            raise Invalid(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
         arguments.text(delta, what="a delta")
         with self._lock:
             self._require_open()
@@ -82,7 +82,7 @@ class Stream:
             self._session._store._keeper.hurry()
 
     def _flush_or_wait(self) -> None:
-        """Bring what arrived to disk; what may come through later is tried again in the background."""
+        """Flush what arrived; after a failure that may pass, the background tries again."""
         try:
             self.flush()
         except Error as failure:
@@ -90,7 +90,7 @@ class Stream:
                 raise
 
     def flush(self) -> None:
-        """Bring what arrived to disk now; it is there when this returns."""
+        """Write what arrived to disk now; it is durable when this returns."""
         with self._lock:
             if self._ended or not self._size:
                 return
@@ -104,7 +104,7 @@ class Stream:
                     streams.flush, *self._session._key, self._row, first, new, again=bool(self._again), now_ms=now_ms
                 )
             except Error as failure:
-                self._since = time.monotonic()  # tried again later, if that can help
+                self._since = time.monotonic()  # restarts the clock: the keeper retries if the failure may pass
                 if not _may_pass(failure):
                     self._fail(failure)
                 raise
@@ -112,21 +112,21 @@ class Stream:
             self._again = 0
 
     def _new_pieces(self) -> list[Piece]:
-        """Give what must be brought to disk."""
+        """Return the pieces that the next flush must write."""
         if not self._again:
             return streams.joined(self._said[self._stored :])
         head, *rest = self._whole()
         return [head, *streams.joined(rest)][self._again - 1 :]
 
     def _whole(self) -> list[Piece]:
-        """Give what arrived, as far as it is kept."""
+        """Return what arrived, as far as it is kept."""
         if not self._left_out:
             return self._said
         gap = f"\n[... {self._left_out:,} characters left out ...]\n"
         return [Piece("text", self._head), Piece("text", gap), *self._said]
 
     def _shorten(self, half: int) -> None:
-        """Let what lies between the first and the last part go: out of memory, and off the disk with the next flush."""
+        """Drop the middle: from memory now, and from disk with the next flush."""
         text, first = "".join(piece.text for piece in self._said), not self._left_out
         if first:
             self._head, text = text[:half], text[half:]
@@ -135,7 +135,7 @@ class Stream:
         self._again = 1 if first else self._again or 2
 
     def _text(self) -> str:
-        """Give what arrived as one text, as far as it is kept."""
+        """Return what arrived as one text, as far as it is kept."""
         with self._lock:
             half = 0 if self._keep is None else self._keep // 2
             if half and self._length > (half if self._left_out else 2 * half):
@@ -147,23 +147,23 @@ class Stream:
         self._session._store._keeper.forget(self)
 
     def _due(self) -> float | None:
-        """Give when the next flush is due, by the monotonic clock."""
+        """Return when the next flush is due on the monotonic clock, or None."""
         waits = self._size and not self._ended and self._failure is None
         return self._since + self._seconds if waits else None
 
     def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal it with the provider's final message, kept verbatim, or with what was written; give what was stored."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
         used = None if usage is None else Usage.of(usage)
         if message is None:
             return self._seal("complete", usage=used)
         return self._store_final(self._session._final(message, used))
 
     def cancel(self) -> Message | None:
-        """Seal what arrived as cancelled; nothing is stored if nothing arrived."""
+        """Seal what arrived as cancelled and return it; stores nothing and returns None if nothing arrived."""
         return self._end("cancelled")
 
     def _cut(self) -> None:
-        """Seal what arrived as interrupted, if it is still open."""
+        """Seal what arrived as interrupted, if the stream is still open."""
         if not self._ended:
             self._end("interrupted")
 
@@ -180,10 +180,10 @@ class Stream:
             return
         try:
             self._end("interrupted" if error is None or isinstance(error, Exception) else "cancelled")
-        except Error as failure:  # what went wrong first is what the caller must see
+        except Error as failure:  # the caller must see the first error, not this one
             if error is None:
                 raise
-            error.add_note(f"what had arrived could not be sealed: {failure}")
+            error.add_note(f"the pieces that had arrived could not be sealed: {failure}")
 
     def _end(self, status: str) -> Message | None:
         with self._lock:
@@ -204,8 +204,8 @@ class Stream:
         session = self._session
         now_ms = session._store._clock.now_ms()
         session._spill(drafts)
-        if session._looks():
-            session._look_before(drafts)
+        if session._scans():
+            session._scan_before(drafts)
 
         with self._lock:
             self._require_open()
@@ -225,13 +225,13 @@ class Stream:
         return done
 
     def _fail(self, failure: Error) -> None:
-        """Note that nothing more can be stored: somebody else has the session, or it was stopped."""
+        """Record that nothing more can be stored: somebody else has the session, or it was stopped."""
         self._failure = failure
         self._session._store._keeper.forget(self)
 
     def _require_open(self) -> None:
         if self._ended:
-            raise Conflict("this stream has ended; what arrived is in its message")
+            raise Conflict("this stream has ended; its message holds what arrived")
 
     def __repr__(self) -> str:
         size = sum(len(piece.text) for piece in self._whole())
@@ -239,5 +239,5 @@ class Stream:
 
 
 def _may_pass(failure: Error) -> bool:
-    """Say whether a failure may be over at the next try."""
+    """Whether a failure may be gone at the next try."""
     return failure.code in ("busy", "storage_full", "backend")

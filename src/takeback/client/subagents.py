@@ -1,7 +1,7 @@
-"""A session and the others: sub-agents below it, messages between sessions, a person's yes or no.
+"""A session and others: its sub-agents, messages between sessions, a person's yes or no.
 
-Whatever is sent, spawned or asked is in the store before the call returns, and can be taken up by any process that
-has the store open, on this machine or, with PostgreSQL, on another.
+Whatever is sent, spawned or asked is in the store before the call returns. Any process that has the store open can pick
+it up, on this machine or, with PostgreSQL, on another.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Subagents(Working):
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Spawned[Session]:
-        """Start a sub-agent for a task: a session below this one, by default of the same agent and workspace.
+        """Start a sub-agent for a task: a session below this one, by default with the same agent and workspace.
 
-        ``call_id`` is the tool call that asked for it: spawning for the same call again gives the same sub-agent. A
-        label that a sub-agent of this session has already is ``Conflict``, and so is a finished session.
+        ``call_id`` is the tool call that asked for it: spawning again for the same call returns the same sub-agent.
+        Raises ``Conflict`` if a sub-agent of this session has the label already, or if this session is finished.
         """
         call = None if call_id is None else self._call_of(call_id)
         key = idempotency_key if call is None or idempotency_key is not None else f"spawn {call.idempotency_key}"
@@ -75,38 +75,38 @@ class Subagents(Working):
         return self._ask(calls.require_open, wanted)
 
     def children(self) -> list[Session]:
-        """Give its sub-agents in the order they were started."""
+        """List its sub-agents in the order they were started."""
         found = self._ask(subagents.children)
         return [self._store._session(*each) for each in found if not each[0].hidden]
 
     def tree(self) -> Tree:
-        """Give it with all sub-agents below it: status, time, and what each and all of them spent."""
+        """Return the session with all sub-agents below it: status, time, and what each and all of them spent."""
         return self._ask(subagents.tree, self._store._is_gone, self._store._clock.now_ms())
 
     def wait(self, *children: str | Session, timeout: float | None = None) -> list[Session]:
-        """Wait until sub-agents have ended, all of them if none are named; give those that have, in their order.
+        """Wait until sub-agents have ended, by default all of them; return those that have, in order.
 
-        One whose process is gone has ended too: its status is ``interrupted``. After ``timeout`` seconds there may be
-        fewer than were waited for.
+        One whose process is gone has ended too, with the status ``interrupted``. After ``timeout`` seconds the list may
+        hold fewer than were waited for.
         """
         seconds = None if timeout is None else arguments.seconds(timeout, what="timeout")
         store = self._store
         wanted = [_id_of(each) for each in children] or [child.id for child in self.children()]
         found = list[Any]()
 
-        def look() -> list[Any] | None:
+        def check() -> list[Any] | None:
             found[:] = [store.get_session(each) for each in wanted]
             return found if all(each.status != ACTIVE for each in found) else None
 
-        until(store, look, seconds)
+        until(store, check, seconds)
         return [each for each in found if each.status != ACTIVE]
 
     def stop(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
-        """Stop it, and all sub-agents below it that go on: none of them takes messages any more."""
+        """Stop the session and all active sub-agents below it: none of them accepts messages any more."""
         self._end_all("stopped", subtree, reason, idempotency_key)
 
     def timeout(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
-        """End it, and all sub-agents below it that go on, because time ran out."""
+        """End the session and all active sub-agents below it because time ran out."""
         self._end_all("timeout", subtree, reason, idempotency_key)
 
     def _end_all(self, status: str, below: bool, reason: str | None, key: str | None) -> None:
@@ -125,13 +125,13 @@ class Subagents(Working):
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Sent:
-        """Put a message into its inbox, from any process; ``receive`` makes it a user message of this session, once.
+        """Put a message into its inbox, from any process; ``receive`` turns it into a user message exactly once.
 
-        A finished session is ``Conflict``. ``sender`` is the session that sends it.
+        Raises ``Conflict`` if the session is finished. ``sender`` is the session that sends it.
         """
         said = arguments.text(text, what="message")
         if not said.strip() or len(said) > _LARGEST:
-            raise Invalid("a message that is sent has text, of at most a million characters")
+            raise Invalid("the text must have 1 to 1,000,000 characters")
         own = {} if metadata is None else arguments.mapping(metadata, what="metadata")
         sender_id = None if sender is None else _id_of(sender)
         store = self._store
@@ -143,9 +143,9 @@ class Subagents(Working):
         return _sent(self.id, store._write(inbox.send_once, self.id, call, sent))
 
     def receive(self, limit: int | None = None, wait: float = 0) -> list[Message]:
-        """Take in what was sent, in its order, as user messages; durable when this returns, and given only once.
+        """Take messages out of the inbox, in order, and append them as user messages, once; durable at return.
 
-        At most 200 at a time. Without any it waits up to ``wait`` seconds for the first one.
+        At most 200 at a time. If there are none it waits up to ``wait`` seconds for the first.
         """
         most = None if limit is None else arguments.whole(limit, what="limit", low=1)
         return until(self._store, lambda: self._receive(most) or None, arguments.seconds(wait, what="wait")) or []
@@ -158,16 +158,16 @@ class Subagents(Working):
         return [] if done is None else self._shown(done[0], done[1], now_ms)
 
     def inbox(self) -> list[Sent]:
-        """Give what was sent and waits to be received, in its order: the first 200."""
+        """List the messages that wait to be received, in order: the first 200."""
         return [_sent(self.id, each) for each in self._ask(inbox.waiting)]
 
     # ------------------------------------------------------------------ approvals
 
     def ask_approval(self, call: ToolCall | str, question: str | None = None, *, wait: float = 0) -> Approval:
-        """Ask a person for a yes or no to a call, and wait up to ``wait`` seconds; asking again asks nothing new.
+        """Ask a person to approve a call and wait up to ``wait`` seconds; a call is only ever asked about once.
 
-        The question is in the store: ``answer_approval`` answers it from any process, also after a restart. The
-        approval is true only if the answer was yes.
+        The question is in the store: ``answer_approval`` answers it from any process, even after a restart. The
+        returned approval is true only if the answer was yes.
         """
         wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
         text = None if question is None else arguments.text(question, what="question")
@@ -175,17 +175,17 @@ class Subagents(Working):
 
         self._seen, asked = self._do(approvals.ask, self._store.scope, self.id, wanted, text, now_ms=now_ms)
 
-        def look() -> Approval | None:
+        def check() -> Approval | None:
             found = self._ask(approvals.find, wanted)
             return found if found is not None and found.approved is not None else None
 
-        found = until(self._store, look, seconds)
+        found = until(self._store, check, seconds)
         return asked if found is None else found
 
     def answer_approval(
         self, call: ToolCall | str, approved: bool, *, by: str | None = None, note: str | None = None
     ) -> Approval:
-        """Answer what was asked about a call; nothing asked is ``NotFound``, answered already ``Conflict``."""
+        """Answer the question about a call; raises ``NotFound`` if none was asked, ``Conflict`` if it was answered."""
         wanted = arguments.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
         arguments.flag(approved, what="approved")
         said = {
@@ -194,19 +194,19 @@ class Subagents(Working):
             "note": None if note is None else arguments.text(note, what="note"),
         }
         store = self._store
-        # Whoever answers need not hold the session.
+        # Not through ``_do``: whoever answers need not hold the session.
         self._seen, found = store._write(
             approvals.answer, store.scope, self.id, wanted, said, now_ms=store._clock.now_ms()
         )
         return found
 
     def approvals(self) -> list[Approval]:
-        """Give what open calls of the path wait for a yes or no, and what was answered already."""
+        """List the questions about open calls on the path, answered or not."""
         return self._ask(approvals.of_path)
 
 
 def _id_of(session: object) -> str:
-    """Give the id, key or name of a session that was named, or is at hand."""
+    """Return what names a session: the handle's id, or the id, key or name that was given."""
     return arguments.name(session.id if isinstance(session, Subagents) else session, what="session")
 
 

@@ -16,11 +16,11 @@ from .streams import FLUSH_SECONDS, Stream
 if TYPE_CHECKING:
     from .work import Working
 
-_OUTPUT_BYTES = 1 << 20  # output comes in floods: it waits for the clock rather than hold up the tool
+_OUTPUT_BYTES = 1 << 20  # output comes in bursts: it is flushed by time, so that the tool rarely waits
 
 
 class ToolRun:
-    """One run of a tool, from entering to leaving; an exception inside becomes the call's error and goes on."""
+    """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     message: Message | None
 
@@ -49,14 +49,15 @@ class ToolRun:
 
     @property
     def call(self) -> ToolCall:
-        """The call that runs, known once it was entered."""
+        """The call that runs, available once the run is entered."""
         if self._call is None:
-            raise Invalid("a tool run begins when it is entered: with session.tool(...) as run")
+            raise Invalid("this tool run has not begun; enter it first: with session.tool(...) as run")
         return self._call
 
     def __enter__(self) -> ToolRun:
-        if self._session._looks():
-            self._session._look_before_start(self._paths)
+        if self._session._scans():
+            # Before the start is stored: what changed until now is not this call's doing.
+            self._session._scan_before_start(self._paths)
         self._call, self._place = self._session._start_call(*self._asked)
         self._held = self._session._held
         if self._held is not None:
@@ -68,7 +69,7 @@ class ToolRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.message is not None or error is self._refused is not None:
-            return  # what the tool gave could not be stored: it did its work, so the call stays open
+            return  # its result could not be stored, but the tool did its work: the call stays open
         if error is not None and not isinstance(error, Exception):
             self._cut_output(error)
             return  # interrupted: nobody knows what the tool did, so the call stays open
@@ -77,28 +78,28 @@ class ToolRun:
             return
         try:
             self.error(error)
-        except Error as failure:  # the tool's own error is what its caller must see
-            error.add_note(f"its failure could not be stored either: {failure}")
+        except Error as failure:  # the caller must see the tool's own error, not this one
+            error.add_note(f"this error could not be stored either: {failure}")
 
     def write(self, text: str) -> None:
-        """Store a piece of what the tool gives while it runs: on disk within 0.2 seconds, and readers see it grow.
+        """Store a piece of the tool's output while it runs; it is on disk within 0.2 seconds, and readers see it grow.
 
-        All of it becomes the result, unless ``result`` is given another. If the run is cut off it is a message of its
-        own, with the status ``interrupted``.
+        The whole output becomes the result unless ``result`` is given another. If the run is cut off, the output
+        becomes a message of its own with the status ``interrupted``.
         """
         if self.message is not None:
-            raise Conflict("this call has its result already", found=self.message.seq)
+            raise Conflict("this call already has its result", found=self.message.seq)
         if self._output is None:
             about = {"role": "tool", "tool_name": self.call.name}
             self._output = self._session._begin_stream(about, FLUSH_SECONDS, _OUTPUT_BYTES, self._keep)
         self._output.write(text)
 
     def result(self, content: Any = None) -> Message:
-        """Store what the tool gave, or else what was written; durable when this returns."""
+        """Store the tool's result, by default what was written; durable when this returns."""
         return self._finish(self._written() if content is None else content, success=True)
 
     def error(self, error: BaseException | str) -> Message:
-        """Store that the tool failed, behind what was written, without raising."""
+        """Store that the tool failed, after what was written, without raising."""
         said, written = error if isinstance(error, str) else words.of_error(error), self._written()
         between = "" if not written or written.endswith("\n") else "\n"
         return self._finish(f"{written or ''}{between}{said}", success=False)
@@ -107,20 +108,20 @@ class ToolRun:
         return None if self._output is None else self._output._text()
 
     def _cut_output(self, error: BaseException) -> None:
-        """Seal what was written by a tool that was interrupted."""
+        """Seal the output of a tool that was interrupted."""
         if self._output is None:
             return
         try:
             self._output._cut()
         except Error as failure:
-            error.add_note(f"what the tool had written could not be sealed: {failure}")
+            error.add_note(f"the tool's output so far could not be sealed: {failure}")
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:
-            raise Conflict("this call has its result already", found=self.message.seq)
+            raise Conflict("this call already has its result", found=self.message.seq)
         duration = max(0.0, time.monotonic() - self._began)
-        if self._session._looks():
-            self._session._look_before_result(self._paths)
+        if self._session._scans():
+            self._session._scan_before_result(self._paths)
         try:
             self.message = self._session._store_result(
                 *(self.call.id, content), success=success, duration=duration, began=self._place, output=self._output

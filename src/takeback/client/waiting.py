@@ -1,4 +1,4 @@
-"""Waiting for something that others do: look, then again whenever something may have changed."""
+"""Waiting for something that others do: check, and check again whenever something may have changed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from .base import StoreBase
 
 T = TypeVar("T")
-_LOOK_SECONDS = 0.5  # a process that dies tells nobody
+_LOOK_SECONDS = 0.5  # polled as well, since a process that dies notifies nobody
 stopped: ContextVar[Callable[[], bool]] = ContextVar("stopped", default=lambda: False)
-"""Says whether whoever waits has given up: a task that was cancelled."""
+"""Whether the caller has given up waiting: its task was cancelled."""
 
 
-def until(store: StoreBase, look: Callable[[], T | None], seconds: float | None) -> T | None:
-    """Look until something is there, for so many seconds; None if it never was. Without a limit for ever."""
-    found = None if stopped.get()() else look()
+def until(store: StoreBase, check: Callable[[], T | None], seconds: float | None) -> T | None:
+    """Check until something is found, for at most so many seconds; None if nothing was. No limit waits for ever."""
+    found = None if stopped.get()() else check()
     if found is not None or seconds == 0:
         return found
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -29,7 +29,7 @@ def until(store: StoreBase, look: Callable[[], T | None], seconds: float | None)
             if left <= 0 or stopped.get()():
                 return None
             waiting.wait(min(left, _LOOK_SECONDS))
-            found = None if stopped.get()() else look()
+            found = None if stopped.get()() else check()
         return found
     finally:
         waiting.close()

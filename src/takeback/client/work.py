@@ -1,7 +1,7 @@
-"""What a session does: tasks, plan, notes, files, builds and state of its own; answers as they arrive; tools.
+"""What a session does: tasks, plan, notes, files, builds and state of its own; streamed answers; tools.
 
-Every change is an entry: it has a history, an idempotency key, and goes back with a rewind. ``Stream`` and ``ToolRun``
-are what a block of a streamed answer or of a tool holds.
+Every change is an entry: it has a history and an idempotency key, and goes back with a rewind. ``Stream`` and
+``ToolRun`` are the context managers of a streamed answer and of a tool.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Working(Speaking):
     # ------------------------------------------------------------------ tasks
 
     def tasks(self) -> list[Task]:
-        """Give the tasks, in order."""
+        """Return the tasks, in order."""
         return self._ask(work.task_list)
 
     def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
@@ -54,7 +54,7 @@ class Working(Speaking):
         return self.tasks()
 
     def add_task(self, task: Task | str, status: str = "pending", *, idempotency_key: str | None = None) -> Task:
-        """Add a task at the end of the list."""
+        """Add a task to the end of the list."""
         new = _task(task if isinstance(task, Task) else Task(arguments.text(task, what="task"), status))
         found = self._change("tasks", work.add_task(new), msgspec.to_builtins(new), idempotency_key)
         return Task(**list(found.body["set"].values())[-1])
@@ -67,11 +67,11 @@ class Working(Speaking):
         description: str | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Change one task by its index, from 0; a wrong index or status is ``Invalid``."""
+        """Change one task by its index, from 0; raises ``Invalid`` for a wrong index or status."""
         if status is not None:
             require_status(status)
         if type(index) is not int or index < 0:
-            raise Invalid(f"there is no task {index!r}; indexes count from 0")
+            raise Invalid(f"there is no task {index!r}; indexes start at 0")
         decide = work.update_task(
             index, status, None if description is None else arguments.text(description, what="task")
         )
@@ -81,7 +81,7 @@ class Working(Speaking):
     # ------------------------------------------------------------------ texts
 
     def get_plan(self) -> str | None:
-        """Give the agent's plan."""
+        """Return the agent's plan."""
         return self._ask(work.text_at, "plan")
 
     def set_plan(self, text: str | None, *, idempotency_key: str | None = None) -> None:
@@ -89,7 +89,7 @@ class Working(Speaking):
         self._set_text("plan", text, idempotency_key)
 
     def get_walkthrough(self) -> str | None:
-        """Give the stored walkthrough text."""
+        """Return the stored walkthrough text."""
         return self._ask(work.text_at, "walkthrough")
 
     def set_walkthrough(self, text: str | None, *, idempotency_key: str | None = None) -> None:
@@ -101,14 +101,14 @@ class Working(Speaking):
         self._change(kind, work.set_text(said), said, key)
 
     def note(self, text: str, *, task: int | str | Task | None = None, idempotency_key: str | None = None) -> Note:
-        """Add to the reasoning log, on a task if one is named by index, id or itself."""
+        """Add to the reasoning log, on a task if one is given by index, id or ``Task``."""
         about = task.id if isinstance(task, Task) else task
         said = arguments.text(text, what="note")
         found = self._change("note", work.add_note(said, about), [said, about], idempotency_key)
         return Note(found.seq, found.body["text"], found.body["task"], found.at_ms)
 
     def notes(self) -> list[Note]:
-        """Give the reasoning log, oldest first."""
+        """Return the reasoning log, oldest first."""
         return self._ask(work.note_list)
 
     # ------------------------------------------------------------------ files and builds
@@ -121,18 +121,18 @@ class Working(Speaking):
         call: str | ToolCall | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Note that a path was created, written or deleted, and by which tool call; its last action counts."""
+        """Record that a path was created, written or deleted, and by which tool call; its last action counts."""
         if not isinstance(path, str | bytes | PathLike):
-            raise Invalid(f"a file is named by a path, not by {type(path).__name__}")
+            raise Invalid(f"a path must be a string or path object, not {type(path).__name__}")
         place = fsdecode(fspath(path))
         if not place or "\0" in place:
-            raise Invalid(f"{path!r} is no path")
+            raise Invalid(f"{path!r} is not a path")
         done = arguments.name(action, what="action")
         call_id = arguments.optional_name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
         self._change("file", work.record_file(place, done, call_id), [place, done, call_id], idempotency_key)
 
     def add_build_attempt(self, *, idempotency_key: str | None = None) -> int:
-        """Count one more build attempt and give the count."""
+        """Count one more build attempt and return the count."""
         return int(self._change("build", work.add_build, None, idempotency_key).body["count"])
 
     # ------------------------------------------------------------------ answers as they arrive
@@ -148,8 +148,8 @@ class Working(Speaking):
     ) -> Stream:
         """Begin an answer that arrives in pieces: ``with session.stream() as stream: stream.write(delta)``.
 
-        Each piece is on disk within ``flush_seconds``, or when ``flush_bytes`` characters wait. Leaving the block seals
-        it: finished, interrupted by an error, or cancelled. It goes to the branch where it began.
+        Each piece is on disk within ``flush_seconds``, or as soon as ``flush_bytes`` characters wait. Leaving the block
+        seals the answer as finished, interrupted by an error, or cancelled. It goes to the branch where it began.
         """
         about = {"role": arguments.name(role, what="role"), "model": arguments.optional_name(model, what="model")}
         about["id"] = arguments.optional_name(id, what="message id")
@@ -172,7 +172,7 @@ class Working(Speaking):
         return made
 
     def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
-        """Turn the provider's final message into what is stored."""
+        """Turn the provider's final message into drafts."""
         if usage is None:
             return self._drafts([message])
         given = forms.recognise(message)
@@ -193,11 +193,11 @@ class Working(Speaking):
     ) -> ToolRun:
         """Run a tool: ``with session.tool(call) as run: run.result(...)``.
 
-        Give a call from ``pending_calls`` (one that was answered meanwhile is ``Conflict`` on entering), or a name and
-        arguments. With the id of an open call that a message announced, it is the start of that call, never a second
-        record. A tool that is interrupted, or gives what cannot be stored, leaves its call open. With ``paths``, those
-        that the tool touches, only they are looked at and not the whole workspace. ``keep`` says how many characters
-        of what it writes are kept, half of them the first and half the last; without it all are.
+        Pass a call from ``pending_calls``, or a name and arguments. Entering raises ``Conflict`` if the call was
+        answered meanwhile. The id of an open call that a message announced starts that call and never adds a second
+        record. A tool that is interrupted, or returns what cannot be stored, leaves its call open. With ``paths``, the
+        ones the tool touches, only those are scanned instead of the whole workspace. ``keep`` limits how many
+        characters of its output are kept, half from the start and half from the end; by default all are.
         """
         if keep is not None:
             checks.whole(keep, what="keep", low=2)
@@ -221,10 +221,10 @@ class Working(Speaking):
         duration: float | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
-        """Store the result of a call that is on the path; absent is ``NotFound``, answered already ``Conflict``."""
+        """Store the result of a call on the path; raises ``NotFound`` or, if it was answered already, ``Conflict``."""
         wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
-        if self._looks():
-            self._look_before_result()
+        if self._scans():
+            self._scan_before_result()
         return self._store_result(
             checks.name(wanted, what="tool call id"), content, success=success, duration=duration, key=idempotency_key
         )
@@ -232,24 +232,25 @@ class Working(Speaking):
     def retry(self, call: ToolCall, *, most: int = 3) -> ToolRun:
         """Run a call again whose outcome is unknown: ``with session.retry(call) as run: run.result(...)``.
 
-        ``call.idempotency_key`` is the same at every try. A call that was tried ``most`` times already is ``Conflict``:
-        one that keeps killing its process is not tried for ever. Say with ``resolve_call`` how it ended.
+        ``call.idempotency_key`` is the same at every try. Raises ``Conflict`` on entering once the call was tried
+        ``most`` times, so that one that keeps killing its process is not tried for ever. Record with ``resolve_call``
+        how it ended.
         """
         if not isinstance(call, ToolCall):
-            raise Invalid(f"a call that pending_calls gave is tried again, not {type(call).__name__}")
+            raise Invalid(f"retry takes a call from pending_calls, not {type(call).__name__}")
         checks.whole(most, what="most", low=1)
         return ToolRun(self, checks.name(call.id, what="tool call id"), call.name, call.arguments, call.seq, tries=most)
 
     def resolve_call(
         self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
     ) -> Message:
-        """Say how an open call ended that will not run (again): with what it gave, or with why it failed."""
+        """Record how an open call ended that will not run again: with its result, or with why it failed."""
         return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
 
     def _start_call(
         self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
     ) -> tuple[ToolCall, tuple[str, int]]:
-        """Store that a tool starts; give the call, and the place of that record if it was made now."""
+        """Store that a tool starts; return the call, and the place of that record if it was made now."""
         started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries)
         self._seen, call, place = self._do(
             tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
@@ -272,7 +273,7 @@ class Working(Speaking):
         if duration is not None:
             body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
         drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()
-        if len(drafts[0].body) > calls.SMALL:  # what is large is not taken apart again to write the name into it
+        if len(drafts[0].body) > calls.SMALL:  # a large body is not decoded again just to add the name
             name = self._ask(calls.name_of, call_id)
             drafts = [messages_.draft({**body, **({"tool_name": name} if name else {})})]
         key = checks.optional_name(key, what="idempotency_key")
@@ -292,9 +293,9 @@ def _task(task: Task | str | Mapping[str, Any]) -> Task:
         try:
             task = Task(**task)
         except TypeError as error:
-            raise Invalid(f"a task has a description, a status and an id: {error}") from error
+            raise Invalid(f"a task takes a description, a status and an id: {error}") from error
     if not isinstance(task, Task):
-        raise Invalid(f"a task is a Task or a string, not {type(task).__name__}")
+        raise Invalid(f"a task must be a Task, a dict or a string, not {type(task).__name__}")
     arguments.text(task.description, what="description")
     require_status(task.status)
     return Task(task.description, task.status, arguments.name(task.id, what="task id") if task.id else "")

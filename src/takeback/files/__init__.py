@@ -1,6 +1,6 @@
-"""The agent's files: scanned, kept, attributed, compared and put back.
+"""The agent's files: scanned, kept, attributed, compared and restored.
 
-Two floors. ``disk`` knows directories only: it scans them, plans changes and applies them, and imports nothing that
-knows a session. The modules beside it join directories with sessions: snapshots as entries of the log, the journal
+Two layers. ``disk`` knows only directories: it scans them, plans changes and applies them, and imports nothing that
+knows a session. The modules next to it connect directories with sessions: snapshots as entries of the log, the journal
 of a change, who changed what.
 """

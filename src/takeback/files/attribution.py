@@ -1,7 +1,7 @@
-"""Who changed what: each path between a point and now is put down to calls, to the turn, or to somebody outside.
+"""Who changed what: each path changed since a point is attributed to calls, to the turn, or to somebody outside.
 
-Snapshots that follow each other say what changed and who did it. Where somebody outside changed a path, that is to be
-kept; if the agent changed it again afterwards, what is kept is the state that the outsider left.
+Consecutive snapshots record what changed and who did it. What somebody outside changed is kept; if the agent changed
+that path again afterwards, the state that the outsider left is what is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .disk.preview import Yours
 from .workspaces import Trees
 
 By = tuple[int, tuple[str, ...]]  # turn and calls
-_NOW = 1 << 62  # ms: later than whatever was seen
+_NOW = 1 << 62  # ms: later than any snapshot
 
 
 class Blame(NamedTuple):
-    """``by``: the turn and the calls that brought a path to where it is. ``yours``: paths that somebody else edited.
+    """``by``: the turn and the calls that changed a path last. ``yours``: paths that somebody else edited.
 
-    The latter name the tree that holds that edit if the agent changed the path again, else None: it is on disk.
+    ``yours`` maps each path to the tree that holds the edit if the agent changed it again, else to None: it is on disk.
     """
 
     by: dict[bytes, By]
@@ -39,25 +39,25 @@ class _Change(NamedTuple):
     after: bytes
     outside: bool
     who: By
-    at_ms: int  # when it was seen
+    at_ms: int  # when a scan saw it
 
 
 class _Below(NamedTuple):
-    """What sub-agents made of a path: all its states, and when the last one was seen."""
+    """What sub-agents made of a path: all the states they left, and when a scan saw the last one."""
 
     states: set[tree.Node | None]
     last_ms: int
 
     def made(self, each: tree.Difference, at_ms: int) -> bool:
-        """Say whether a change is theirs: it was seen before their last one, or led to what they had made."""
+        """Whether a change is theirs: seen before their last one, or leading to a state they had made."""
         return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
-def blame(runner: Runner, trees: Trees, look: MoveFacts, now: bytes) -> Blame:
+def blame(runner: Runner, trees: Trees, facts: MoveFacts, now: bytes) -> Blame:
     """Attribute every change since the point where two paths part."""
     by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
-    below = _changed_below(runner, trees, look)
-    for change in _changes(trees, look, now):
+    below = _changed_below(runner, trees, facts)
+    for change in _changes(trees, facts, now):
         for each in tree.differences(trees.load, change.before, change.after):
             path = each.path
             if path in yours:
@@ -70,12 +70,12 @@ def blame(runner: Runner, trees: Trees, look: MoveFacts, now: bytes) -> Blame:
     return Blame(by, yours)
 
 
-def _changes(trees: Trees, look: MoveFacts, now: bytes) -> Iterator[_Change]:
-    """Give what happened to the workspace, the newest first."""
-    last = look.disk or look.here
+def _changes(trees: Trees, facts: MoveFacts, now: bytes) -> Iterator[_Change]:
+    """Yield what happened to the workspace, newest first."""
+    last = facts.disk or facts.here
     if last is not None:
-        yield _Change(trees.root(last).tree, now, not look.open, (look.session.turns, look.open), _NOW)
-    found, turns = [each for each, _ in look.history], [turn for _, turn in look.history]
+        yield _Change(trees.root(last).tree, now, not facts.open, (facts.session.turns, facts.open), _NOW)
+    found, turns = [each for each, _ in facts.history], [turn for _, turn in facts.history]
     for (before, after), turn in zip(pairs(found), turns, strict=False):
         who = turn, tuple(after.body.get("calls", ()))
         outside = after.body["who"] == snapshots.OUTSIDE
@@ -84,19 +84,19 @@ def _changes(trees: Trees, look: MoveFacts, now: bytes) -> Iterator[_Change]:
 
 
 def pairs(newest_first: Sequence[work.WorkEntry]) -> Iterator[tuple[work.WorkEntry | None, work.WorkEntry]]:
-    """Give snapshots that follow each other, the newest pair first; None before one that began with known files."""
+    """Yield consecutive snapshots, newest pair first; None stands before one that started from known files."""
     yield from zip(newest_first[1:], newest_first, strict=False)
     if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
         yield None, newest_first[-1]
 
 
 def start_of(before: work.WorkEntry | None, after: work.WorkEntry) -> str:
-    """Give the root from which a snapshot tells what changed; what the head's own moves left behind is no change."""
+    """Return the root that a snapshot's changes start from; what moves of the head left there is not a change."""
     return str(after.body.get("from") or (before.body["root"] if before is not None else after.body["root"]))
 
 
 def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) -> Iterator[tree.Difference]:
-    """Give what changed while one snapshot became the next."""
+    """Yield what changed from one snapshot to the next."""
     start = start_of(before, after)
     return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
 
@@ -104,22 +104,22 @@ def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) 
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, str]:
+def changed_by_others(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, str]:
     """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
     found = dict[bytes, str]()
-    for row, history in runner.read(_others, look, runner.clock.now_ms()):
-        changed = _as_seen_from(look.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
+    for row, history in runner.read(_others, facts, runner.clock.now_ms()):
+        changed = _as_seen_from(facts.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
         found |= dict.fromkeys(changed, row.id)
     return found
 
 
-def _others(tx: Tx, look: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
-    live = [row for row, lease in rewinds.others_in(tx, look.session) if not leases.is_gone(lease, now_ms)]
-    return [(row, _recent(tx, row, look.at_ms)) for row in live]
+def _others(tx: Tx, facts: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
+    live = [row for row, lease in rewinds.others_in(tx, facts.session) if not leases.is_gone(lease, now_ms)]
+    return [(row, _recent(tx, row, facts.at_ms)) for row in live]
 
 
 def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
-    """Name paths of another workspace as they are called in ours; those outside of ours are left out."""
+    """Translate paths of another workspace into paths of ours; those outside ours are left out."""
     if ours == theirs:
         return paths
     whole = {os.path.join(os.fsencode(theirs), path) for path in paths}
@@ -127,12 +127,12 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes, _Below]:
-    """Return the paths that sub-agents changed since a point: those are the session's own, whoever saw them.
+def _changed_below(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, _Below]:
+    """Return the paths that sub-agents changed since a point: the session's own changes, whoever scanned them.
 
-    A path that changed while one of them only looked on is left out. One that has an open call may still be at it.
+    Paths that somebody outside changed are left out. A sub-agent with an open call may still be changing its paths.
     """
-    histories, at_work = runner.read(_below, look)
+    histories, at_work = runner.read(_below, facts)
     own, outside = _own_changes(trees, histories)
     return {
         path: _Below(made.states, _NOW if at_work else made.last_ms)
@@ -141,13 +141,13 @@ def _changed_below(runner: Runner, trees: Trees, look: MoveFacts) -> dict[bytes,
     }
 
 
-def _below(tx: Tx, look: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
-    below = [row for row in subagents.below(tx, look.session) if row.workspace == look.session.workspace]
-    return [_recent(tx, row, look.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
+def _below(tx: Tx, facts: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
+    below = [row for row in subagents.below(tx, facts.session) if row.workspace == facts.session.workspace]
+    return [_recent(tx, row, facts.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
 
 
 def _own_changes(trees: Trees, histories: list[list[work.WorkEntry]]) -> tuple[dict[bytes, _Below], set[bytes]]:
-    """Give what sessions made of paths, and the paths that changed while they looked on."""
+    """Return what sessions made of paths, and the paths that somebody outside changed meanwhile."""
     own, outside = dict[bytes, _Below](), set[bytes]()
     for history in histories:
         for before, after in pairs(history):
@@ -162,7 +162,7 @@ def _own_changes(trees: Trees, histories: list[list[work.WorkEntry]]) -> tuple[d
 
 
 def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[work.WorkEntry]:
-    """Give a session's snapshots since a time, newest first, and the one before them."""
+    """Return a session's snapshots since a time, newest first, and the one before them."""
     found = []
     for each in work.history(tx, row, snapshots.KIND):
         found.append(each)

@@ -1,8 +1,8 @@
-"""Changing the files of a workspace together with the store: all of it, or nothing.
+"""Changing a workspace's files together with the store: all or nothing.
 
 The journal is written first, then everything new is staged, then the files are moved, then one transaction moves the
-session and erases the journal: that is the moment from which the change counts. Whatever fails before is taken back at
-once; whatever dies before is taken back by the next one who uses the workspace.
+session and clears the journal. That commit is the moment from which the change counts. A failure before it is taken
+back at once; after a crash before it, the next user of the workspace takes the change back.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .workspaces import Trees, Workspace
 
 T = TypeVar("T")
 _SHOWN = 20
-_under_way: set[str] = set()  # the changes that this process is making; a journal of ours that is not in it was left
+_under_way: set[str] = set()  # changes this process is making now; any other journal of ours was abandoned
 
 
 def change_files(
     runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx, str], T]
 ) -> T:
-    """Carry out steps and then ``finish``, which makes them count; it is given the root of what is there then."""
+    """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
     if not steps:
         return place.finish([], finish)
     row, change = _begin(runner, place, session, steps)
@@ -56,6 +56,7 @@ def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: Journal
             change.check()
             change.carry_out()
     except BaseException:
+        # Half done: the journal stays, so that the next user of the workspace takes the change back.
         if not change.half_done:
             _end(runner, change, row)
         raise
@@ -64,7 +65,7 @@ def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: Journal
 def _make_count(
     runner: Runner, place: Workspace, change: Changeset, row: JournalRow, finish: Callable[[Tx, str], T]
 ) -> T:
-    """Commit; if that fails take the files back, unless the store says that it was committed all the same."""
+    """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
@@ -77,6 +78,7 @@ def _make_count(
         place.expect(put)
         return place.finish([step.path for step in steps], complete)
     except BaseException:
+        # The scanner has noted the new files, which are about to go again.
         place.forget()
         if not _counts(runner, row):
             with _in_words():
@@ -86,7 +88,7 @@ def _make_count(
 
 
 def _counts(runner: Runner, row: JournalRow) -> bool:
-    """Say whether a change became an operation; an error of the store leaves that to the next one who asks."""
+    """Whether a change became an operation; if the store cannot say, that raises and recovery decides later."""
     found = runner.read(journal.find, row.scope, row.place)
     return found is None or found.id != row.id or not found.steps
 
@@ -107,6 +109,7 @@ def _begin(
         journal.encode_steps(steps),
     )
     change = Changeset(place.path, steps, row.id)
+    # Before any file is touched: a crash from here on leaves a journal that says what to take back.
     runner.write(journal.begin, row)
     return row, change
 
@@ -117,7 +120,7 @@ def _end(runner: Runner, change: Changeset, row: JournalRow) -> None:
 
 
 def _clean(change: Changeset) -> None:
-    """Remove what was staged; where that fails it stays, and the next look at the workspace removes it."""
+    """Remove what was staged; if that fails it stays, and ``recover`` removes it with the next scan."""
     try:
         change.clean()
     except OSError:
@@ -126,59 +129,59 @@ def _clean(change: Changeset) -> None:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Say in our own words what the system refused."""
+    """Translate errors of the system into our own."""
     try:
         yield
     except OSError as error:
         where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull(
-                f"there is no space for the files of the workspace{where}; nothing was changed"
+                f"no space left for the files of the workspace{where}; nothing was changed. Free some and try again"
             ) from error
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
 def pending(runner: Runner, place: Workspace, session_id: str) -> JournalRow | None:
-    """Give the change of this workspace that somebody left half done; one that is still under way is ``Busy``."""
+    """Return a change of this workspace that was left half done; raises ``Busy`` if it is still in progress."""
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
         return None
     if not is_left(row, runner.clock.now_ms()):
         holder = presence.decode(row.holder)
-        raise Busy(f"{holder} is changing the files of this workspace; try again when it has ended", holder=str(holder))
+        raise Busy(f"{holder} is changing the files of this workspace; try again when it is done", holder=str(holder))
     return row
 
 
 def said(row: JournalRow, *, left: bool) -> str:
-    """Say that a change of files is under way, or was left half done."""
+    """Describe a change of files that is in progress, or was left half done."""
     holder, since = presence.decode(row.holder), presence.since(row.at_ms)
     if left:
-        return f"a change of the files of {_root_of(row)[0]!r} that {holder} began at {since} was cut off half way"
-    return f"{holder} is changing the files of {_root_of(row)[0]!r} since {since}"
+        return f"a change to the files in {_root_of(row)[0]!r}, begun by {holder} at {since}, was interrupted half way"
+    return f"{holder} has been changing the files in {_root_of(row)[0]!r} since {since}"
 
 
 def is_left(row: JournalRow, now_ms: int) -> bool:
-    """Say whether nobody is at work on a change any more."""
+    """Whether nobody is working on a change any more."""
     holder = presence.decode(row.holder)
     left_by_us = presence.is_here(holder) and row.id not in _under_way
     return left_by_us or presence.seems_gone(holder, row.at_ms, now_ms)
 
 
 def is_there(row: JournalRow) -> bool:
-    """Say whether the directory of a change is still the one that it was begun in."""
+    """Whether the directory of a change is still the one that it was begun in."""
     path, identity = _root_of(row)
     return os.path.isdir(path) and (directories.identity(path) or "") == identity
 
 
 def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
-    """Take back a change that somebody left half done in this workspace, and say so; None if there was none.
+    """Take back a change that was left half done in this workspace and describe it; None if there was none.
 
-    One that is still under way is ``Busy``.
+    Raises ``Busy`` if it is still in progress.
     """
     left = runner.read(_left_in, runner.scope, place, session_id)
     if left is None:
         return None
-    if not left.steps:  # it counts, and only could not be tidied up
+    if not left.steps:  # committed: only its staging directory is left to remove
         _clean(Changeset(_root_of(left)[0], (), left.id))
         return None
     row = pending(runner, place, session_id)
@@ -188,18 +191,18 @@ def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
 def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
     mine = row._replace(holder=presence.encode(presence.here(runner.clock.now_ms())))
     if not runner.write(journal.take, row.holder, mine):
-        raise Busy("somebody else is putting the files of this workspace right; try again when that has ended")
+        raise Busy("somebody else is taking back an interrupted change in this workspace; try again when that is done")
     about = said(row, left=True)
     if is_there(row):
         change = Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
             kept = change.take_back(place.trees.content)
             change.clean()
-        told = f"{about}, and was taken back{_named(kept, row.id)}"
+        outcome = f"{about}, and was taken back{_named(kept, row.id)}"
     else:
-        told = f"{about}; that is another directory by now, and its files stay as they are"
+        outcome = f"{about}; that path is a different directory by now, so its files were left alone"
     runner.write(journal.end, mine)
-    return told
+    return outcome
 
 
 def _named(kept: Sequence[bytes], id: str) -> str:
@@ -207,11 +210,11 @@ def _named(kept: Sequence[bytes], id: str) -> str:
     if not kept:
         return ""
     names = ", ".join(os.fsdecode(each) for each in kept[:_SHOWN]) + (" and more" if len(kept) > _SHOWN else "")
-    return f"; kept, since somebody changed them meanwhile (before: NAME.takeback-{id}): {names}"
+    return f"; left alone, since somebody changed them meanwhile (old version: NAME.takeback-{id}): {names}"
 
 
 def _left_in(tx: Tx, scope: str, place: Workspace, session_id: str) -> JournalRow | None:
-    """Find a change of this workspace, also one that was begun where the directory was before it was moved."""
+    """Find a change of this workspace, even one begun before the directory was moved."""
     found = journal.find(tx, scope, place.name)
     if found is not None:
         return found
@@ -223,7 +226,7 @@ def _left_in(tx: Tx, scope: str, place: Workspace, session_id: str) -> JournalRo
 
 
 def _root_of(row: JournalRow) -> tuple[str, str]:
-    """Give the path of the workspace of a change, and what tells the directory from others."""
+    """Return the path of a change's workspace, and the identity of that directory."""
     path, _, identity = os.fsdecode(row.root).partition("\0")
     return path, identity
 
@@ -233,14 +236,14 @@ def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, 
 
 
 def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
-    """Write files into a directory that is new, or holds nothing yet; one that is made for it goes again on failure."""
+    """Write files into a new or empty directory; a directory made for it is removed on failure."""
     if os.path.lexists(into) and not os.path.isdir(into):
-        raise Conflict(f"{into!r} is no directory; name a new or an empty one", found=into)
+        raise Conflict(f"{into!r} is not a directory; choose a new or empty one", found=into)
     with _in_words():
         made = not os.path.isdir(into)
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
-            raise Conflict(f"{into!r} is not empty; name a new or an empty directory", found=into)
+            raise Conflict(f"{into!r} is not empty; choose a new or empty directory", found=into)
         change = Changeset(into, steps, new_id(0))
         try:
             change.stage(trees.content)

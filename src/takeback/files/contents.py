@@ -1,7 +1,7 @@
 """Contents: bytes of any size, moved in and out of a store in chunks, one transaction each.
 
 Attachments, files and the large parts of entries all go this way, ahead of the entry that links them. Memory holds one
-chunk; an upload that fails is taken back, and a prune spares one that is under way.
+chunk; an upload that fails is taken back, and a prune spares one that is in progress.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _rechunk(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def open_stream(runner: Runner, content_hash: str) -> Iterator[bytes]:
-    """Yield content chunk by chunk; the last one comes only if all of them match the hash."""
+    """Yield content chunk by chunk; the last one is yielded only if the whole matches the hash."""
     digest, number, chunks = sha256(), 0, runner.read(blobs.describe, runner.scope, content_hash).chunks
     while number < chunks:
         data = runner.read(blobs.chunk_of, runner.scope, content_hash, number)
@@ -76,7 +76,7 @@ def open_stream(runner: Runner, content_hash: str) -> Iterator[bytes]:
 
 
 def open_linked(runner: Runner, content_hash: str) -> Iterator[bytes]:
-    """Yield content that something in the store names: here its absence is damage."""
+    """Yield content that something in the store refers to: if it is missing, that is damage."""
     try:
         yield from open_stream(runner, content_hash)
     except NotFound as error:

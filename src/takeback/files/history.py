@@ -1,7 +1,7 @@
-"""Files through time, as operations: the snapshot at a point, where two paths part, files that were announced.
+"""Files through time, as operations: the snapshot at a point, where two paths part, announced files.
 
-An announced file is kept as it is when it is announced first; that counts until it is forgotten, or until a checkpoint
-begins anew. It is an entry, so it survives a crash and goes back with a rewind.
+An announced file is kept as it was when first announced; that copy counts until it is forgotten or a checkpoint starts
+over. It is an entry, so it survives a crash and goes back with a rewind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_captured(tx: Tx, session: SessionRow) -> bool:
 
 
 def parted(tx: Tx, session: SessionRow, a: Target, b: Target | None) -> Parted:
-    """Find where the paths to two points part; without a second one, to the head."""
+    """Find where the paths to two points part; the second one is the head by default."""
     first, second = seen_from(tx, session, a), seen_from(tx, session, b)
     there = Target(first.seq, first.uid, anywhere=True)
     return Parted(first, second, moves.common_point(tx, second, there))
@@ -49,7 +49,7 @@ def parted(tx: Tx, session: SessionRow, a: Target, b: Target | None) -> Parted:
 def rows_between(
     tx: Tx, session: SessionRow, a: Target, b: Target | None
 ) -> tuple[tuple[dict[int, str], list[EntryRow]], ...]:
-    """Read what each of two paths has behind the point where they part, with the names of its branches."""
+    """Read what each of two paths has after the point where they part, with the names of its branches."""
     first, second = seen_from(tx, session, a), seen_from(tx, session, b)
     there = Target(first.seq, first.uid, anywhere=True)
     after = moves.common_point(tx, second, there).seq if second.seq else 0
@@ -64,7 +64,7 @@ def _rows_after(tx: Tx, there: SessionRow, after: int) -> tuple[dict[int, str], 
 
 
 def touched(tx: Tx, session: SessionRow) -> tuple[list[work.WorkEntry], list[FileTouched]]:
-    """Return the snapshots of the path, newest first, and the files that were named."""
+    """Return the snapshots of the path, newest first, and the files that ``record_file`` named."""
     return snapshots.since(tx, session, 0), work.file_list(tx, session)
 
 
@@ -78,7 +78,7 @@ def announced(tx: Tx, session: SessionRow) -> dict[str, Any]:
 
 
 def announce(path: str, node: list[Any]) -> work.Decide:
-    """Keep a file as it is before it is changed, unless it was announced already."""
+    """Keep a file as it is before a change, unless it was announced already."""
 
     def decide(tx: Tx, session: SessionRow) -> work.WorkChange | work.WorkEntry:
         before = _announced(tx, session)

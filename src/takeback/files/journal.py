@@ -1,8 +1,8 @@
-"""The journal: a change of files that is under way.
+"""The journal: a change of files that is in progress.
 
-It is written before the first file is touched, and has no steps any more from the transaction on in which the change
-becomes an operation. Whoever finds one with steps whose maker is gone takes the change back: files and store are then
-as they were before it. One without steps only says what may have to be tidied up; the next change takes its place.
+It is written before the first file is touched, and the transaction that turns the change into an operation empties its
+steps. Whoever finds one with steps whose maker is gone takes the change back: files and store are then as they were
+before it. One without steps only names what may have to be cleaned up; the next change replaces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import snapshots
 
 
 def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
-    """Return the change that is under way in a workspace, or None."""
+    """Return the change that is in progress in a workspace, or None."""
     return JOURNAL.get(tx, scope, place)
 
 
@@ -32,7 +32,7 @@ def of_session_at(tx: Tx, session: SessionRow, place: str) -> list[JournalRow]:
 
 
 def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
-    """Return the changes of a session that are under way, in whatever workspace."""
+    """Return the changes of a session that are in progress, in whatever workspace."""
     return JOURNAL.all(tx, "WHERE scope = ? AND session = ?", (session.scope, session.sid))
 
 
@@ -42,15 +42,15 @@ def disk_before(tx: Tx, row: JournalRow) -> str | None:
 
 
 def begin(tx: Tx, row: JournalRow) -> None:
-    """Write down a change before it begins; a second one in the same workspace raises ``Busy``."""
+    """Record a change before it begins; raises ``Busy`` if there is another one in the same workspace."""
     before = _locked(tx, row)
     if before is not None and before.steps:
-        raise Busy("another change of the files of this workspace is under way; try again when it has ended")
+        raise Busy("another change to the files of this workspace is in progress; try again when it is done")
     JOURNAL.upsert(tx, row)
 
 
 def take(tx: Tx, left_by: bytes, mine: JournalRow) -> bool:
-    """Let somebody else go on with a change that was left; return False if another one came first."""
+    """Take over a change that was abandoned; return False if somebody else came first."""
     now = _same(tx, mine)
     if now is None or now.holder != left_by:
         return False
@@ -59,13 +59,13 @@ def take(tx: Tx, left_by: bytes, mine: JournalRow) -> bool:
 
 
 def complete(tx: Tx, row: JournalRow) -> None:
-    """Note that a change became an operation: nothing of it is taken back any more."""
+    """Record that a change became an operation: none of it is taken back any more."""
     if (now := _same(tx, row)) is not None:
         JOURNAL.update(tx, now, now._replace(steps=b""))
 
 
 def end(tx: Tx, row: JournalRow) -> None:
-    """Erase the record of a change that was taken back or tidied up."""
+    """Erase the record of a change that was taken back or cleaned up."""
     if _same(tx, row) is not None:
         JOURNAL.delete(tx, row.scope, row.place)
 
@@ -77,7 +77,7 @@ def _same(tx: Tx, row: JournalRow) -> JournalRow | None:
 
 
 def _locked(tx: Tx, row: JournalRow) -> JournalRow | None:
-    """Return what is under way in the workspace of a change, and keep others from it until the transaction ends."""
+    """Return what is in progress in a change's workspace, and lock others out until the transaction ends."""
     tx.lock(f"journal {row.scope} {row.place}")
     return find(tx, row.scope, row.place)
 
@@ -89,13 +89,13 @@ _read = msgspec.msgpack.Decoder(list[tuple[bytes, _Node | None, _Node | None]]).
 
 
 def encode_steps(steps: Any) -> bytes:
-    """Write steps: path, what was there, what shall be there."""
+    """Encode steps: path, what was there, what shall be there."""
     return msgspec.msgpack.encode([tuple(step) for step in steps])
 
 
 def decode_steps(row: JournalRow) -> list[tuple[bytes, _Node | None, _Node | None]]:
-    """Read the steps of a change."""
+    """Decode the steps of a change."""
     try:
         return _read(row.steps)
     except msgspec.MsgspecError as error:
-        raise Corrupt("the steps of a change of files cannot be read", what=f"journal {row.id}") from error
+        raise Corrupt("the journal of a file change cannot be read", what=f"journal {row.id}") from error

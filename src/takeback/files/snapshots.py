@@ -1,12 +1,14 @@
 """Snapshots: what the files of a workspace were, as entries of the log.
 
 A snapshot is an entry that names a root: one content that holds the digest of the tree, its size, and what was not
-captured. So the files at any point of a path are found as tasks and plan are, go back with it, and an unchanged
-workspace adds nothing. Each names who made the changes since the one before: calls, the turn, the session itself, or
-somebody outside. ``disk``, beside the session's row, is the root that the session last saw or made in its workspace:
-where the head moved without the files, it is not that of the snapshot at the head, and the next snapshot says so
-(``from``), since what was there already is not somebody else's change. ``disk_at`` is the head that it had then, and
-goes with it (``at``): who made the files what they are is told by the snapshots of that path.
+captured. So the files at any point of a path are found like tasks and plan, go back with it, and an unchanged workspace
+adds nothing. Each snapshot names who made the changes since the one before: calls, the turn, the session itself, or
+somebody outside.
+
+``disk``, next to the session's row, is the root that the session last saw or made in its workspace. If the head moved
+without the files, it differs from the snapshot at the head, and the next snapshot records that (``from``), since what
+was already there is not somebody else's change. ``disk_at`` is the head at that time and is recorded with it (``at``):
+the snapshots of that path say who made the files what they are.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from ..tables.files import SEEN, SeenRow
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
 OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
-MARK = b"/"  # no directory's name: after how many sweeps everything that is remembered was known to be kept
+MARK = b"/"  # not a directory's name; holds the sweep count at which all remembered contents were known to exist
 
 OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
-TURN_ANYWAY = "turn!"  # also where calls are told of
+TURN_ANYWAY = "turn!"  # even in a session that reports calls
 _ADDS = Numbers(work_seq=1)
 
 
@@ -41,7 +43,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True):
 
     tree: bytes
     size: int
-    missed: list[tuple[bytes, str]]  # the first few paths that were not captured, each with the reason
+    missed: list[tuple[bytes, str]]  # the first few paths that were not captured, with the reasons
     missed_count: int
 
 
@@ -49,15 +51,16 @@ _read_root = msgspec.msgpack.Decoder(Root).decode
 
 
 class Swept(Error):
-    """Contents were swept out meanwhile; look again."""
+    """Contents were swept out meanwhile; scan again."""
 
     code = "swept"
 
 
 class StoredScan(NamedTuple):
-    """A look at a workspace whose contents are stored: its root, the number of sweeps then, and who made the changes.
+    """A scan whose contents are stored: its root, the sweep count at that time, and who made the changes.
 
-    ``who`` counts where no call is open and the session never told of one: else it is those calls, or somebody outside.
+    ``who`` counts only if no call is open and the session never reported one; else it is those calls, or somebody
+    outside.
     """
 
     root: str
@@ -65,16 +68,16 @@ class StoredScan(NamedTuple):
     who: str | None = None
     calls: tuple[str, ...] = ()
     place: str = ""
-    seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None: to forget
+    seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
 
 
 def encode_root(root: Root) -> bytes:
-    """Write a root."""
+    """Encode a root."""
     return msgspec.msgpack.encode(root)
 
 
 def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
-    """Read a root; a missing one is an error, never an empty one."""
+    """Read a root; raises ``Corrupt`` if it is missing, and never returns an empty one instead."""
     try:
         return _read_root(blobs.read_whole(tx, scope, content_hash))
     except msgspec.MsgspecError as error:
@@ -82,7 +85,7 @@ def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
 
 
 def root_fault(root: Root) -> str:
-    """Say why no scan can have made a root; empty if one can."""
+    """Return why no scan can have made a root; empty if one can."""
     if len(root.tree) != len(tree.EMPTY):
         return f"it names its tree by {len(root.tree)} bytes instead of {len(tree.EMPTY)}"
     if root.size < 0 or root.missed_count < len(root.missed):
@@ -91,7 +94,7 @@ def root_fault(root: Root) -> str:
 
 
 def missed(root: Root) -> Iterator[str]:
-    """Yield what was not captured, for people: the first few paths with the reason, and how many more."""
+    """Yield what was not captured, for people: the first few paths with the reasons, and how many more."""
     for path, reason in root.missed:
         yield f"{path.decode('utf-8', 'surrogateescape')} ({reason})"
     if root.missed_count > len(root.missed):
@@ -102,7 +105,7 @@ def missed(root: Root) -> Iterator[str]:
 
 
 class Recorder(NamedTuple):
-    """Records scans of a workspace as snapshots of a session; ``fence`` is that of the lease, if it is held."""
+    """Records scans of a workspace as snapshots of a session; ``fence`` comes from the lease, if one is held."""
 
     scope: str
     session_id: str
@@ -110,11 +113,11 @@ class Recorder(NamedTuple):
     now_ms: int
 
     def known(self, tx: Tx, root: str) -> SessionRow | None:
-        """Return the session if its files are known to be as a root says, else None."""
+        """Return the session if its files are already recorded with this root, else None."""
         session = sessions.get(tx, self.scope, self.session_id)
         if not is_recorded(tx, session, root):
             return None
-        self._require_held(tx, session)  # its holder is sure of the session from here on
+        self._require_held(tx, session)  # nothing is written, so only this check notices a lost lease
         return session
 
     def commit(self, tx: Tx, taken: StoredScan) -> SessionRow:
@@ -129,9 +132,9 @@ class Recorder(NamedTuple):
 
 
 def record(tx: Tx, scope: str, session_id: str, taken: StoredScan, *, now_ms: int) -> SessionRow:
-    """Add a snapshot unless the files are as recorded; the revision stays, since nothing was said.
+    """Add a snapshot unless the files are as recorded; the revision stays, since no message was added.
 
-    ``Swept`` if contents were removed since the look: those that it counted on may be among them.
+    Raises ``Swept`` if contents were removed since the scan: some that it relies on may be among them.
     """
     if sweeps(tx, scope) != taken.sweeps:
         raise Swept()
@@ -148,7 +151,7 @@ def record(tx: Tx, scope: str, session_id: str, taken: StoredScan, *, now_ms: in
 
 
 def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
-    """Whether the files of a session are known to be as a root says."""
+    """Whether the files of a session are already recorded with this root."""
     return _is_recorded(work.known(tx, session, KIND), disk_of(tx, session), root)
 
 
@@ -167,7 +170,7 @@ def put(
     now_ms: int,
     kept: bool = False,
 ) -> SessionRow:
-    """Add a snapshot at the head; ``kept`` if a move adds it for what it kept or brought back of somebody else's."""
+    """Add a snapshot at the head; ``kept`` if a move adds it for somebody else's changes that it kept or restored."""
     before = work.known(tx, session, KIND)
     body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
     body |= {"calls": list(by)} if by else {}
@@ -191,11 +194,11 @@ def _roots(body: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _announced(body: dict[str, Any]) -> tuple[str, ...]:
-    """Return the contents of the files that an entry of announced ones holds."""
+    """Return the contents that an entry of announced files refers to."""
     return tuple(sorted({each[3] for each in body["set"].values() if each[0] == FILE}))
 
 
-NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # which contents an entry of a kind names
+NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of each kind refers to
 
 
 def _who(tx: Tx, session: SessionRow, taken: StoredScan) -> tuple[str, tuple[str, ...]]:
@@ -217,13 +220,13 @@ def disk_of(tx: Tx, session: SessionRow) -> str | None:
 
 
 def disk_at(tx: Tx, session: SessionRow) -> list[Any] | None:
-    """Return the branch and the entry that the session was at when it last saw or made what is in its workspace."""
+    """Return the branch and entry that the session was at when it last saw or made its workspace's files."""
     found = sessions.decoded(sessions.detail(tx, session)).get("disk_at")
     return found if isinstance(found, list) else None
 
 
 def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> None:
-    """Note what is in the workspace of a session now, and whether it ever told of the calls that changed something."""
+    """Record what is in a session's workspace now, and whether it ever reported the calls that change files."""
     kept = sessions.decoded(sessions.detail(tx, session))
     new = {**kept, "disk": root, "disk_at": [session.uid, session.seq], **({"told": True} if told else {})}
     if new != kept:
@@ -234,9 +237,9 @@ def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> N
 
 
 def at(tx: Tx, session: SessionRow, seq: int | None = None) -> WorkEntry | None:
-    """Return the snapshot in force at a point; before the first one of the path it is that one.
+    """Return the snapshot in force at a point; before the first one of the path, that first one.
 
-    Nothing was seen to change before the first look, so that is what was there.
+    No change was seen before the first scan, so that is what was there.
     """
     found = work.latest(tx, session, KIND, seq)
     if found is not None or seq is None:
@@ -246,7 +249,7 @@ def at(tx: Tx, session: SessionRow, seq: int | None = None) -> WorkEntry | None:
 
 
 def since(tx: Tx, session: SessionRow, seq: int) -> list[WorkEntry]:
-    """Return the snapshots of the path behind a point, newest first, and the one in force there last, if any."""
+    """Return the snapshots of the path after a point, newest first, then the one in force at it, if any."""
     found = []
     for each in work.history(tx, session, KIND):
         found.append(each)
@@ -264,23 +267,23 @@ def sweeps(tx: Tx, scope: str) -> int:
 
 
 def count_sweep(tx: Tx, scope: str) -> None:
-    """Note that contents are being swept out."""
+    """Record that contents are being swept out."""
     SEEN.upsert(tx, SeenRow(scope, "", b"", mark(sweeps(tx, scope) + 1)))
 
 
 def mark(count: int) -> bytes:
-    """Write down a number of sweeps."""
+    """Encode a sweep count."""
     return str(count).encode()
 
 
 def remembered(tx: Tx, scope: str, place: str) -> dict[bytes, bytes]:
-    """Return the directories of a workspace as they were last seen; a damaged record is as good as none."""
+    """Return the directories of a workspace as last scanned; a damaged record counts as none."""
     found = (SEEN.checked(stored) for stored in tx.all(OF_PLACE, (scope, place)) if SEEN.is_sound(stored))
     return {row.dir: row.doc for row in found}
 
 
 def remember(tx: Tx, scope: str, place: str, seen: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Remember directories of a workspace; None is one that is gone."""
+    """Remember directories of a workspace; None forgets one that is gone."""
     for path, doc in seen:
         if doc is None:
             SEEN.delete(tx, scope, place, path)

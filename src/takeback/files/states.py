@@ -1,4 +1,4 @@
-"""What was or is at a path, as values for people."""
+"""What was or is at a path, as values for callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING = FileState("missing")
 
 
 def of_node(trees: Trees, node: Node | None) -> FileState:
-    """Show what a tree holds at a path."""
+    """Describe what a tree holds at a path."""
     if node is None or node.kind == ABSENT:
         return MISSING
     if node.kind == FILE:
@@ -30,9 +30,9 @@ def of_node(trees: Trees, node: Node | None) -> FileState:
 
 
 def on_disk(root: str, path: bytes) -> FileState:
-    """Show what is at a path now, without leaving the workspace; what cannot be read is something else than none."""
+    """Describe what is at a path now, without leaving the workspace; unreadable is not the same as missing."""
     if names.path_fault(path):
-        return MISSING  # it may come from a file that somebody wrote: nothing outside is read
+        return MISSING  # the path may come from a forged export: nothing outside is read
     folder, _, name = os.fsdecode(path).rpartition("/")
     try:
         above = os.open(root, read.DIRECTORY)
@@ -68,6 +68,6 @@ def _state_in(directory: int, name: str) -> FileState:
 
 
 def difference(place: Workspace, path: bytes, old: Node | None, new: Node | None, *, recorded: bool) -> FileDiff:
-    """Show how a path changes from what is on disk, or was recorded before, to what was recorded."""
+    """Describe how a path changes from what is on disk, or was recorded before, to what was recorded."""
     before = of_node(place.trees, old) if recorded or old is None else on_disk(place.path, path)
     return FileDiff(os.fsdecode(path), before, of_node(place.trees, new))

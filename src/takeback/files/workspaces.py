@@ -1,8 +1,8 @@
-"""The workspaces of a store: looked at, and what they hold kept.
+"""The workspaces of a store: scanned, and their contents kept.
 
-A ``Workspace`` is one directory as one scope of a store knows it. It is looked at under a lock, and what was found is
-recorded in one transaction with what is remembered of it; if contents were swept out meanwhile, everything is looked
-at again. New contents are packed and stored by a second thread while the first one reads on.
+A ``Workspace`` is one directory as one scope of a store knows it. It is scanned under a lock, and the result is
+recorded in one transaction with what is remembered for the next scan; if contents were swept out meanwhile, everything
+is scanned again. New contents are packed and stored by a second thread while the first one reads on.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
-Who = tuple[str | None, tuple[str, ...]]  # to whom changes are put down, and the calls that were at work
+Who = tuple[str | None, tuple[str, ...]]  # whom changes are attributed to, and the calls that were open
 
 
 class Trees:
-    """The trees of a store, read once each; ``extra`` are those of a look that is not kept."""
+    """The trees of a store, each read once; ``extra`` are those of a scan that is not kept."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -44,7 +44,7 @@ class Trees:
         self.extra: dict[bytes, bytes] = {}
 
     def load(self, digest: bytes) -> Directory:
-        """Give a directory by its digest; a missing one is ``Corrupt``."""
+        """Return a directory by its digest; raises ``Corrupt`` if it is missing."""
         found = self._known.get(digest)
         if found is None:
             if len(self._known) > _CACHED:
@@ -61,19 +61,19 @@ class Trees:
         try:
             return tree.checked(data)
         except ValueError as error:
-            raise Corrupt(f"the record of a directory is not sound: {error}", what=f"blob {digest.hex()}") from error
+            raise Corrupt(f"the record of a directory is damaged: {error}", what=f"blob {digest.hex()}") from error
 
     def root(self, content_hash: str) -> Root:
-        """Give a root; one that is missing is ``Corrupt``, never an empty one."""
+        """Return a root; raises ``Corrupt`` if it is missing, and never returns an empty one instead."""
         return self._runner.read(snapshots.read_root, self._runner.scope, content_hash)
 
     def content(self, digest: bytes) -> Iterator[bytes]:
-        """Give a file's content in pieces."""
+        """Yield a file's content in pieces."""
         return contents.open_linked(self._runner, digest.hex())
 
 
 class Discard:
-    """Keeps nothing but trees, in memory: for a look that changes nothing."""
+    """Keeps nothing but trees, in memory: for a scan that changes nothing."""
 
     def __init__(self, trees: Trees) -> None:
         self._trees = trees
@@ -89,7 +89,7 @@ class Discard:
 
 
 class Upload:
-    """Stores contents in batches, by a thread of its own once there is more than one batch."""
+    """Stores contents in batches, in a thread of its own once there is more than one batch."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -97,6 +97,7 @@ class Upload:
         self._batch: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._put = set[bytes]()
+        # Bounded, so that reading cannot outrun storing and fill the memory.
         self._waiting: queue.Queue[list[tuple[bytes, bytes]] | None] = queue.Queue(maxsize=3)
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -120,9 +121,9 @@ class Upload:
         return bytes.fromhex(contents.store_stream(self._runner, pieces))
 
     def finish(self) -> list[blobs.Packed]:
-        """Return when all but the last few are stored, and give those, packed: they go with whatever is recorded next.
+        """Wait until all but the last few are stored; return those, packed, to go into the next transaction.
 
-        What failed in the other thread is raised here.
+        A failure in the other thread is raised here.
         """
         if self._thread is not None:
             self._hand_over()
@@ -148,6 +149,7 @@ class Upload:
 
     def _work(self) -> None:
         while (batch := self._waiting.get()) is not None:
+            # Drained even after a failure, or the reader would block on a full queue.
             if self._failure is None:
                 try:
                     self._store_batch(batch)
@@ -168,7 +170,7 @@ def _packed(batch: list[tuple[bytes, bytes]]) -> list[blobs.Packed]:
 class _Kept(NamedTuple):
     root: str
     value: Root
-    last: list[blobs.Packed]  # contents that are not stored yet
+    last: list[blobs.Packed]  # contents that are not yet stored
 
 
 class Workspace:
@@ -182,25 +184,25 @@ class Workspace:
         self._made = limits, rules
         self._scanner: Scanner | None = None
         self._sweeps = 0
-        self._marked = False  # it is written down that everything was there after so many sweeps
-        self.last = ""  # the root that was recorded last
+        self._marked = False  # it is recorded that all contents existed at this sweep count
+        self.last = ""  # the root recorded last
         self.trees = Trees(runner)
         self.name = name_of(path)
-        self.memory = f"{_rules_of(limits, rules)}{self.name}"  # what one session leaves out another one may not
+        self.memory = f"{_rules_of(limits, rules)}{self.name}"  # other rules share nothing remembered
 
     def record(
         self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = lambda: (None, ())
     ) -> tuple[SessionRow, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Nothing is written if the session is known to have this root already.
+        Writes nothing if the session is known to have this root already.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
             if self._watcher is not None:
-                told = self._watcher.changed()
-                paths = told if paths is None else None if told is None else [*paths, *told]
-            before = who()  # now that it is our turn: who is at work
+                known = self._watcher.changed()
+                paths = known if paths is None else None if known is None else [*paths, *known]
+            before = who()  # after waiting for the lock, since calls may have started meanwhile
             for _ in range(_TRIES):
                 kept = self._kept(paths)
                 if kept.root == self.last and (found := self._runner.read(recorder.known, kept.root)):
@@ -210,15 +212,15 @@ class Workspace:
                 except Swept:
                     self._scanner, paths = None, None
                 except BaseException:
-                    self._scanner = None  # what it takes note of was not stored
+                    self._scanner = None  # its notes were not stored
                     raise
-            raise Unsupported("contents are swept out of this store all the time; end that first", capability="capture")
+            raise Unsupported("every scan collided with a prune; stop pruning, then try again", capability="capture")
 
     def _kept(self, paths: list[bytes] | None) -> _Kept:
-        """Look, and store contents as far as there are many."""
+        """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.look(upload, paths))
+            root = _root(workspace.scan(upload, paths))
             data = snapshots.encode_root(root)
             name = tree.digest(data).hex()
             if name != self.last:
@@ -231,28 +233,28 @@ class Workspace:
             upload.stop()
 
     def _commit(self, kept: _Kept, recorder: Recorder, who: str | None, calls: tuple[str, ...]) -> SessionRow:
-        """Store the rest and what is recorded, in one transaction."""
+        """Store the last batch and record the scan in one transaction."""
         taken = StoredScan(kept.root, self._sweeps, who, calls, self.memory, self._notes())
         done = self._runner.write(_record, recorder, taken, kept.last)
         self.last = kept.root
         return done
 
     def glance(self) -> Root:
-        """Look without keeping anything; trees of this look are known to ``trees``."""
+        """Scan without keeping anything; ``trees`` can read the trees of this scan."""
         with self._lock:
-            looked = self._loaded().copied()
-            return _root(looked.look(Discard(self.trees)))  # everything, whatever a watcher says
+            scanner = self._loaded().copied()
+            return _root(scanner.scan(Discard(self.trees)))  # everything: a preview must not rely on the watcher
 
     def expect(self, paths: Mapping[bytes, tree.Node | None]) -> None:
-        """Let paths that were put back count as captured, whatever the rules say of them; None: read them again.
+        """Let restored paths count as captured, whatever the rules say; None means read them again.
 
-        If they are not put back after all, ``forget`` it.
+        If they are not restored after all, call ``forget``.
         """
         with self._lock:
             self._loaded().expect(paths)
 
     def finish(self, paths: list[bytes], commit: Callable[[Tx, str], T]) -> T:
-        """Scan paths that were changed, and run ``commit`` alone with the root of what is there now."""
+        """Scan the paths that were changed, and run ``commit`` alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
             taken = StoredScan(kept.root, self._sweeps, place=self.memory, seen=self._notes())
@@ -265,17 +267,17 @@ class Workspace:
             return done
 
     def close(self) -> None:
-        """End watching."""
+        """Stop watching."""
         if self._watcher is not None:
             self._watcher.close()
 
     def forget(self) -> None:
-        """Forget what is remembered and not stored."""
+        """Forget what is remembered but not stored."""
         with self._lock:
             self._scanner = None
 
     def _loaded(self) -> Scanner:
-        """Give the workspace with what is remembered of it; what was swept out meanwhile is not counted on."""
+        """Return the scanner with what is remembered; nothing that was swept out meanwhile is relied on."""
         scope = self._runner.scope
         sweeps = self._runner.read(snapshots.sweeps, scope)
         if self._scanner is None or sweeps != self._sweeps:
@@ -286,18 +288,18 @@ class Workspace:
                 workspace.remember(path, doc)
             if not self._marked and not self._all_there(workspace):
                 workspace = self._new()
-                workspace.changed.update(map(os.fsdecode, notes))  # to be written down anew, or forgotten
+                workspace.changed.update(map(os.fsdecode, notes))  # to be recorded again, or forgotten
             self._scanner = workspace
         return self._scanner
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
-        """Give what is to be written down of the last look."""
+        """Return what the last scan has to record for the next one."""
         assert self._scanner is not None
         notes, marked, self._marked = tuple(self._scanner.taken_note()), self._marked, True
         return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
 
     def _all_there(self, scanner: Scanner) -> bool:
-        """Say whether everything that is thought to be kept is."""
+        """Whether all contents that the scanner relies on exist."""
         scope, wanted = self._runner.scope, {*scanner.digests()}
         return self._runner.read(blobs.all_exist, scope, [each.hex() for each in wanted])
 
@@ -313,7 +315,7 @@ def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Pack
 
 def _finish(tx: Tx, runner: Runner, taken: StoredScan, last: list[blobs.Packed], commit: Callable[[Tx, str], T]) -> T:
     if snapshots.sweeps(tx, runner.scope) != taken.sweeps:
-        raise Conflict("contents were swept out of the store meanwhile; call again")
+        raise Conflict("contents were swept out of the store meanwhile; try again")
     blobs.put_many(tx, runner.scope, last, now_ms=runner.clock.now_ms())
     snapshots.remember(tx, runner.scope, taken.place, taken.seen)
     return commit(tx, taken.root)
@@ -324,13 +326,13 @@ def _root(seen: Seen) -> Root:
 
 
 def _either(before: Who, after: Who) -> Who:
-    """Join who was at work before and after a look: whoever began meanwhile may have changed what it saw."""
+    """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before[1], *after[1])))
     return (None, calls) if calls else before
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
-    """Name rules and limits that are not the usual ones."""
+    """Name rules and limits that are not the default ones."""
     usual = limits == Limits() and not rules
     return "" if usual else f"{tree.digest(repr((limits, rules)).encode()).hex()[:12]}@"
 
@@ -341,24 +343,24 @@ def name_of(path: str) -> str:
 
 
 def _own_files(runner: Runner, root: str) -> list[str]:
-    """Give the files of the store itself that lie in a workspace: they must never be opened beside it."""
+    """Return the store's own files in a workspace: opening and closing one here would drop the store's locks."""
     file = runner.backend.capabilities.file
     return [os.path.relpath(file, root)] if file and Path(file).is_relative_to(root) else []
 
 
 def why_not(path: str) -> str | None:
-    """Say why a directory is not captured; None if it can be."""
+    """Return why a directory is not captured; None if it can be."""
     if os.name != "posix":
         return "workspaces need a POSIX system"
     if not os.path.isdir(path):
-        return "it is no directory here"
+        return "it is not a directory here"
     if os.path.realpath(path) in ("/", _home()):
         return "it is the whole file system" if os.path.realpath(path) == "/" else "it is a home directory"
     return None
 
 
 def _home() -> str:
-    """Give the home directory of whoever runs this, as the system's records have it: the environment is not read."""
+    """Return the user's home directory from the password database; the environment is not trusted."""
     import pwd
 
     try:

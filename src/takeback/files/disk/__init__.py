@@ -1,1 +1,1 @@
-"""The files of an agent: looked at, kept, compared, and put back. Nothing here knows of sessions or stores."""
+"""The directories of an agent: scanned, compared and restored. Nothing here knows of sessions or stores."""

@@ -1,7 +1,7 @@
 """Carrying out a change: what goes is moved into the staging directory, then what comes is moved out of it.
 
-Whatever is in the way of somebody else's edit ends in Conflict: a thing that was moved away is compared with what was
-seen when all was checked, and nothing is put where something has appeared. Taking back is not done here.
+Any interference with somebody else's edit raises ``Conflict``: what was moved away is compared with what the check saw,
+and nothing is put where something has appeared. Taking back happens elsewhere.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _NOT_EMPTY = "the directory holds files that are not part of the change, so noth
 
 
 class Forward:
-    """One run through the steps of a plan."""
+    """One forward run through the steps of a plan."""
 
     def __init__(self, inside: Inside, staging: int, plan: Schedule, stamps: Mapping[bytes, Stamp]) -> None:
         self._inside, self._staging, self._plan, self._stamps = inside, staging, plan, stamps
 
     def run(self) -> None:
-        """Do every step and make it last; may stop anywhere with an error."""
+        """Do every step and sync it; may stop anywhere with an error."""
+        # Descriptors are dropped between phases, since a phase may replace a directory that an open one points to.
         for phase in (self._loosen, self._move_away, self._bring, self._sync, self._tighten):
             self._inside.forget()
             phase()
 
     def _loosen(self) -> None:
-        """Make directories writable, for what is in them is to change."""
+        """Make directories writable whose contents are about to change."""
         for step in self._plan.directories():
             if step.old is None or not is_directory(step.old):
                 continue
@@ -66,7 +67,7 @@ class Forward:
             removed = remove_if_empty(place)
         except (FileNotFoundError, NotADirectoryError):
             raise conflict([step.path], _CHANGED) from None
-        # It holds what was not captured or came just now: that is somebody's, and the directory stays for it.
+        # What is left was not captured, or appeared just now: it is somebody's, and the directory stays for it.
         if not removed and step.new is not None:
             raise conflict([step.path], _NOT_EMPTY)
 
@@ -77,7 +78,7 @@ class Forward:
             raise conflict([each.step.path], _CHANGED)
         kept = Slot(self._staging, each.old_name)
         move(place, kept)
-        status = glance(kept)  # again: it may have been written to until the very rename
+        status = glance(kept)  # again: somebody may have written to it right up to the rename
         if status is None or stamp(status).lasting != known.lasting:
             raise conflict([each.step.path], _CHANGED)
 
@@ -99,7 +100,7 @@ class Forward:
 
 
 def sync_all(inside: Inside, staging: int, plan: Schedule) -> None:
-    """Make what came and went in every directory last."""
+    """Sync every directory in which names came or went."""
     for path in plan.parents():
         found = inside.find(path)
         if found is not None:
@@ -108,7 +109,7 @@ def sync_all(inside: Inside, staging: int, plan: Schedule) -> None:
 
 
 def settle(inside: Inside, step: Step, mode: int) -> bool:
-    """Give a directory its mode, unless it is gone or somebody gave it another; tell whether it has it now."""
+    """Set a directory's mode, unless it is gone or somebody gave it another; return whether it has it now."""
     found = inside.find(step.path)
     if found is None or os.fstat(found).st_mode & PERMISSIONS not in possible_modes(step):
         return False

@@ -1,8 +1,8 @@
 """What a change consists of: its steps, their numbers, and the order in which they can be done.
 
-Everything is a function of the steps, so a fresh process finds what a killed one left behind: step ``n`` keeps what
-it took away as ``old-n`` and what it brings as ``new-n``. Directories that only have to be writable for a while are
-steps too, after the given ones: their mode is the same before and afterwards.
+Everything is a function of the steps, so a fresh process finds what a killed one left behind: step ``n`` keeps what it
+took away as ``old-n`` and what it brings as ``new-n``. Directories that only have to be writable for a while are steps
+too, after the given ones: their mode is the same before and after.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A step, and the names of its things in the staging directory."""
+    """A step, and the names of its two versions in the staging directory."""
 
     step: Step
     old_name: bytes
@@ -36,15 +36,14 @@ class Numbered(NamedTuple):
 
 
 def is_directory(node: Node | None) -> bool:
-    """Tell whether a node is a directory."""
+    """Whether a node is a directory."""
     return node is not None and node.kind == DIR
 
 
 def only_mode(step: Step) -> bool:
-    """Tell whether the thing stays where it is: a directory, whose mode may change.
+    """Whether what is there stays in place: a directory, whose mode may change.
 
-    A file with another mode is another file, for a mode that is set in place is set for all its names, also for those
-    outside.
+    A file with another mode is replaced: a mode set in place would apply to all its hard links, even those outside.
     """
     if step.old is None or step.new is None or step.old.kind != step.new.kind:
         return False
@@ -52,7 +51,7 @@ def only_mode(step: Step) -> bool:
 
 
 def possible_modes(step: Step) -> set[int]:
-    """Give the modes that a directory of this step can have while it is being changed."""
+    """Return the modes that a directory of this step can have while it is being changed."""
     modes = {node.mode & PERMISSIONS for node in (step.old, step.new) if node is not None and node.kind == DIR}
     return modes | {mode | OWNER for mode in modes}
 
@@ -67,29 +66,29 @@ class Schedule:
 
     @property
     def deep_first(self) -> Iterator[Numbered]:
-        """Give what is in a directory before the directory."""
+        """The steps with what is in a directory before the directory."""
         return reversed(self.shallow_first)
 
     def directories(self) -> Iterator[Step]:
-        """Give the steps with a directory before or after, shallowest first."""
+        """Yield the steps with a directory before or after, shallowest first."""
         return (each.step for each in self.shallow_first if is_directory(each.step.old) or is_directory(each.step.new))
 
     def leaving(self) -> Iterator[Numbered]:
-        """Give the steps in which something goes, deepest first."""
+        """Yield the steps in which something goes, deepest first."""
         return (each for each in self.deep_first if each.step.old is not None and not only_mode(each.step))
 
     def coming(self) -> Iterator[Numbered]:
-        """Give the steps in which something comes: directories shallowest first, then all else."""
+        """Yield the steps in which something comes: directories first, shallowest first, then everything else."""
         here = [each for each in self.shallow_first if each.step.new is not None and not only_mode(each.step)]
         return iter(sorted(here, key=lambda each: not is_directory(each.step.new)))
 
     def parents(self) -> list[bytes]:
-        """Give the directories in which names come or go."""
+        """Return the directories in which names come or go."""
         return sorted({each.step.path.rpartition(b"/")[0] for each in self.shallow_first if not only_mode(each.step)})
 
 
 def check_id(id: str) -> str:
-    """Refuse an id that is no part of a file's name."""
+    """Refuse an id that cannot be part of a file name."""
     if not _ID.fullmatch(id):
         raise Invalid(f"{id!r} cannot be the id of a change; use letters, digits, '-' and '_'")
     return id
@@ -100,11 +99,11 @@ def check_steps(steps: Iterable[Step], *, reserved: Iterable[bytes]) -> None:
     known: set[bytes] = set()
     for path, old, new in steps:
         if names.path_fault(path) or path.partition(b"/")[0] in reserved:
-            raise Invalid(f"{path[:200]!r} is not a path within the directory; give names with '/' between them")
+            raise Invalid(f"{path[:200]!r} is not a path within the directory; join plain names with '/'")
         if names.leads_into_control(path):
             raise Invalid(f"{names.shown(path)} belongs to a repository (git, hg, svn or jj) and is never written")
         if path in known:
-            raise Invalid(f"{path!r} is there twice; give one step for each path")
+            raise Invalid(f"{path!r} appears twice; pass one step for each path")
         if any(node is not None and node.kind not in (FILE, LINK, DIR) for node in (old, new)):
-            raise Invalid(f"{path!r} is neither file, link nor directory; leave it out")
+            raise Invalid(f"{path!r} is not a file, link or directory; leave it out")
         known.add(path)

@@ -1,9 +1,9 @@
-"""The system calls of a workspace: everything is reached from the root's descriptor, and no link is ever followed.
+"""The system calls on a workspace: everything is reached from the root's descriptor, and no link is followed.
 
-A directory is opened name by name with ``O_DIRECTORY | O_NOFOLLOW``; all else happens by a name in an open directory.
-What changes something on the disk goes through ``system`` and nothing else does, so that a test can stand in its way.
-Before each of these calls the name is judged: a repository's own directory, in any spelling, is neither entered nor
-made, replaced, moved or removed, whatever a plan says. It is ``Invalid``, and the change is taken back.
+A directory is opened name by name with ``O_DIRECTORY | O_NOFOLLOW``; everything else happens by name in an open
+directory. What changes the disk goes through ``system`` and nothing else does, so that a test can intercept it. Each
+name is judged before such a call: a repository's own directory, in any spelling, is neither entered nor created,
+replaced, moved or removed, whatever a plan says. That raises ``Invalid``, and the change is taken back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...model.tree import DIR, FILE, LINK, Node
 system = os
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not keep us waiting
+_CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -32,14 +32,14 @@ _OPEN_DIRECTORIES = 64
 _PIECE = 1 << 20
 
 PERMISSIONS = 0o777
-OWNER = 0o700  # what the owner needs of a directory to change what is in it
+OWNER = 0o700  # what the owner needs to change a directory's contents
 
 
 class Stamp(NamedTuple):
-    """By what a thing is known again without reading it.
+    """What identifies a file's state without reading it.
 
-    ``ctime_ns`` tells of an edit whose time was set back. It is 0 for one of several names of a file: moving another
-    one of them changes it.
+    ``ctime_ns`` reveals an edit whose mtime was set back. It is 0 for a file with several hard links: moving any of
+    them changes it.
     """
 
     inode: int
@@ -50,25 +50,25 @@ class Stamp(NamedTuple):
 
     @property
     def lasting(self) -> Stamp:
-        """What a rename leaves as it is."""
+        """What survives a rename."""
         return self._replace(ctime_ns=0)
 
 
 def stamp(status: os.stat_result) -> Stamp:
-    """Give the stamp of a thing."""
+    """Return the stamp for a status."""
     ctime_ns = status.st_ctime_ns if status.st_nlink == 1 else 0
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, ctime_ns)
 
 
 class Slot(NamedTuple):
-    """A name in an open directory; there may be nothing."""
+    """A name in an open directory; it may be free."""
 
     directory: int
     name: bytes
 
 
 def judge(*touched: Slot | bytes) -> None:
-    """Refuse a name that leads elsewhere or into a repository: the last moment before the system is told it."""
+    """Refuse a name that leads elsewhere or into a repository: the last check before the system call."""
     for each in touched:
         name = each if isinstance(each, bytes) else each.name
         if what := names.fault(name):
@@ -78,7 +78,7 @@ def judge(*touched: Slot | bytes) -> None:
 
 
 class Inside:
-    """The directories below a root, opened without following a link; a bounded number is kept open."""
+    """The directories below a root, opened without following links; a bounded number is kept open."""
 
     def __init__(self, root: str | bytes) -> None:
         self.root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -93,12 +93,12 @@ class Inside:
         os.close(self.root)
 
     def forget(self) -> None:
-        """Close what is kept open, since directories were moved or a new phase begins."""
+        """Close all kept directories, since some were moved or a new phase begins."""
         while self._open:
             os.close(self._open.popitem()[1])
 
     def find(self, path: bytes) -> int | None:
-        """Open a directory, or give None where there is none or a link is in the way; use it before the next call."""
+        """Open a directory; None if it is missing or behind a link. Valid only until the next call."""
         missing: list[bytes] = []
         at = path
         while at and at not in self._open:
@@ -106,7 +106,7 @@ class Inside:
             missing.append(name)
         here = self._use(at) if at else self.root
         for name in reversed(missing):
-            judge(name)  # what is inside is reached from here only
+            judge(name)  # the only way into a directory, so no path escapes the check
             try:
                 here = os.open(name, _DIRECTORY, dir_fd=here)
             except OSError as error:
@@ -118,20 +118,20 @@ class Inside:
         return here
 
     def place(self, path: bytes) -> Slot | None:
-        """Give the place of a path, or None where its parent is no directory."""
+        """Return the place of a path, or None if its parent is not a directory."""
         parent, _, name = path.rpartition(b"/")
         directory = self.find(parent)
         return None if directory is None else Slot(directory, name)
 
     def need(self, path: bytes) -> Slot:
-        """Give the place of a path; raise Conflict where its parent is no directory."""
+        """Return the place of a path; raises ``Conflict`` if its parent is not a directory."""
         place = self.place(path)
         if place is None:
-            raise conflict([path], "the directory it is in is gone, or is a link now")
+            raise conflict([path], "its directory is gone, or has become a link")
         return place
 
     def _use(self, path: bytes) -> int:
-        descriptor = self._open[path] = self._open.pop(path)  # the last used are at the end
+        descriptor = self._open[path] = self._open.pop(path)  # least recently used first
         return descriptor
 
     def _keep(self, path: bytes, descriptor: int) -> None:
@@ -141,20 +141,20 @@ class Inside:
 
 
 def conflict(paths: Iterable[bytes], why: str) -> Conflict:
-    """Make the error that names the paths which are not as they should be."""
+    """Return the error that names the paths that are not as expected."""
     found = tuple(paths)
-    return Conflict(f"{shown(found)}: {why}. Look at it again and decide what still applies", found=found)
+    return Conflict(f"{shown(found)}: {why}. Preview again before you apply it", found=found)
 
 
 def shown(paths: Sequence[bytes]) -> str:
-    """Write paths into a sentence; many are cut short."""
+    """Format paths for a sentence; a long list is cut short."""
     more = f" and {len(paths) - 20} more" if len(paths) > 20 else ""
     return ", ".join(path.decode("utf-8", "backslashreplace") for path in paths[:20]) + more
 
 
 @contextlib.contextmanager
 def directory(place: Slot) -> Iterator[int]:
-    """Hold a directory open."""
+    """Hold a directory open while the block runs."""
     judge(place)
     descriptor = os.open(place.name, _DIRECTORY, dir_fd=place.directory)
     try:
@@ -164,7 +164,7 @@ def directory(place: Slot) -> Iterator[int]:
 
 
 def glance(place: Slot) -> os.stat_result | None:
-    """Tell what is at a place, or None for nothing."""
+    """Return the status of what is at a place, or None for nothing."""
     try:
         return os.lstat(place.name, dir_fd=place.directory)
     except FileNotFoundError:
@@ -172,13 +172,13 @@ def glance(place: Slot) -> os.stat_result | None:
 
 
 def same(one: Slot, other: Slot) -> bool:
-    """Tell whether two places are names of one thing."""
+    """Whether two places are names of the same file."""
     here, there = glance(one), glance(other)
     return here is not None and there is not None and os.path.samestat(here, there)
 
 
 def seen(place: Slot, node: Node) -> Stamp | None:
-    """Give the stamp of what is at a place if it is exactly that, else None; a directory is its mode only."""
+    """Return the stamp of what is at a place if it matches a node, else None; a directory matches by mode only."""
     status = glance(place)
     if status is None or not _resembles(status, node):
         return None
@@ -207,13 +207,14 @@ def _seen_file(place: Slot, node: Node) -> Stamp | None:
         found = hashlib.sha256()
         while piece := os.read(descriptor, _PIECE):
             found.update(piece)
+        # An edit during the read must not pass for the content that was hashed.
         as_before = stamp(before) == stamp(os.fstat(descriptor))
     return stamp(before) if as_before and found.digest() == node.content else None
 
 
 @contextlib.contextmanager
 def content(place: Slot) -> Iterator[int | None]:
-    """Hold a regular file open for reading; None if it is anything else by now."""
+    """Open a regular file for reading while the block runs; None if it is anything else by now."""
     try:
         descriptor = os.open(place.name, _CONTENT, dir_fd=place.directory)
     except OSError as error:
@@ -228,7 +229,7 @@ def content(place: Slot) -> Iterator[int | None]:
 
 
 def create(place: Slot, node: Node, pieces: Iterable[bytes]) -> None:
-    """Make a file, link or directory where nothing is; a file is checked and synced, a directory stays writable."""
+    """Create a file, link or directory at a free place; a file is checked and synced, a directory stays writable."""
     judge(place)
     if node.kind == LINK:
         system.symlink(node.content, place.name, dir_fd=place.directory)
@@ -239,13 +240,13 @@ def create(place: Slot, node: Node, pieces: Iterable[bytes]) -> None:
 
 
 def make_directory(place: Slot) -> None:
-    """Make a directory where nothing is, for the owner only."""
+    """Create a directory at a free place, for the owner only."""
     judge(place)
     system.mkdir(place.name, OWNER, dir_fd=place.directory)
 
 
 def ensure_directory(place: Slot, mode: int) -> None:
-    """Make a directory with exactly this mode, whatever the umask; one that is there gets the mode."""
+    """Create a directory with exactly this mode, whatever the umask; an existing one gets the mode."""
     with contextlib.suppress(FileExistsError):
         make_directory(place)
     with directory(place) as descriptor:
@@ -253,7 +254,7 @@ def ensure_directory(place: Slot, mode: int) -> None:
 
 
 def write(place: Slot, pieces: Iterable[bytes], *, mode: int) -> None:
-    """Make a file and sync it."""
+    """Create a file and sync it."""
     judge(place)
     descriptor = system.open(place.name, _CREATE, 0o600, dir_fd=place.directory)
     try:
@@ -273,14 +274,14 @@ def _checked(node: Node, pieces: Iterable[bytes]) -> Iterator[bytes]:
         found.update(piece)
         size += len(piece)
         if size > node.size:
-            break  # no disk is filled with what is wrong anyway
+            break  # wrong already: do not fill the disk with it
         yield piece
     if size != node.size or found.digest() != node.content:
-        raise Corrupt(f"stored content {node.content.hex()} is not what its name says", what=node.content.hex())
+        raise Corrupt(f"stored content {node.content.hex()} does not match its hash", what=node.content.hex())
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Set the permissions; setuid, setgid and sticky are never set, and stay where they are."""
+    """Set the permissions; setuid, setgid and sticky bits are never set or cleared."""
     now = stat.S_IMODE(os.fstat(descriptor).st_mode)
     wanted = now & ~PERMISSIONS | mode & PERMISSIONS
     if now != wanted:
@@ -288,7 +289,7 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 
 def sync(descriptor: int) -> None:
-    """Make what changed in a directory last."""
+    """Sync the names in a directory."""
     try:
         system.fsync(descriptor)
     except OSError as error:
@@ -309,9 +310,9 @@ def unlink(place: Slot) -> None:
 
 
 def put(source: Slot, target: Slot) -> None:
-    """Move to where nothing is, else raise FileExistsError; one that was killed halfway may be repeated."""
+    """Move to a free place, else raise FileExistsError; repeating one that was killed halfway is fine."""
     judge(source, target)
-    # A rename would replace what somebody put there a moment ago, without a word; a hard link never does.
+    # A rename would silently replace what somebody put there a moment ago; a hard link never does.
     status = glance(source)
     if status is not None and stat.S_ISDIR(status.st_mode):
         return _put_by_rename(source, target)
@@ -337,7 +338,7 @@ def _put_by_rename(source: Slot, target: Slot) -> None:
     if glance(target) is None:
         try:
             return move(source, target)
-        except OSError as error:  # a directory replaces no file and none that holds something, even if it came just now
+        except OSError as error:  # it replaces no file and no non-empty directory, even one that just appeared
             if error.errno not in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
                 raise
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
@@ -356,7 +357,7 @@ def remove_if_empty(place: Slot) -> bool:
 
 
 def remove_all(place: Slot) -> None:
-    """Remove a directory of ours with what is in it; absent is fine, and a repository that somebody put there stays."""
+    """Remove a directory of ours with its contents, if it exists; a repository that somebody put there stays."""
     status = glance(place)
     if status is None or names.is_control(place.name):
         return

@@ -1,8 +1,8 @@
-"""Taking back a change that was carried out whole, in part or not at all.
+"""Taking back a change that was carried out completely, in part or not at all.
 
-Nothing was written down on the way: what is at a path and what is in the staging directory say for each step how far
-it got. ``new-n`` is there until it was put in place; ``old-n`` is there from when it was moved away until it is back.
-So every call here may be killed and repeated. What is neither the old nor ours is somebody's, and is kept.
+Nothing was logged on the way: what is at a path and what is in the staging directory tell for each step how far it got.
+``new-n`` exists until it was put in place; ``old-n`` exists from when it was moved away until it is back. So every call
+here may be killed and repeated. What is neither the old version nor ours is somebody's, and is kept.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ._syscalls import (
     unlink,
 )
 
-_LONGEST = 150  # bytes of a name that are kept when something is added to it
+_LONGEST = 150  # bytes of a name kept when a suffix is added, to stay below the limit of 255
 
 
 class Back:
-    """One run through the steps of a plan, backwards."""
+    """One backward run through the steps of a plan."""
 
     def __init__(self, inside: Inside, staging: int, plan: Schedule, *, id: str) -> None:
         self._inside, self._staging, self._plan = inside, staging, plan
@@ -43,7 +43,7 @@ class Back:
         self._kept: set[bytes] = set()
 
     def run(self) -> list[bytes]:
-        """Undo every step and make that last; give the paths that are somebody else's by now."""
+        """Undo every step and sync it; return the paths that are somebody else's by now."""
         for phase in (self._loosen, self._remove, self._restore, self._sync, self._tighten):
             self._inside.forget()
             phase()
@@ -69,7 +69,7 @@ class Back:
                 self._unbring(place, Slot(self._staging, each.new_name))
 
     def _is_ours(self, place: Slot, each: Numbered) -> bool:
-        """Tell whether we put there what is at a place, and nobody changed it since."""
+        """Whether what is at a place is what we put there, unchanged since."""
         staged = Slot(self._staging, each.new_name)
         if glance(staged) is not None and not same(place, staged):
             return False
@@ -80,15 +80,15 @@ class Back:
 
     def _unbring(self, place: Slot, staged: Slot) -> None:
         if glance(staged) is not None:
-            unlink(staged)  # a second name of the same file, and a rename between the two would do nothing
+            unlink(staged)  # a hard link to the same file: a rename between the two would do nothing
         before = glance(place)
         move(place, staged)
         after = glance(staged)
         if before is None or after is None or stamp(before).lasting != stamp(after).lasting:
-            put(staged, place)  # somebody replaced it this very moment: his again
+            put(staged, place)  # somebody replaced it at this very moment: put theirs back
 
     def _restore(self) -> None:
-        """Bring back what went, directories first; whatever then is in the way is kept and named."""
+        """Put back what went, directories first; whatever is in the way is kept and named."""
         for each in sorted(self._plan.shallow_first, key=lambda each: not is_directory(each.step.old)):
             if only_mode(each.step):
                 continue
@@ -107,7 +107,7 @@ class Back:
 
     def _restore_directory(self, each: Numbered, place: Slot, old: Node) -> bool:
         if glance(place) is None:
-            # Made where nobody looks and then renamed, so that it never is there with another mode.
+            # Created in the staging directory and then renamed, so that nobody ever sees it with another mode.
             made = Slot(self._staging, each.old_name)
             with contextlib.suppress(FileExistsError):
                 create(made, old, ())
@@ -120,7 +120,7 @@ class Back:
         if place is not None:
             with contextlib.suppress(FileExistsError):
                 put(moved, place)
-                return seen(place, old) is not None  # not if it was somebody's edit that we had moved away
+                return seen(place, old) is not None  # else we had moved somebody's edit away
             if seen(place, old) and seen(moved, old):
                 return True
         put_beside(self._inside, each, moved, self._suffix)
@@ -138,7 +138,7 @@ class Back:
 
 
 def put_beside(inside: Inside, each: Numbered, moved: Slot, suffix: bytes) -> None:
-    """Save a version that cannot go where it was, in the nearest directory that is left of its path."""
+    """Save a version that cannot go back to its place in the nearest remaining directory of its path."""
     path = each.step.path
     while (place := inside.place(path)) is None:
         path = path.rpartition(b"/")[0]

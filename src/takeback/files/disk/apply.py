@@ -1,14 +1,14 @@
 """A set of file changes applied to a directory, all or nothing, whatever happens on the way.
 
-What is new is written and synced in a staging directory in the root, ``.takeback-<id>``, before anything of the user's
+What is new is written and synced in a staging directory in the root, ``.takeback-<id>``, before any of the user's files
 is touched. Then what goes is renamed into it and what comes is renamed out of it. So at each moment the old version of
-every path is at its place or in the staging directory, and ``take_back`` finds it there, also in another process after
-a kill -9: it needs the same steps and the same id, nothing else. Nothing is overwritten, no link is followed, and what
-somebody else changes meanwhile is neither lost nor replaced. Errors of the system are raised as they are.
+every path is in its place or in the staging directory, where ``take_back`` finds it, even in another process after a
+kill -9: it needs only the same steps and id. Nothing is overwritten, no link is followed, and what somebody else
+changes meanwhile is neither lost nor replaced. Errors of the system are raised as they are.
 
-The file ``ready`` is the last that is staged: without it nothing was carried out. It holds the modes of directories
-that are not part of the change but have to be writable while it is made. ``.takeback-<id>.tmp`` is on its way out, or
-on its way in where the staging directory was lost; it may be removed at any time.
+The file ``ready`` is staged last: without it nothing was carried out. It holds the modes of directories that are not
+part of the change but have to be writable meanwhile. ``.takeback-<id>.tmp`` is a staging directory being removed, or
+being made again after it was lost; it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ._take_back import Back, put_beside
 
 __all__ = ["Changeset", "Fetch", "Step"]
 
-Fetch = Callable[[bytes], Iterable[bytes]]  # the content of a file by its digest, in pieces
+Fetch = Callable[[bytes], Iterable[bytes]]  # returns the content of a file by its digest, in pieces
 
 _READY = b"ready"
 _NOTHING = Stamp(0, 0, 0, 0)
@@ -55,9 +55,9 @@ _HALF_DONE = "The change is left half done; the next use of the workspace will f
 
 
 class Changeset:
-    """One set of steps in a directory: ``stage``, ``check``, ``carry_out``, and then ``clean``, or ``take_back`` first.
+    """One set of steps in a directory: ``stage``, ``check``, ``carry_out``, then ``clean``, or ``take_back`` first.
 
-    ``half_done`` says that a carry_out failed and could not be taken back; ``clean`` does nothing then.
+    ``half_done`` means that a carry_out failed and could not be taken back; ``clean`` does nothing then.
     """
 
     def __init__(self, root: str | bytes, steps: Sequence[Step], id: str) -> None:
@@ -70,9 +70,9 @@ class Changeset:
         self.half_done = False
 
     def stage(self, fetch: Fetch) -> None:
-        """Write all that is new into the staging directory and make it last; nothing else is touched.
+        """Write everything new into the staging directory and sync it; nothing else is touched.
 
-        Raise Corrupt for content that is not what its digest says, Unsupported for a path on another file system.
+        Raises ``Corrupt`` for content that does not match its digest, ``Unsupported`` for another file system.
         """
         with Inside(self._root) as inside:
             self._on_one_device(inside)
@@ -82,7 +82,7 @@ class Changeset:
             try:
                 with directory(place) as staging:
                     self._fill(staging, fetch, locked)
-                sync(inside.root)
+                sync(inside.root)  # or a power cut could lose the staging directory with what is moved into it
             except BaseException:
                 with contextlib.suppress(OSError):
                     remove_all(place)
@@ -96,7 +96,7 @@ class Changeset:
         _write_ready(staging, locked)
 
     def _locked(self, inside: Inside) -> dict[bytes, Node]:
-        """Find directories that are not part of the change, but too read-only for what is to change in them."""
+        """Find directories that are not part of the change but too read-only for what has to change in them."""
         found: dict[bytes, Node] = {}
         paths = {step.path for step in self._steps} | {b""}
         for path in Schedule(self._steps, {}).parents():
@@ -113,13 +113,13 @@ class Changeset:
                 path = path.rpartition(b"/")[0]
             if os.fstat(found).st_dev != inside.device:
                 raise Unsupported(
-                    f"{shown([path])} is on another file system than the workspace, so its files cannot be put back; "
+                    f"{shown([path])} is on another file system than the workspace, so its files cannot be restored; "
                     "leave it out, or make it a workspace of its own",
                     capability="one file system",
                 )
 
     def check(self) -> None:
-        """See that every path is exactly its ``old``, else raise Conflict naming those that are not."""
+        """Check that every path is exactly its ``old``; raises ``Conflict`` naming those that are not."""
         with Inside(self._root) as inside:
             self._on_one_device(inside)
             appearing = {step.path for step in self._steps if is_directory(step.new) and not is_directory(step.old)}
@@ -127,13 +127,13 @@ class Changeset:
             astray = [step.path for step in self._steps if not _has_parent(inside, step.path, appearing)]
         wrong = sorted({path for path, stamp in stamps.items() if stamp is None}.union(astray))
         if wrong:
-            raise conflict(wrong, "it is not what it was")
+            raise conflict(wrong, "it has changed since")
         self._stamps = {path: stamp for path, stamp in stamps.items() if stamp is not None}
 
     def carry_out(self) -> None:
-        """Do every step and make it last; if anything fails take all of it back and raise what failed.
+        """Do every step and sync it; on failure take everything back and raise the error.
 
-        Checks by itself if ``check`` was not called. The staging directory stays, for ``take_back`` or ``clean``.
+        Checks first if ``check`` was not called. The staging directory stays, for ``take_back`` or ``clean``.
         """
         if self._stamps is None:
             self.check()
@@ -150,29 +150,29 @@ class Changeset:
     @contextlib.contextmanager
     def _staged(self, inside: Inside) -> Iterator[tuple[int, Schedule]]:
         if inside.find(self._staging) is None:
-            raise Conflict("The change is not staged; stage it and then carry it out")
+            raise Conflict("the change is not staged; stage it first")
         with directory(Slot(inside.root, self._staging)) as staging:
             names = {os.fsencode(name) for name in os.listdir(staging)}
             plan = _plan(self._steps, staging)
             wanted = {_READY, *(each.new_name for each in Schedule(self._steps, {}).coming())}
             if plan is None or names != wanted:
-                raise Conflict("The change was begun before or is not staged whole; take it back, clean and stage it")
+                raise Conflict("the change was begun before or is partly staged; take it back, clean and stage it")
             yield staging, plan
 
     def _give_up(self, error: BaseException) -> None:
         try:
             kept = self.take_back()
             if kept:
-                error.add_note(f"Somebody else changed these meanwhile; they are kept as they are: {shown(kept)}.")
+                error.add_note(f"Somebody else changed these meanwhile; they were left alone: {shown(kept)}.")
         except BaseException as second:
             error.add_note(f"{_HALF_DONE} (Taking it back failed too: {second})")
 
     def take_back(self, fetch: Fetch | None = None) -> list[bytes]:
-        """Undo whatever was carried out and make that last; may be repeated, and killed at any point.
+        """Undo whatever was carried out and sync it; may be repeated, and killed at any point.
 
-        Give the paths that somebody else changed meanwhile: these are kept as they are, and the version that was moved
-        away for the change is put beside as ``<name>.takeback-<id>``. If the staging directory is gone, old content is
-        fetched again. The staging directory stays; ``clean`` removes it.
+        Returns the paths that somebody else changed meanwhile: these are left alone, and the version that was moved
+        away for the change is saved next to them as ``<name>.takeback-<id>``. If the staging directory is gone, old
+        content is fetched again. The staging directory stays; ``clean`` removes it.
         """
         with Inside(self._root) as inside:
             name = self._staging if inside.find(self._staging) is not None else self._stage_again(inside, fetch)
@@ -186,9 +186,9 @@ class Changeset:
             return [] if plan is None else Back(inside, staging, plan, id=self._id).run()
 
     def _stage_again(self, inside: Inside, fetch: Fetch | None) -> bytes | None:
-        """Make a staging directory in place of a lost one, with the old content where it can be had; give its name.
+        """Rebuild a lost staging directory, with the old content where ``fetch`` has it; return its name.
 
-        None if every path is what it was. It gets its true name when it is whole: a kill on the way changes nothing.
+        None if every path is as it was. It gets its final name once complete: a kill on the way changes nothing.
         """
         scratch = Slot(inside.root, self._scratch)
         remove_all(scratch)
@@ -213,9 +213,9 @@ class Changeset:
                 create(Slot(staging, name), step.old, _pieces(fetch, step.old))
 
     def clean(self) -> None:
-        """Remove the staging directory with what is in it; absent is fine.
+        """Remove the staging directory with its contents, if it exists.
 
-        From then on a change that was carried out can be taken back with ``fetch`` only.
+        After that a change that was carried out can be taken back only with ``fetch``.
         """
         if self.half_done:
             return
@@ -224,19 +224,19 @@ class Changeset:
             staging, scratch = Slot(inside.root, self._staging), Slot(inside.root, self._scratch)
             remove_all(scratch)
             if glance(staging) is not None:
-                move(staging, scratch)  # at once, so that a kill leaves no half of it to be mistaken for the whole
+                move(staging, scratch)  # atomic: a kill must not leave half of it to be mistaken for the whole
                 remove_all(scratch)
             sync(inside.root)
 
     def _save_late_writes(self, inside: Inside) -> None:
-        """Put beside what somebody, who had the file open, wrote into a version that was moved away."""
+        """Save what somebody who had a file open wrote into the version that was moved away."""
         if self._stamps is None or inside.find(self._staging) is None:
             return
         with directory(Slot(inside.root, self._staging)) as staging:
             for each in Schedule(self._steps, {}).leaving():
                 moved = Slot(staging, each.old_name)
                 status = None if is_directory(each.step.old) else glance(moved)
-                if status is None or status.st_nlink > 1:  # with another name it is not lost
+                if status is None or status.st_nlink > 1:  # a hard link elsewhere still holds it
                     continue
                 if stamp(status).lasting != self._stamps[each.step.path].lasting:
                     put_beside(inside, each, moved, self._staging)
@@ -247,7 +247,7 @@ def _pieces(fetch: Fetch, node: Node) -> Iterable[bytes]:
 
 
 def _found(inside: Inside, path: bytes, node: Node | None) -> Stamp | None:
-    """Give the stamp of what is at a path if it is exactly that, else None; nothing has a stamp too."""
+    """Return the stamp of what is at a path if it matches a node, else None; None as the node has a stamp too."""
     place = inside.place(path)
     if node is None:
         return _NOTHING if place is None or glance(place) is None else None
@@ -255,21 +255,22 @@ def _found(inside: Inside, path: bytes, node: Node | None) -> Stamp | None:
 
 
 def _has_parent(inside: Inside, path: bytes, appearing: set[bytes]) -> bool:
-    """Tell whether the directory of a path is there, or will be by the change itself."""
+    """Whether the directory of a path exists, or will through the change itself."""
     parent = path.rpartition(b"/")[0]
     return parent in appearing or inside.find(parent) is not None
 
 
 def _write_ready(staging: int, locked: dict[bytes, Node]) -> None:
-    """Say that the staging directory is whole, and make all that is in it last."""
+    """Mark the staging directory as complete, and sync its contents."""
     part = Slot(staging, _READY + b".part")
     write(part, [encode(locked)], mode=0o600)
+    # The rename comes after the file is synced, so ``ready`` is never there half written.
     move(part, Slot(staging, _READY))
     sync(staging)
 
 
 def _plan(steps: Sequence[Step], staging: int) -> Schedule | None:
-    """Read which directories were found locked, or give None if staging did not come to its end."""
+    """Return the schedule with the directories that were found locked; None if staging was never completed."""
     with content(Slot(staging, _READY)) as file:
         if file is None:
             return None

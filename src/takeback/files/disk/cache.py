@@ -1,7 +1,7 @@
-"""What is remembered of a directory between two looks, and how that is written down.
+"""What is remembered of a directory between two scans, and how that is stored.
 
-It only saves work: whoever has none of it reads every file again and finds the same. Most directories are as they were,
-and to find that takes only the status of the files in them: what they held is decoded when it is first asked for.
+It only saves work: without it every file is read again, with the same result. Most directories are unchanged, and to
+know that takes only the status of their files: what they held is decoded on first use.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import msgspec
 from ...model.tree import FILE, LINK, Node
 
 Stat = tuple[int, int, int, int, int]  # size, mtime_ns, ctime_ns, inode, mode
-Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not looked at
-A_DIRECTORY: Stat = (0, 0, 0, 0, 0)  # its own status says nothing of what is in it
+Known = tuple[Stat | None, Node]  # None: too fresh to trust, or not read
+A_DIRECTORY: Stat = (0, 0, 0, 0, 0)  # its own status says nothing about its contents
 
 
 class Folder:
-    """A directory as it was last seen."""
+    """A directory as it was last scanned."""
 
     __slots__ = ("_names", "_nodes", "digest", "leaves", "listed", "others", "rules", "size")
 
     def __init__(self) -> None:
         self.leaves: dict[str, Stat | None] = {}  # the status of files and links
-        self.others: dict[str, Known] = {}  # directories, and what was not captured
+        self.others: dict[str, Known] = {}  # directories and gaps
         self.digest = b""
         self.rules = b""
         self.listed: Stat | None = None  # its own status when its names were listed
-        self.size = 0  # of the files in it, without those further down
+        self.size = 0  # of the files directly in it
         self._names: dict[str, Known] | None = {}
-        self._nodes = b""  # what the leaves held, in their order, until that is asked for
+        self._nodes = b""  # the leaves' nodes in order, encoded until first used
 
     @property
     def names(self) -> dict[str, Known]:
@@ -41,7 +41,7 @@ class Folder:
         return self._names
 
     def take(self, names: dict[str, Known]) -> None:
-        """Take in what is there now."""
+        """Take over what is there now."""
         self._names, self._nodes = names, b""
         self.leaves = {name: key for name, (key, node) in names.items() if node.kind in (FILE, LINK)}
         self.others = {name: known for name, known in names.items() if name not in self.leaves}
@@ -53,7 +53,7 @@ class _Doc(msgspec.Struct, array_like=True):
     rules: bytes
     size: int
     listed: Stat | None
-    plain: dict[str, Stat | None]  # leaves whose names are ASCII: read as they are
+    plain: dict[str, Stat | None]  # leaves with ASCII names, decoded as they are
     odd: dict[bytes, Stat | None]
     others: list[tuple[bytes, Stat | None, str, int, int, bytes]]
     nodes: bytes
@@ -64,7 +64,7 @@ _read_nodes = msgspec.msgpack.Decoder(list[tuple[str, int, int, bytes]]).decode
 
 
 def dump(folder: Folder) -> bytes:
-    """Write down a directory as it was seen."""
+    """Encode a directory as it was scanned."""
     plain = {name: key for name, key in folder.leaves.items() if name.isascii()}
     odd = [name for name in folder.leaves if name not in plain]
     others = [(os.fsencode(name), key, *node) for name, (key, node) in folder.others.items()]
@@ -75,7 +75,7 @@ def dump(folder: Folder) -> bytes:
 
 
 def load(doc: bytes) -> Folder:
-    """Read a directory as it was seen by somebody earlier."""
+    """Decode a directory as somebody scanned it earlier."""
     said, folder = _read(doc), Folder()
     folder.digest, folder.rules, folder.size, folder.listed = said.digest, said.rules, said.size, said.listed
     folder.leaves = said.plain | {os.fsdecode(name): key for name, key in said.odd.items()}

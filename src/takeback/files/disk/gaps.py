@@ -9,25 +9,25 @@ from .cache import Known
 
 
 def gap(reason: str, *, is_dir: bool = False, again: bool = False) -> Known:
-    """Make a gap; with ``again`` it is looked at each time, since its reason may go away."""
+    """Return a gap; with ``again`` it is checked in every scan, since its reason may go away."""
     return (-1, 0, 0, 0, 0) if again else None, Node(GAP, int(is_dir), 0, reason.encode())
 
 
 def unless_gone(error: OSError, *, is_dir: bool = False) -> Known | None:
-    """Make a gap of what the system refused; None if the name is gone."""
+    """Return a gap for what the system refused; None if the name is gone."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return None
     return gap(f"unreadable: {error.strerror}", is_dir=is_dir, again=True)
 
 
 def what(mode: int) -> str:
-    """Say what something is that is no file."""
+    """Describe something that is not a file."""
     kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"))
     return next((word for is_kind, word in kinds if is_kind(mode)), "a device" if stat.S_ISBLK(mode) else "no file")
 
 
 def size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for people."""
     for shift, unit in ((30, "GB"), (20, "MB"), (10, "kB")):
         if count >> shift:
             return f"{count >> shift} {unit}"

@@ -1,7 +1,7 @@
 """Which directory this is, whatever path leads to it: real path, and device, inode and birth time.
 
-A path names a session's directory; the other three tell a directory that was moved from a new one that got the
-number of a deleted one. Where the system tells no birth time, a moved directory is a new one.
+A path names a session's directory; the other three distinguish a directory that was moved from a new one that reuses
+the inode of a deleted one. Where the system reports no birth time, a moved directory counts as new.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def locate(path: str) -> Located:
 
 
 def identity(path: str) -> str | None:
-    """Give what tells a directory from every other, also after a move; None if it is gone or cannot be told."""
+    """Return what identifies a directory, even after a move; None if it is gone or the system cannot tell."""
     try:
         found = os.stat(path)
     except OSError:
@@ -57,5 +57,6 @@ def _birth(path: str) -> str | None:
     if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, answer) != 0:
         return None
     (mask,) = struct.unpack_from("I", answer, 0)
+    # ``stx_btime`` lies at offset 80 of ``struct statx``.
     seconds, nanoseconds = struct.unpack_from("qI", answer, 80)
     return f"{seconds}.{nanoseconds}" if mask & _STATX_BTIME and seconds else None

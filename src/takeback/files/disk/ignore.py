@@ -1,9 +1,9 @@
 """Which names of a workspace are left out: git's rules, read from the files git reads, and a few of our own.
 
-``.gitignore`` and ``.takebackignore`` count in every directory for what is below it, the deeper and the later line
-wins, as in git; of a repository also ``.git/info/exclude``. Folders that hold what can be made again are left out
-without a word in a file; ``!build/`` in a ``.takebackignore`` brings one back. Like git's index, what was captured
-once stays captured when a rule comes to name it: a rule that an agent writes must not hide what it does next.
+``.gitignore`` and ``.takebackignore`` apply in every directory to what is below it; the deeper and the later line wins,
+as in git. So does a repository's ``.git/info/exclude``. Folders of reproducible files are left out by default;
+``!build/`` in a ``.takebackignore`` brings one back. As with git's index, what was captured once stays captured when a
+rule comes to name it: a rule that an agent writes must not hide what it does next.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".takebackignore")
-STAGING = ".takeback-"  # how names of our own begin
-DEFAULTS = frozenset(  # folders that hold what can be made again
+STAGING = ".takeback-"  # the prefix of our own names
+DEFAULTS = frozenset(  # folders of reproducible files
     (
         *("node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox"),
         *(".eggs", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".terraform"),
@@ -32,7 +32,7 @@ DEFAULTS = frozenset(  # folders that hold what can be made again
 
 
 def is_ours(name: str) -> bool:
-    """Say whether a name is there while files are put back, watched or backed up; others that begin alike are not."""
+    """Whether a name is one of our temporary ones; others that merely begin alike are not."""
     if not name.startswith(STAGING):
         return False
     rest = name.removeprefix(STAGING)
@@ -40,12 +40,12 @@ def is_ours(name: str) -> bool:
 
 
 def is_repository(name: str) -> bool:
-    """Say whether a name is that of a repository's own directory, in any spelling: never captured, never written."""
+    """Whether a name is a repository's own directory, in any spelling: never captured, never written."""
     return names.is_control(os.fsencode(name))
 
 
 class _Part(NamedTuple):
-    below: str  # the directory that the lines lie in, with a slash behind it; '' is the root
+    below: str  # the directory of the file, with a trailing slash; '' is the root
     spec: GitIgnoreSpec
 
 
@@ -57,14 +57,14 @@ class IgnoreRules:
         self.digest = digest
 
     def with_lines(self, below: str, lines: Iterable[str]) -> IgnoreRules:
-        """Add the lines of a file that lies in a directory; those that mean nothing are passed over, as git does."""
+        """Add the lines of a rule file in a directory; meaningless ones are skipped, as git does."""
         lines = [*lines]
         digest = sha256(self.digest + "\0".join([below, *lines]).encode("utf-8", "surrogateescape")).digest()
         return IgnoreRules((*self._parts, _Part(below, _spec(lines))), digest)
 
     def ignores(self, path: str, name: str, *, is_dir: bool) -> bool:
-        """Say whether a path with this last name is left out."""
-        path = path.replace("\n", "\0")  # no rule names it, and patterns take it for the end of the path
+        """Whether a path with this last name is left out."""
+        path = path.replace("\n", "\0")  # no rule names a newline, and patterns would take it for the end
         for part in reversed(self._parts):
             found = part.spec.check_file(path[len(part.below) :] + ("/" if is_dir else "")).include
             if found is not None:
@@ -72,7 +72,7 @@ class IgnoreRules:
         return name in DEFAULTS if is_dir else name.endswith(".pyc")
 
 
-_CLASSES = {  # as git knows them within brackets; the reader of patterns does not
+_CLASSES = {  # git knows these within brackets; pathspec does not
     "[:alpha:]": "a-zA-Z",
     "[:digit:]": "0-9",
     "[:alnum:]": "a-zA-Z0-9",
@@ -87,16 +87,16 @@ _CLASSES = {  # as git knows them within brackets; the reader of patterns does n
 
 def _spec(lines: list[str]) -> GitIgnoreSpec:
     lines = [_plain(line) for line in lines]
-    from pathspec import GitIgnoreSpec  # only where there are rules: importing it takes a while
+    from pathspec import GitIgnoreSpec  # imported only if there are rules, since it is slow
 
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError:  # one line is no pattern: keep the others
+    except ValueError:  # one line is not a pattern: keep the others
         return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(GitIgnoreSpec, line)])
 
 
 def _plain(line: str) -> str:
-    """Write out classes of characters."""
+    """Expand classes of characters."""
     for name, characters in _CLASSES.items() if "[:" in line else ():
         line = line.replace(name, characters)
     return line
@@ -111,5 +111,5 @@ def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
 
 
 def given(lines: Iterable[str] = ()) -> IgnoreRules:
-    """Give the rules that hold without any file: the defaults, and those that a caller adds."""
+    """Return the rules that hold without any file: the defaults, and those that a caller adds."""
     return IgnoreRules().with_lines("", lines) if lines else IgnoreRules()

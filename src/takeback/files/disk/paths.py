@@ -1,4 +1,4 @@
-"""Paths inside a workspace: checked, and opened name by name through no link."""
+"""Paths inside a workspace: checked, and opened name by name without following a link."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from . import ignore, read
 
 
 def relative(path: str) -> str:
-    """Check a path inside a workspace: no way out, no name that is none."""
+    """Check that a path stays inside the workspace and has only proper names."""
     names = path.split("/")
     if not path or path.startswith("/") or any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise Invalid(f"{path!r} is no path inside the workspace")
+        raise Invalid(f"{path!r} is not a path inside the workspace")
     return path
 
 
 def names_rules(paths: Iterable[bytes]) -> bool:
-    """Say whether a file of rules is among paths: what it names may be anywhere below it."""
+    """Whether a rule file is among paths: its rules may name anything below it."""
     return any(os.fsdecode(path).rpartition("/")[2] in ignore.FILES for path in paths)
 
 
 def above(path: str) -> Iterator[str]:
-    """Give the directories on the way to one, the nearest first."""
+    """Yield the directories above a directory, nearest first."""
     while path:
         path = path[: path.rstrip("/").rfind("/") + 1]
         yield path
 
 
 def open_below(root: int, path: str) -> int | None:
-    """Open a directory inside another name by name, through no link; None if it is not there."""
+    """Open a directory inside another name by name, following no link; None if it is not there."""
     here = os.dup(root)
     for name in path.split("/")[:-1]:
         try:

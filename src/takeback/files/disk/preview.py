@@ -1,7 +1,7 @@
 """The plan of a change of files: from what is there to what was there, path by path. Pure: it only compares trees.
 
 What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; what belongs
-to a repository is never written, whatever a tree says; nothing is removed that holds something kept. Each remaining
+to a repository is never written, whatever a tree says; nothing is removed that contains something kept. Each remaining
 path becomes one step.
 """
 
@@ -14,11 +14,11 @@ from ...model import names, tree
 from ...model.tree import ABSENT, DIR, FILE, GAP, LINK, THERE, Difference, Load, Node
 from .apply import Step
 
-Yours = Mapping[bytes, bytes | None]  # paths that somebody else edited, and the tree with that if it is not on disk
+Yours = Mapping[bytes, bytes | None]  # somebody else's edits, each with its tree if it is not on disk
 
 
 class FilePlan(NamedTuple):
-    """What would be done, and what is left as it is and why."""
+    """What would be done, and what is left alone and why."""
 
     steps: tuple[Step, ...]
     kept: tuple[bytes, ...]  # somebody else's edits
@@ -36,14 +36,14 @@ def plan(
     others: Collection[bytes] = (),
     overwrite: Callable[[bytes], bool] = lambda path: False,
 ) -> FilePlan:
-    """Plan how the tree ``now`` becomes the tree ``wanted``; but what somebody else edited becomes as they left it."""
+    """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them."""
     steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
     refused = dict[bytes, None]()
-    gap: bytes | None = None  # the last directory that was not captured: what is in it follows it at once
+    gap: bytes | None = None  # the last directory that was not captured; its contents follow directly
     for path, old, new in tree.differences(load, now, wanted):
         old, new = _there(old), _there(new)
         if old == new or (gap is not None and path.startswith(gap)):
-            continue  # what comes to be captured with its directory was there before: nobody saw it being made
+            continue  # captured only now, with its directory: it may be older than the point
         if is_refused(path, old, new):
             refused[names.control_part(path)] = None
             continue
@@ -65,13 +65,13 @@ def plan(
 
 
 def is_refused(path: bytes, old: Node | None, new: Node | None) -> bool:
-    """Say whether a path stays as it is since it belongs to a repository; a gap there is only not captured."""
+    """Whether a path is left alone because it belongs to a repository; a gap there is merely not captured."""
     there = not THERE.isdisjoint((old and old.kind, new and new.kind))
     return there and names.leads_into_control(path)
 
 
 def _bring_back(load: Load, now: bytes, yours: Yours, steps: dict[bytes, Step], fixed: set[bytes]) -> dict[bytes, Node]:
-    """Let what somebody else edited become as they left it, with the directories that it needs; give what that is."""
+    """Restore somebody else's edits as they left them, with the directories they need; return those nodes."""
     back = dict[bytes, Node]()
     for path, root in yours.items():
         in_the_way = any(above in fixed and not _is_dir(load, now, above) for above in above_all(path))
@@ -94,14 +94,14 @@ def _same(old: Node | None, new: Node | None) -> bool:
 
 
 def _there(node: Node | None) -> Node | None:
-    """Give what is at a path: to have been looked for and not found is to be absent."""
+    """Return what is at a path; a node that records an absence counts as nothing."""
     return None if node is None or node.kind == ABSENT else node
 
 
 def _possible(
     steps: list[Step], fixed: set[bytes], back: dict[bytes, Node], load: Load, now: bytes
 ) -> tuple[Step, ...]:
-    """Leave out steps that would remove or replace what something kept lies in, and those below something kept."""
+    """Drop steps that would remove or replace a directory of something kept, and those below something kept."""
     holding = {above for path in (*fixed, *back) for above in above_all(path)}
     ends = {path for path, node in back.items() if node.kind != DIR}
     found = list[Step]()
@@ -125,7 +125,7 @@ def _is_dir(load: Load, root: bytes, path: bytes) -> bool:
 
 
 def _has_gaps(load: Load, root: bytes, path: bytes) -> bool:
-    """Say whether something in a directory was not captured: it cannot be removed then."""
+    """Whether something in a directory was not captured: then it cannot be removed."""
     node = tree.find(load, root, path)
     waiting, known = [node.content] if node is not None and node.kind == DIR else [], set[bytes]()
     while waiting:
@@ -133,13 +133,13 @@ def _has_gaps(load: Load, root: bytes, path: bytes) -> bool:
         for each in load(digest).values():
             if each.kind == GAP:
                 return True
-            if each.kind == DIR and each.content not in known:  # directories that are equal are one
+            if each.kind == DIR and each.content not in known:  # equal directories share one digest
                 waiting.append(each.content)
     return False
 
 
 def above_all(path: bytes) -> Iterable[bytes]:
-    """Give the directories that a path lies in."""
+    """Return the directories that contain a path."""
     parts = path.split(b"/")
     return [b"/".join(parts[:count]) for count in range(1, len(parts))]
 

@@ -1,4 +1,4 @@
-"""Reading files of a workspace: only regular ones, never through a link, never so that opening could wait."""
+"""Reading files of a workspace: regular ones only, never through a link, and without blocking on open."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Keep(Protocol):
-    """Takes content that was read."""
+    """Takes the contents that were read."""
 
     def has(self, digest: bytes) -> bool:
-        """Say whether this large content is kept already."""
+        """Whether this large content is kept already."""
 
     def put(self, digest: bytes, data: bytes) -> None:
-        """Keep a small content."""
+        """Keep small content."""
 
     def stream(self, pieces: Iterable[bytes]) -> bytes:
-        """Keep a large content that arrives in pieces, and give its digest."""
+        """Keep large content that arrives in pieces, and return its digest."""
 
 
 def content(descriptor: int, size: int, keep: Keep) -> tuple[bytes, int]:
-    """Read a file and keep it; give its digest and how much was read."""
+    """Read a file and keep it; return its digest and how much was read."""
     if size < SMALL:
         data = os.read(descriptor, size + 1)
+        # One byte more than the size was asked for: a file that has grown is read again as a large one.
         if len(data) <= size:
             digest = sha256(data).digest()
             keep.put(digest, data)
@@ -55,7 +56,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
 
 
 def lines(directory: int, path: str) -> list[str]:
-    """Read a file of rules; one that is not there or cannot be read has none."""
+    """Read a rule file; a missing or unreadable one has no lines."""
     try:
         descriptor = os.open(path, OPEN, dir_fd=directory)
     except OSError:

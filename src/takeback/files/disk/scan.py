@@ -1,10 +1,10 @@
-"""Looking at a workspace: what every directory holds, read again only where something changed.
+"""Scanning a workspace: what every directory holds, read again only where something changed.
 
-A ``Scanner`` remembers size, times, inode and mode of everything it saw. A name for which these are the same is not
-read again, unless it changed so shortly before it was read that the clock could not tell a second change apart. A
-directory is opened inside its parent and never through a link; only regular files are opened, and never so that
-opening could wait. What is not captured becomes a gap with its reason. New content goes to a ``Keep``; the tree of each
-changed directory too, so whoever has the root's digest has everything.
+A ``Scanner`` remembers size, times, inode and mode of everything it saw. A file with the same ones is not read again,
+unless it changed so shortly before it was read that the clock could not tell a second change apart. A directory is
+opened inside its parent and never through a link; only regular files are opened, and never in a way that could block.
+What is not captured becomes a gap with its reason. New content goes to a ``Keep``, and so does the tree of each changed
+directory, so whoever has the root's digest has everything.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .read import Keep
 from .unchanged import Name
 
 _REPOSITORY = "a repository's own records"
-_TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may give two changes one time
+_TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may stamp two changes alike
 _SHOWN = 50
-# File systems of which it is known that a directory's own times change whenever a name comes or goes.
+# File systems known to change a directory's own times whenever a name comes or goes.
 _TELLING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"})
-_Inner = tuple[str, Known | None]  # a directory that is to be looked at, and what was known of it
+_Inner = tuple[str, Known | None]  # a directory to scan, and what was known of it
 
 
 class Limits(NamedTuple):
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A look at a workspace: the digest of its tree, and what was not captured (the first few, and how many)."""
+    """The result of a scan: the digest of the tree, and what was not captured (the first few, and how many)."""
 
     root: bytes
     missed: tuple[tuple[bytes, str], ...]
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
 
 
 class Scanner:
-    """A directory that is looked at again and again. Not for two threads at once."""
+    """A directory that is scanned again and again. Not safe for two threads at once."""
 
     def __init__(
         self,
@@ -70,26 +70,26 @@ class Scanner:
         self.path = path
         self.limits = limits or Limits()
         self._base = ignore.given(tuple(more_rules))
-        self._not_here = tuple(not_here)  # files in it that are never opened, nor those beside them: NAME-...
-        self.folders: dict[str, Folder] = {}  # by path, '' is the root, others end in a slash
-        self.changed: set[str] = set()  # folders that are not as they were when somebody last took note
-        self._whole = False  # everything was looked at once: directories that others remembered may not fit together
+        self._not_here = tuple(not_here)  # files in it that are never opened, nor their side files: NAME-...
+        self.folders: dict[str, Folder] = {}  # by path: '' is the root, others end in a slash
+        self.changed: set[str] = set()  # folders that changed since the last ``taken_note``
+        self._whole = False  # everything was scanned once: directories remembered by others may not fit together
         self._helper: ThreadPoolExecutor | None = None
         self._times_tell = mounts.kind_of(path) in _TELLING
-        self._full = False  # something was left out since the whole is too large
+        self._full = False  # something was left out because the whole is too large
         self._device = 0
         self._total = 0
         self._start = 0
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ scanning
 
-    def look(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
-        """Look at everything, or only at some paths and what is below them; give the tree as it is now."""
+    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
+        """Scan everything, or only some paths and what is below them; return the tree as it is now."""
         self._start = time.time_ns()
         descriptor = self._open()
         paths = None if paths is None else [*paths]
-        # A second thread helps to read, hash and compress; to two that only ask for status the interpreter's lock is
-        # in the way: 1.8 times the time of one.
+        # A second thread helps to read, hash and compress. If two threads only call stat they fight over the
+        # interpreter's lock: 1.8 times the time of one.
         self._helper = None if self.folders else ThreadPoolExecutor(1)
         helper = self._helper
         try:
@@ -97,36 +97,36 @@ class Scanner:
             self._total = sum(folder.size for folder in self.folders.values())
             if paths is None or not self._whole or paths_.names_rules(paths):
                 self._whole = True
-                self._look_everywhere(descriptor, keep)
+                self._scan_everything(descriptor, keep)
             else:
-                self._look_at(descriptor, paths, keep)
+                self._scan_paths(descriptor, paths, keep)
             self._require_bounded()
         except OSError as error:
-            raise _unlooked(self.path, error) from error
+            raise _not_scanned(self.path, error) from error
         finally:
             if helper is not None:
                 helper.shutdown()
             os.close(descriptor)
         return self.seen()
 
-    def _look_everywhere(self, descriptor: int, keep: Keep) -> None:
-        """Look at everything; again where files were left out for want of room that others gave up meanwhile."""
+    def _scan_everything(self, descriptor: int, keep: Keep) -> None:
+        """Scan everything; twice if files were left out for lack of room that others freed meanwhile."""
         rules = self._root_rules(descriptor)
         self._full = False
-        self._scan(descriptor, "", rules, keep, 0)
+        self._scan_directory(descriptor, "", rules, keep, 0)
         room = sum(folder.size for folder in self.folders.values())
         if self._full and room < self._total:
             self._total = room
-            self._scan(descriptor, "", rules, keep, 0)
+            self._scan_directory(descriptor, "", rules, keep, 0)
 
     def _require_bounded(self) -> None:
-        """Refuse a workspace with more paths than a rewind would go through."""
+        """Refuse a workspace with more paths than a rewind can handle."""
         paths = sum(len(folder.leaves) + len(folder.others) for folder in self.folders.values())
         if paths > tree.MOST_PATHS:
             raise OSError(errno.EFBIG, f"it holds more than {tree.MOST_PATHS:,} paths")
 
     def seen(self) -> Seen:
-        """Give the tree as it was last seen."""
+        """Return the tree of the last scan."""
         missed = sorted(self._missed())
         size = sum(folder.size for folder in self.folders.values())
         return Seen(self.folders[""].digest, tuple(missed[:_SHOWN]), len(missed), size)
@@ -142,7 +142,7 @@ class Scanner:
         try:
             return os.open(self.path, read.DIRECTORY)
         except OSError as error:
-            raise _unlooked(self.path, error) from error
+            raise _not_scanned(self.path, error) from error
 
     def _root_rules(self, descriptor: int) -> IgnoreRules:
         inside = paths_.open_below(descriptor, ".git/info/")
@@ -160,16 +160,16 @@ class Scanner:
                 above = above.with_lines(path, lines)
         return above
 
-    def _scan(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
-        """Look at a directory and everything below it; give its digest."""
+    def _scan_directory(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
+        """Scan a directory and everything below it; return its digest."""
         folder = self.folders.get(path)
         if folder is None:
             folder = self.folders[path] = Folder()
             self.changed.add(path)
         own = unchanged.key_of(os.fstat(descriptor))
         gone, rest = (unchanged.asked if folder.listed == own else unchanged.listed)(descriptor, folder)
-        _require_few(len(rest))  # before they are read: a first look has all of them here
-        folder.listed = None  # until what was found is taken in
+        _require_few(len(rest))  # before they are read: in a first scan these are all of them
+        folder.listed = None  # not trusted again until the scan of this directory is complete
         rules = self._rules_in(descriptor, path, above, folder, rest)
         found = self._rest(descriptor, path, rest, folder, rules, keep, depth)
         folder.rules = rules.digest
@@ -196,7 +196,7 @@ class Scanner:
         keep: Keep,
         depth: int,
     ) -> dict[str, Known]:
-        """Look at the names of a directory that are new, changed, or directories themselves."""
+        """Scan the names of a directory that are new, changed, or directories themselves."""
         found, same = dict[str, Known](), rules.digest == folder.rules
         inner = deque[_Inner]()
         for name, is_dir in rest:
@@ -209,34 +209,35 @@ class Scanner:
             if is_dir:
                 inner.append((name, known))
                 continue
-            looked = self._changed(descriptor, path, name, known, rules, keep)
-            if looked is not None:
-                found[name] = looked
+            scanned = self._changed(descriptor, path, name, known, rules, keep)
+            if scanned is not None:
+                found[name] = scanned
         if inner:
             self._together(inner, found, lambda each: self._directory(descriptor, path, *each, rules, keep, depth))
         return found
 
-    def _together(self, inner: deque[_Inner], found: dict[str, Known], look: Callable[[_Inner], Known | None]) -> None:
-        """Look at directories, with a second thread from the first directory on that holds more than one."""
+    def _together(self, inner: deque[_Inner], found: dict[str, Known], scan: Callable[[_Inner], Known | None]) -> None:
+        """Scan directories, with a second thread as soon as a directory holds more than one."""
 
         def work() -> None:
             while inner:
                 try:
                     each = inner.popleft()
                 except IndexError:
-                    return  # the other one took it
-                looked = look(each)
-                if looked is not None:
-                    found[each[0]] = looked
+                    return  # the other thread took it
+                scanned = scan(each)
+                if scanned is not None:
+                    found[each[0]] = scanned
 
         helper, other = self._helper, None
         if helper is not None and len(inner) > 1:
-            self._helper = None  # first: the helper itself must not wait for a helper
+            self._helper = None  # before it starts: the helper itself must not wait for a helper
             other = helper.submit(work)
         try:
             work()
         finally:
             if other is not None:
+                # After a failure here the helper must find nothing more to do.
                 inner.clear()
                 other.result()
                 self._helper = helper
@@ -251,7 +252,7 @@ class Scanner:
         return self._leaf(descriptor, path, name, key, known, rules, keep)
 
     def _settle(self, path: str, folder: Folder, now: dict[str, Known], keep: Keep) -> bytes:
-        """Take in what a directory holds now; a changed one gets a new tree."""
+        """Take over what a directory holds now; a changed one gets a new tree."""
         before = folder.names
         if now != before or not folder.digest:
             for name, (_, node) in before.items():
@@ -269,7 +270,7 @@ class Scanner:
         return folder.digest
 
     def _forget(self, path: str) -> None:
-        """Let go of a directory that is gone, and of all below it."""
+        """Forget a directory that is gone, and everything below it."""
         for each in [each for each in [*self.folders] if each.startswith(path)]:
             self.folders.pop(each, None)
             self.changed.add(each)
@@ -294,7 +295,7 @@ class Scanner:
             own = os.fstat(descriptor)
             if own.st_dev != self._device:
                 return gaps.gap("another file system", is_dir=True, again=True)
-            digest = self._scan(descriptor, place, rules, keep, depth + 1)
+            digest = self._scan_directory(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
             self._forget(place)
             return gaps.unless_gone(error, is_dir=True)
@@ -305,7 +306,7 @@ class Scanner:
     def _leaf(
         self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
-        """Look at a name that is no directory and not as it was."""
+        """Scan a name that is not a directory and has changed."""
         if ignore.is_ours(name):
             return None
         if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
@@ -324,7 +325,7 @@ class Scanner:
             return self._file(above, name, key, known, keep)
         except OSError as error:
             return gaps.unless_gone(error)
-        except Unsupported:  # closing it would take the locks from a store that this process has open
+        except Unsupported:  # closing it would drop the locks of a store that this process has open
             return gaps.gap("a store that is open", again=True)
 
     def _file(self, above: int, name: str, key: Stat, known: Known | None, keep: Keep) -> Known:
@@ -345,23 +346,24 @@ class Scanner:
             after = unchanged.key_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
+        # What changed while it was read is kept as read, but not trusted: the next scan reads it again.
         settled = before == after and length == after[0]
         return self._trusted(after) if settled else None, Node(FILE, after[4] & 0o777, length, digest)
 
     def _trusted(self, key: Stat) -> Stat | None:
-        """Give what tells this content from a later one, unless a change just now could look the same."""
+        """Return what distinguishes this content from a later one, unless a change right now could look the same."""
         tick = _COARSE_TICK if key[2] % 1_000_000_000 == 0 else _TICK
         return key if key[2] < self._start - tick else None
 
     # ------------------------------------------------------------------ some paths only
 
-    def _look_at(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
-        """Look at some paths; directories that are not known yet are looked at whole."""
+    def _scan_paths(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
+        """Scan some paths; directories that are not known yet are scanned completely."""
         by_folder: dict[str, set[str]] = {}
         for path in paths:
             folder, name = self._known_part(os.fsdecode(path))
             by_folder.setdefault(folder, set()).add(name)
-        for place in sorted(by_folder, key=len, reverse=True):  # the deepest first: those above take their digests
+        for place in sorted(by_folder, key=len, reverse=True):  # deepest first: those above take their digests
             self._refresh(root, place, by_folder[place], keep)
         touched = {above for place in by_folder for above in paths_.above(place)}
         for place in sorted(touched, key=len, reverse=True):
@@ -369,7 +371,7 @@ class Scanner:
                 self._take_up(place, keep)
 
     def _known_part(self, path: str) -> tuple[str, str]:
-        """Give the deepest known directory on the way to a path, and the name in it that leads on."""
+        """Return the deepest known directory on the way to a path, and the next name on that way."""
         names, folder = paths_.relative(path).split("/"), ""
         for name in names[:-1]:
             if f"{folder}{name}/" not in self.folders:
@@ -378,19 +380,19 @@ class Scanner:
         return folder, names[-1]
 
     def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
-        """Look again at some names of a known directory."""
+        """Scan some names of a known directory again."""
         folder = self.folders.get(path)
         descriptor = paths_.open_below(root, path)
         if folder is None or descriptor is None:
-            return  # gone meanwhile; a look at the directory above tells
+            return  # gone meanwhile; the scan of the directory above notices
         try:
             rules, now = self._rules_at(root, path), dict(folder.names)
             for name in names:
-                looked = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
-                if looked is None:
+                scanned = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
+                if scanned is None:
                     now.pop(name, None)
                 else:
-                    now[name] = looked
+                    now[name] = scanned
             self._settle(path, folder, now, keep)
         finally:
             os.close(descriptor)
@@ -424,7 +426,7 @@ class Scanner:
         return rules
 
     def _take_up(self, path: str, keep: Keep) -> None:
-        """Give a directory the digests of those in it as they are now."""
+        """Update a directory with the current digests of those in it."""
         folder = self.folders[path]
         now = dict(folder.names)
         for name, (key, node) in folder.names.items():
@@ -433,17 +435,17 @@ class Scanner:
                 now[name] = key, node._replace(content=below.digest)
         self._settle(path, folder, now, keep)
 
-    # ------------------------------------------------------------------ between two looks
+    # ------------------------------------------------------------------ between two scans
 
     def taken_note(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Give the directories that changed since the last call, written down; None for one that is gone."""
+        """Yield the directories that changed since the last call, encoded; None for one that is gone."""
         changed, self.changed = self.changed, set()
         for path in changed:
             folder = self.folders.get(path)
             yield os.fsencode(path), None if folder is None else cache.dump(folder)
 
     def remember(self, path: bytes, doc: bytes) -> None:
-        """Take in a directory that an earlier process saw; what cannot be read is looked at again."""
+        """Take over a directory that an earlier process scanned; if it cannot be decoded, scan everything again."""
         try:
             folder = self.folders[os.fsdecode(path)] = cache.load(doc)
         except msgspec.MsgspecError:
@@ -453,22 +455,22 @@ class Scanner:
             folder.listed = None
 
     def digests(self) -> Iterator[bytes]:
-        """Give the digests of everything that is thought to be kept: contents and trees."""
+        """Yield the digests of everything assumed to be stored: contents and trees."""
         for folder in self.folders.values():
             yield folder.digest
             yield from (node.content for _, node in folder.names.values() if node.kind == FILE)
 
     def copied(self) -> Scanner:
-        """Give a copy to look with: what it finds is not remembered here."""
+        """Return a copy to scan with: what it finds is not remembered here."""
         other = copy.copy(self)
         other.folders = {path: copy.copy(folder) for path, folder in self.folders.items()}
         other.changed = set()
         return other
 
     def expect(self, paths: Mapping[bytes, Node | None]) -> None:
-        """Let paths count as captured that were put there: rules leave out only what is new.
+        """Let restored paths count as captured: rules leave out only what is new.
 
-        Without a node they are only read again, since size and times did not tell of a change: so it is with ``mmap``.
+        Without a node they are only read again, for changes that size and times do not show, as with ``mmap``.
         """
         for path, node in paths.items():
             folder, _, name = os.fsdecode(path).rpartition("/")
@@ -480,13 +482,13 @@ class Scanner:
 
 
 def _require_few(names: int, size: int = 0) -> None:
-    """Refuse a directory whose record nobody would read back; one inside another becomes a gap by this."""
+    """Refuse a directory whose record could not be read back; inside another one it becomes a gap."""
     if names > tree.MOST_NAMES or size > tree.LARGEST:
         raise OSError(errno.EFBIG, f"a directory holds more than {tree.MOST_NAMES:,} names, or too long ones")
 
 
-def _unlooked(path: str, error: OSError) -> Unsupported:
-    return Unsupported(f"the workspace {path!r} cannot be looked at: {error.strerror}", capability="workspace")
+def _not_scanned(path: str, error: OSError) -> Unsupported:
+    return Unsupported(f"the workspace {path!r} cannot be scanned: {error.strerror}", capability="workspace")
 
 
-_NEVER = (-2, 0, 0, 0, 0)  # looked at again, whatever is there
+_NEVER = (-2, 0, 0, 0, 0)  # matches no status: always read again

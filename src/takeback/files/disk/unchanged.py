@@ -1,6 +1,6 @@
-"""Which names of a directory are as they were, by their status alone: what most of a look is.
+"""Which names of a directory are unchanged, by their status alone: most of the work of a scan.
 
-Both ways give the same. The loops do as little as possible for a name that is as it was: there are tens of thousands.
+Both functions return the same. Their loops do as little as possible for an unchanged name: there are tens of thousands.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Name = tuple[str, bool]  # and whether it is a directory
 
 
 class Changes(NamedTuple):
-    """Leaves that are gone, and names to look at: new or changed ones, and all that are no leaves."""
+    """Leaves that are gone, and names to scan: new or changed ones, and everything that is not a leaf."""
 
     gone: Iterable[str]
     rest: list[Name]
 
 
 def key_of(status: os.stat_result) -> Stat:
-    """Give what tells a file from a later state of it."""
+    """Return what distinguishes a file from a later state of it."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
 
 
@@ -50,7 +50,7 @@ def listed(descriptor: int, folder: Folder) -> Changes:
 
 
 def asked(descriptor: int, folder: Folder) -> Changes:
-    """Compare by asking for each name, where the directory's own times say that none came or went."""
+    """Compare by calling stat for each name, if the directory's own times show that none came or went."""
     rest, gone, ask = list[Name](), list[str](), os.stat
     for name, known in folder.leaves.items():
         try:
@@ -62,7 +62,7 @@ def asked(descriptor: int, folder: Folder) -> Changes:
             rest.append((name, stat.S_ISDIR(found.st_mode)))
     for name, (_, node) in folder.others.items():
         if node.kind == DIR:
-            rest.append((name, True))  # its own look tells
+            rest.append((name, True))  # its own scan decides
             continue
         try:
             rest.append((name, stat.S_ISDIR(ask(name, dir_fd=descriptor, follow_symlinks=False).st_mode)))

@@ -1,8 +1,8 @@
-"""Watching a workspace: the system tells which paths changed, so that only those are looked at.
+"""Watching a workspace: the system reports which paths changed, so that only those are scanned.
 
-Needs ``takeback[watch]``. What the system tells comes a little late, so a look first makes a file of its own and waits
-until that is told: everything before it has been told by then. Whatever is in doubt - nothing told yet, a mark that
-does not come, too much at once - is answered by looking at everything.
+Needs ``takeback[watch]``. Reports arrive a little late, so a scan first creates a marker file and waits until that is
+reported: everything before it has been reported by then. Any doubt - nothing reported yet, a marker that does not
+arrive, too much at once - leads to a full scan.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Watcher:
             import watchfiles
         except ImportError as error:
             raise Unsupported(
-                "watching needs another package: pip install 'takeback[watch]'", capability="watch"
+                "watching needs the package watchfiles: pip install 'takeback[watch]'",
+                capability="watch",
             ) from error
         self._root, self._number = root, 0
-        self._told = _Told(root)
+        self._reports = _Reports(root)
         self._stop = threading.Event()
         changes = watchfiles.watch(
             root,
@@ -44,24 +45,25 @@ class Watcher:
             raise_interrupt=False,
             ignore_permission_denied=True,
         )
-        threading.Thread(target=_collect, args=(changes, self._told), name="takeback-watch", daemon=True).start()
+        threading.Thread(target=_collect, args=(changes, self._reports), name="takeback-watch", daemon=True).start()
         weakref.finalize(self, self._stop.set)
         self._ready = False
 
     def changed(self) -> list[bytes] | None:
-        """Give the paths that changed since the last call; None if that is not known."""
-        found = self._told.take() if self._caught_up() else None
+        """Return the paths that changed since the last call; None if unknown."""
+        found = self._reports.take() if self._caught_up() else None
+        # What changed before watching began is unknown, so the first answer is None.
         first, self._ready = not self._ready, True
         return None if first or found is None or len(found) > _MOST else sorted(found)
 
     def _caught_up(self) -> bool:
-        """Wait until everything that happened so far is told."""
+        """Wait until everything that happened so far is reported."""
         self._number += 1
         name = f"{STAGING}mark-{os.getpid()}-{self._number}"
         mark = os.path.join(self._root, name)
         try:
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            return self._told.wait_for(os.fsencode(name), _PATIENCE)
+            return self._reports.wait_for(os.fsencode(name), _PATIENCE)
         except OSError:
             return False
         finally:
@@ -75,8 +77,8 @@ class Watcher:
         self._stop.set()
 
 
-class _Told:
-    """What was told and not taken yet."""
+class _Reports:
+    """What was reported and not yet taken."""
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(root)
@@ -98,7 +100,7 @@ class _Told:
             self._changed.notify_all()
 
     def lose(self) -> None:
-        """Note that nothing is told any more."""
+        """Note that nothing is reported any more."""
         with self._changed:
             self._lost = True
             self._changed.notify_all()
@@ -115,10 +117,10 @@ class _Told:
             return found
 
 
-def _collect(changes: Any, told: _Told) -> None:
+def _collect(changes: Any, reports: _Reports) -> None:
     try:
         for batch in changes:
-            told.add([path for _, path in batch])
-    except Exception:  # whatever it is, everything is looked at from now on
+            reports.add([path for _, path in batch])
+    except Exception:  # whatever it is, from now on every scan is a full one
         pass
-    told.lose()
+    reports.lose()

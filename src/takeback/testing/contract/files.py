@@ -421,7 +421,7 @@ class FilePoints(Folders):
             with pytest.raises(Conflict):
                 session.fork(point, as_session=True, into=into)
             (tmp_path / "file").write_text("mine")
-            with pytest.raises(Conflict, match="no directory"):
+            with pytest.raises(Conflict, match="not a directory"):
                 session.fork(point, as_session=True, into=tmp_path / "file")
             with pytest.raises(Invalid):
                 session.fork(point, into=tmp_path / "x")  # type: ignore[call-overload]

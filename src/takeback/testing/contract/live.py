@@ -106,7 +106,7 @@ class Leases(Contract):
             who = f"process {os.getpid()} on {socket.gethostname()}"
             assert busy.value.holder == who
             assert "'job'" in str(busy.value)
-            assert f"is run by {who}, this one, through another handle, since 2023-11-14 22:13:20 UTC" in str(
+            assert f"has been run by {who}, this one, through another handle, since 2023-11-14 22:13:20 UTC" in str(
                 busy.value
             )
             seen = store.get_session("job")

@@ -60,7 +60,7 @@ class Points(Contract):
         session.user("and that")
         preview = session.preview_rewind("here")
         assert (preview.turns, preview.prompt, preview.is_empty) == (2, "do this", False)
-        assert "3 messages in 2 turns off the path" in str(preview)
+        assert "removes 3 messages in 2 turns" in str(preview)
         assert said(session)[-1] == "and that", "a preview changes nothing"
         preview.apply()
         assert said(session) == ["a"]

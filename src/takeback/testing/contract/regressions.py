@@ -114,7 +114,7 @@ class Regressions(Contract):
         session.user("two")
         preview = session.preview_rewind("c")
         assert (preview.is_empty, preview.messages, preview.turns, preview.prompt) == (False, 1, 1, "two")
-        assert "1 message of another branch" in str(preview)
+        assert "1 message from another branch" in str(preview)
         preview.apply()
         assert said(session) == ["1", "2"]
         assert session.preview_rewind("c").is_empty
