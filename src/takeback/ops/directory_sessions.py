@@ -1,4 +1,4 @@
-"""The one session of a directory: found by its path, or after a move by the directory's identity, which a move keeps."""
+"""The one session of a directory: found by its path, or after a move by the directory's own identity."""
 
 from __future__ import annotations
 

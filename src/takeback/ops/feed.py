@@ -77,7 +77,7 @@ def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:
 
 
 def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, FeedRow]]:
-    """Return the next changes with their positions; on SQLite the default scope's are mixed with those of all scopes."""
+    """Return the next changes with their positions; on SQLite the default scope reads those of all scopes."""
     if not tx.dialect.gapless:
         parts = tx.dialect.feed_parts
         rows = tx.all(tx.dialect.feed, (scope, *(after or (0,) * parts), limit))

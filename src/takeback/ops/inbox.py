@@ -63,6 +63,9 @@ def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
 
 def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
     """Return the waiting messages in the order they were sent.
+
+    Messages are received in order, so the waiting ones come last: reading backwards stops at the first received one.
+    """
     found, first, last = list[SentRow](), 1 << 62, 0
     while rows := INBOX.all(tx, BACK, (session.scope, session.sid, first, _PAGE)):
         last = last or rows[0].n

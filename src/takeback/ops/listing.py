@@ -260,5 +260,5 @@ def parse_cursor(order: str, text: str | None) -> Place | None:
     version, *numbers = text.split(".")
     known = version == f"{order[0]}1" and len(numbers) == len(_ORDERS[order])
     if not known or not all(0 < len(each) <= 16 and set(each) <= set("0123456789abcdef") for each in numbers):
-        raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use the one that a page returned, or None")
+        raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use one that a page returned, or None")
     return tuple(int(number, 16) for number in numbers)
