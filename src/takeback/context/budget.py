@@ -171,7 +171,7 @@ class _Walk:
         return index in self.short and index < self.full
 
     def _base(self, start: int) -> int:
-        """Return the fixed part of ``_size``: adding ``whole[end + 1]`` gives the size from ``start`` to any ``end``."""
+        """Return the part of ``_size`` that does not depend on ``end``, so that ``begin`` computes it once."""
         asked = self.asked[start] if start < len(self.asked) else None
         front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
         return self.fixed + front + self.capped[self.full] - self.whole[self.full] - self._sum(start)

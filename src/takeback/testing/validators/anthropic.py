@@ -28,7 +28,7 @@ _TOOL_NAME = r"[a-zA-Z0-9_-]+"
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return the problems that the API would report for a request."""
     notes = Notes()
     json_only(notes, "", request)
     _settings(notes, request)
@@ -127,7 +127,7 @@ def _roles(notes: Notes, messages: list[Object], model: str) -> None:
             if role != "assistant":
                 notes.add(where, "follows a system message, but is not of the assistant")
         elif role == before:
-            # "messages: roles must alternate". The newest API joins such turns, Bedrock and older ones refuse.
+            # "messages: roles must alternate". The newest API joins such turns; Bedrock and older ones refuse them.
             notes.add(where, f"roles must alternate, but this is a second {role} message in a row")
 
 

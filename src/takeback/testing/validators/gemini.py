@@ -75,7 +75,7 @@ _SIGNED = re.compile(r"(?:^|/)gemini-(?:[3-9]|[1-9]\d)(?!\d)")
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Give what the API would have against a request."""
+    """Return the problems that the API would report for a request."""
     notes = Notes()
     for name in request.keys() - {"model", "contents", "config"}:
         notes.add(name, "the call has no such argument")
@@ -252,7 +252,7 @@ def _fits(call: Object, answer: Object) -> bool:
 
 
 def _signed(notes: Notes, contents: list[Object]) -> None:
-    """In the turn under way, the first call of each step carries the signature that came with it."""
+    """Check that in the current turn the first call of each step has the signature that came with it."""
     asked = [
         n for n, each in enumerate(contents) if each.get("role") == "user" and not _named(each, "function_response")
     ]
