@@ -58,7 +58,7 @@ class Folders(Contract):
 
 
 def change(root: Path, changes: dict[str, str | None]) -> None:
-    """Write or remove files, outside of any call."""
+    """Write or remove files, inside a call or outside."""
     for path, text in changes.items():
         if text is None:
             (root / path).unlink()

@@ -157,7 +157,7 @@ def json_object(notes: Notes, where: str, value: Any) -> None:
 
 
 def from_base64(value: Any, *, url_safe: bool = False) -> bytes | None:
-    """Decode base64, with ``urlsafe`` in either alphabet, or return None."""
+    """Decode base64, with ``url_safe`` in either alphabet, or return None."""
     if not isinstance(value, str) or not value:
         return None
     if url_safe:
