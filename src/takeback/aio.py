@@ -1061,10 +1061,10 @@ class AsyncSession:
         """Return the conversation in a provider's format, valid wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
-        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log gives the same
-        bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt caches stay
-        valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point; ``count`` counts
-        the tokens of a text.
+        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log
+        gives the same bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt
+        caches stay valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point;
+        ``count`` counts the tokens of a text.
         """
         return await self._portal.run(
             lambda: self._sync.context(provider, model=model, max_tokens=max_tokens, at=at, count=count)
@@ -1337,9 +1337,9 @@ class AsyncSession:
     ) -> list[Message]:
         """Append messages at the head, all or none; durable when this returns.
 
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI
-        (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores nothing.
-        Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
+        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
+        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
         return await self._portal.write(
             self._sync._store._backend,

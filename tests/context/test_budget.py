@@ -183,7 +183,7 @@ def test_results_that_fill_the_room_are_shortened(store: Store, provider: str) -
     assert "last line" in said
     assert "characters are left out" in said
     assert 600 < found.tokens <= 3000
-    assert found.omitted == ("shortened what tools gave in message 3",)
+    assert found.omitted == ("shortened tool results in message 3",)
     assert len(session.messages()[-1].text) > 100_000  # the original is untouched
 
 
@@ -402,7 +402,7 @@ def test_one_large_result_does_not_wipe_out_the_rest(store: Store) -> None:
     for found in (first, second):
         assert "early0 " in dumped(found.messages)
         assert "result 1 " in dumped(found.messages)
-        assert found.omitted == ("shortened what tools gave in message 43",)
+        assert found.omitted == ("shortened tool results in message 43",)
     assert second.messages[: len(first.messages)] == first.messages  # and it stays as it is
 
 

@@ -218,7 +218,7 @@ def test_reasoning_that_was_erased_takes_the_ids_with_it(session: Session) -> No
     erased = takeback.Message(kept[0].branch, 2, 1, 0, None)
     context = takeback.context.build("openai-responses", [kept[0], erased, *kept[2:]])
     assert not any("id" in item for item in context.messages)
-    assert "sent an answer without the id that belongs to reasoning which is gone (messages 4, 5)" in context.repairs
+    assert "sent an answer without its id, which belongs to reasoning that is gone (messages 4, 5)" in context.repairs
 
 
 def test_reasoning_that_cannot_be_sent_takes_the_ids_with_it(session: Session) -> None:
@@ -240,7 +240,7 @@ def test_half_an_answer_is_followed_by_a_word_of_the_user(session: Session, prov
     models = {"anthropic": "claude-opus-4-8", "gemini": "gemini-3.5-pro"}
     context = session.context(provider, model=models.get(provider))
     assert takeback.testing.validators.problems(provider, context.request()) == []
-    assert "put a user message behind half an answer (message 2)" in context.repairs
+    assert "added a user message after a partial answer (message 2)" in context.repairs
     session.append({"role": "assistant", "content": "a time."})
     later = context_of(session, provider)
     assert dumped(later.messages[: len(context.messages)]) == dumped(context.messages)

@@ -319,7 +319,7 @@ def test_the_user_begins(session: Session, provider: str) -> None:
     session.assistant("Hello")
     context = context_of(session, provider)
     assert BEGINNING in dumped(context.messages[0]).decode()
-    assert context.repairs == ("put a user message before the first one (message 1)",)
+    assert context.repairs == ("added a user message before the first message (message 1)",)
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -431,7 +431,7 @@ def test_ids_are_rewritten_alike_for_call_and_result(session: Session) -> None:
     anthropic, chat = context_of(session, "anthropic"), context_of(session, "openai-chat")
     assert anthropic.messages[1]["content"][1]["id"] == long
     assert chat.messages[1]["tool_calls"][0]["id"] == "functions.bash:0"
-    assert anthropic.repairs == chat.repairs == ("gave a call another id (message 2)",)
+    assert anthropic.repairs == chat.repairs == ("changed the id of a call (message 2)",)
 
 
 @pytest.mark.parametrize("provider", ALL)

@@ -73,9 +73,9 @@ class Speaking(Running, Reading):
     ) -> Write[list[Message]]:
         """Append messages at the head, all or none; durable when this returns.
 
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI
-        (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores nothing.
-        Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
+        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
+        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
         if expected_revision is not None:
             arguments.whole(expected_revision, what="expected_revision")

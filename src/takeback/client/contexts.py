@@ -37,10 +37,10 @@ class Contexts(Reading):
         """Return the conversation in a provider's format, valid wherever the log stands.
 
         ``provider`` is ``anthropic``, ``openai-chat``, ``openai-responses``, ``gemini`` or ``bedrock``. Messages that
-        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log gives the same
-        bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt caches stay
-        valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point; ``count`` counts
-        the tokens of a text.
+        came from that provider go out as they were stored; ``repairs`` lists what had to be changed. The same log
+        gives the same bytes. With ``max_tokens`` older messages are left out (``omitted``), in steps, so that prompt
+        caches stay valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point;
+        ``count`` counts the tokens of a text.
         """
         find_provider(provider)
         model = arguments.optional_name(model, what="model")

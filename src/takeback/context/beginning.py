@@ -1,8 +1,8 @@
-"""The beginning of a log that needs no repair, found in one pass before anything is read: long histories cost little.
+"""The beginning of a log that needs no repair, found in one quick pass, so that long histories stay cheap.
 
-It is told conservatively: what is not plainly right is left to reading and repair, together with everything behind
-it. What follows begins with a request where no call is open, or amid a turn with an answer to what tools gave, so that
-it is repaired as if all were there.
+The pass is conservative: the first message that is not plainly valid, and everything after it, is left to reading and
+repair. The rest must start where repairing it alone gives the same result: at a request with no call open, or within a
+turn at an answer to tool results.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _NOBODY: tuple[Call | None, str | None] = (None, None)
 
 
 class Beginning:
-    """The steps and messages of a beginning, what the system said in it, and the ids that are used up there."""
+    """The steps and messages of a beginning, its system messages, and the ids used in it."""
 
     def __init__(self) -> None:
         self.steps, self.messages, self.system = list[GlancedMessage](), list[dict[str, object]](), list[str]()
         self.ids = set[str]()
         self.count, self.seq = 0, 0
-        """How many sources it takes, and the seq of what follows it."""
+        """How many sources it covers, and the seq of the next one."""
 
     def tokens(self, first: int) -> int:
-        """Return the tokens of its steps from one on, as they are sent."""
+        """Return the tokens of its steps from ``first`` on, as they are sent."""
         return sum(step.tokens - MESSAGE * step.joined for step in self.steps[first:])
 
     def from_step(self, first: int) -> list[dict[str, object]]:
-        """Return its messages from a request on."""
+        """Return its messages from a step on, which must be a request."""
         return self.messages[self.steps[first].place :] if first < len(self.steps) else []
 
 
 def find_beginning(
     sources: Sequence[Source], speaks: Provider, model: str | None, count: Count, known: LogFacts, *, amid: bool
 ) -> Beginning:
-    """Find the beginning that is right for a provider and a model; note what is pinned and counted in it.
+    """Find the beginning that is valid for a provider and a model; record what is pinned and counted in it.
 
-    It may end ``amid`` a turn if nothing is to be left out: what stays in front of a cut needs a request behind it.
+    It may end ``amid`` a turn only if nothing is left out: what is kept before a cut must be followed by a request.
     """
     look = _Look(speaks, model, count, amid)
     look.along(sources, known)
@@ -62,7 +62,7 @@ def find_beginning(
 
 
 class _Look:
-    """A look along the log: which calls wait for results, who spoke last, what has to follow."""
+    """One pass over the log: which calls are open, who spoke last, what has to follow."""
 
     def __init__(self, speaks: Provider, model: str | None, count: Count, amid: bool) -> None:
         self._speaks, self._model, self._count, self._amid = speaks, model, count, amid
@@ -73,15 +73,15 @@ class _Look:
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._seen, self._names = Beginning(), set[str]()
-        self._answered_at = (0, 0, 0, 0, 0)  # source, seq, steps, messages and system messages before the last answer
-        self._kept = (0, 0, 0)  # steps, messages and system messages before the last place to end at
+        self._answered_at = (0, 0, 0, 0, 0)  # source, seq; steps, messages, system messages before the last answer
+        self._kept = (0, 0, 0)  # steps, messages and system messages before the last possible end
         self._fresh = set[str]()  # ids since then
         self._waiting = dict[str, tuple[Call | None, str | None]]()
         self._joining: Item | None = None
         self._last = self._leads = ""
 
     def found(self) -> Beginning:
-        """Return what lies before the last place where it may end."""
+        """Return everything before the last place where the beginning may end."""
         if self._answered_at[0] > self._seen.count:
             self._ends_amid()
         found, (steps, messages, system) = self._seen, self._kept
@@ -89,7 +89,7 @@ class _Look:
         return found
 
     def along(self, sources: Sequence[Source], known: LogFacts) -> None:
-        """Go on to the first source that is not right where it stands; this runs for every message."""
+        """Advance to the first source that is not valid where it is; written flat, since it runs for every message."""
         steps, messages, system = self._seen.steps, self._seen.messages, self._seen.system
         judge, amid = self._judge, self._amid
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
@@ -100,7 +100,7 @@ class _Look:
                 continue
             try:
                 body = source.body
-                # What this decodes holds nothing that would have to be cleaned.
+                # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                 value = None if body.form is None else decode(source.raw or b"")
             except _UNREADABLE:
                 return
@@ -136,12 +136,12 @@ class _Look:
                 self._write(seen)
 
     def _knows(self, source: Message, known: LogFacts) -> bool:
-        """Note what the log says beside the conversation; counts of anything but answers are odd."""
+        """Record pins and token counts; return False for a count on anything but an answer, which repair must judge."""
         known.watch(source, self._form)
         return source.body.usage is None or source.body.role == "assistant"
 
     def _hears(self, source: Message) -> bool:
-        """Keep what the system said apart, as reading does."""
+        """Collect a system message separately, as ``read`` does; return False if it is not plain text."""
         notes = Notes()
         item = item_of(source, notes)
         if item is None or notes or not all(type(part) is Text for part in item.parts):
@@ -153,19 +153,19 @@ class _Look:
     # ------------------------------------------------------------------ one message by itself
 
     def _differs(self, seen: GlancedMessage, body: Body, value: Any) -> bool:
-        """Return whether an answer holds what the model that is asked cannot read, or lacks what it wants."""
+        """Whether an answer contains what the requested model cannot read, or lacks what it requires."""
         if seen.role != "assistant":
             return False
         if (seen.tied and self._blind) or (seen.bare and self._signs):
             return True
-        # Of an answer in many items only the last one names the model, so that one speaks for those before it.
+        # In an answer of many items only the last names the model, which then applies to those before it.
         name = body.model or (word(value.get("model")) if value is not None else "")
         return (seen.tied or self._apart) and self._is_strange(name)
 
     def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
         text, role = body.content, body.role
         more = body.tool_calls or body.tool_results or body.attachments
-        if type(text) is str and not more and role in ("user", "assistant"):  # what most are
+        if type(text) is str and not more and role in ("user", "assistant"):  # the common case
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:
                 return None
             return GlancedMessage(role, MESSAGE + self._count(text), self._speaks.plain(role, text), True)
@@ -182,7 +182,7 @@ class _Look:
         return True
 
     def _ends_amid(self) -> None:
-        """Let the beginning end before the last answer to what tools gave."""
+        """End the beginning before the last answer to tool results."""
         found = self._seen
         found.count, found.seq, *kept = self._answered_at
         behind = found.steps[kept[0] :]
@@ -191,7 +191,7 @@ class _Look:
         behind[0].place, self._kept = kept[1], (kept[0], kept[1], kept[2])
 
     def _ends_before(self, seen: GlancedMessage, index: int) -> None:
-        """Let the beginning end before a request, for now: the request and its own id are no part of it."""
+        """End the beginning before a request, for now: the request and its id are not part of it."""
         found, own = self._seen, {f"item {seen.id}"} if seen.id is not None else set()
         found.ids |= self._fresh - own
         self._fresh = own
@@ -211,7 +211,7 @@ class _Look:
         return True
 
     def _follows(self, seen: GlancedMessage) -> bool:
-        """Return whether an item is what has to follow here, and no other has its id; calls may have the same ids."""
+        """Whether an item may follow here and its id is not used by another item; call ids are separate."""
         if self._leads and (seen.role != "assistant" or (self._leads == "id" and not seen.id)):
             return False
         self._leads = seen.leads
@@ -249,16 +249,16 @@ class _Look:
             if answer.result is not None:
                 tied.append(replace(answer.result, to=call, name=call.name))
         if not self._waiting and not self._rules.unique_ids:
-            self._fresh.clear()  # ids must differ only among calls that are open together
+            self._fresh.clear()  # this provider needs unique ids only among calls open at the same time
         self._last = "user" if self._alternates else "tool"
         if seen.item is not None:
             seen.item = replace(seen.item, parts=tuple(tied))
             return True
-        # Stored messages that would have to be made one are left to the repair.
+        # Stored messages that would have to be merged are left to repair.
         return not self._alternates or (not self._waiting and self._joining is None)
 
     def _answered(self, answer: Answer) -> Call | None:
-        """Return the call that waits for a result, if the result is right as it is; without an id it is the next."""
+        """Return the call that a result answers if the result is valid as it is; without an id, the next open call."""
         waiting, id = self._waiting, answer.id
         if id is None or self._rules.ordered:
             first = next(iter(waiting), None)
@@ -271,7 +271,7 @@ class _Look:
         return call if sent == answer.id and answer.name in (None, call.name) else None
 
     def _write(self, seen: GlancedMessage) -> None:
-        """Write a message in our own form; results of one step are one message where roles take turns."""
+        """Write a message in our own form; results of one step become one message where roles must alternate."""
         item, before = seen.item, self._joining
         if item is None:
             return
@@ -280,11 +280,11 @@ class _Look:
         self._joining = item if self._alternates and seen.role == "tool" and self._waiting else None
         if self._joining is None:
             self._seen.messages += self._speaks.write([item], self._model)
-        seen.item = None  # it holds ties to calls; whoever needs an item reads it from the source
+        seen.item = None  # it is tied to calls of this pass; whoever needs an item reads the source again
 
 
 def _stranger(model: str | None) -> Callable[[str], bool]:
-    """Return a function that says whether a model is known to be another one; there are few, and many messages."""
+    """Return a cached function that says whether a model is known to be another one: few models, many messages."""
 
     @cache
     def is_strange(name: str) -> bool:

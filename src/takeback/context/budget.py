@@ -1,9 +1,9 @@
-"""What of a conversation is sent when not all of it fits.
+"""Which part of a conversation is sent when not all of it fits.
 
-The conversation is walked through as it grew. Whenever it had filled its room, the older half left at once: so the
-beginning stays the same for many turns, and the provider's cache with it, until the room is full again. Nothing
-but the log decides; nothing is remembered between two looks. Calls and results leave together, pinned messages
-stay, and so does the request that the remaining work answers. Results of tools that alone fill the room are shortened.
+The conversation is replayed as it grew. Whenever it filled the budget, the older half was dropped at once. So the first
+message sent stays the same for many turns, and the provider's cache keeps working, until the budget is full again. Only
+the log decides; no state is kept between calls. Calls and results are dropped together. Pinned messages stay, and so
+does the request that the remaining work answers. Tool results that are too large on their own are shortened.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .steps import Unsure, longest_text, step_of
 from .tokens import item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
-_KEPT = 0.5  # of the room, after older messages left
-_EASED = 0.75  # of the room: if shorter results bring it down to that, nothing leaves
-_NEAR = 0.25  # of the room: so much more may leave for the sake of beginning with a request
-_LEAST = 400  # characters of a result that is shortened
-_RESULT = 0.25  # of the room, for one result of a tool, once the room was full
-_NAMED = 5  # messages, in a sentence
-_TRUSTED = (0.5, 2.0)  # a provider's count that is further off was of something else
+_KEPT = 0.5  # of the room: what remains after older messages are dropped
+_EASED = 0.75  # of the room: if shortening results gets below this, nothing is dropped
+_NEAR = 0.25  # of the room: how much more may be dropped in order to begin with a request
+_LEAST = 400  # characters: a shortened result keeps at least this many
+_RESULT = 0.25  # of the room: the most for one tool result, once the room was full
+_NAMED = 5  # messages listed in a sentence
+_TRUSTED = (0.5, 2.0)  # a provider's count outside this ratio was of something else
 
 
 class Budget(NamedTuple):
-    """What there is room for: all tokens, those of the system's words, how to count, and what to leave free."""
+    """The token limit, the tokens of the system prompt, how to count, and a margin to leave free."""
 
     limit: int | None
     system: int
@@ -43,18 +43,18 @@ class Budget(NamedTuple):
 
     @property
     def room(self) -> int:
-        """What may be filled."""
+        """The tokens that may be used."""
         return (self.limit or 0) - self.margin
 
 
 class LogFacts(NamedTuple):
-    """What the log says beside the conversation: pinned messages, and what providers counted, by seq."""
+    """What the log says besides the conversation: pinned messages, and tokens counted by the provider, by seq."""
 
     pinned: set[int]
     counted: dict[int, int]
 
     def watch(self, message: Message, provider: str) -> None:
-        """Note whether a message is pinned, and how many tokens the provider counted when it answered."""
+        """Record whether a message is pinned, and how many tokens the provider counted when it answered."""
         try:
             body = message.body
         except Corrupt:
@@ -66,14 +66,14 @@ class LogFacts(NamedTuple):
 
 
 def is_pinned(body: Body) -> bool:
-    """Return whether a message is to stay in contexts whatever leaves."""
+    """Whether a message must stay in every context, whatever is dropped."""
     return bool(body.metadata) and (body.metadata or {}).get("pinned") is True
 
 
 class Fitted(NamedTuple):
-    """What is sent: items, behind which come all light steps from ``tail`` on; and how the provider counts.
+    """What is sent: items followed by all light steps from ``tail`` on; and the provider's count relative to ours.
 
-    ``omitted`` says in words what was left out or shortened.
+    ``omitted`` describes what was left out or shortened.
     """
 
     items: list[Item]
@@ -83,10 +83,10 @@ class Fitted(NamedTuple):
 
 
 def fit(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Budget, known: LogFacts) -> Fitted:
-    """Choose what is sent of a valid conversation; what is chosen may have to be joined to be valid again.
+    """Choose what to send of a valid conversation; the result may need messages joined to be valid again.
 
-    It begins with ``light`` steps, which are sent as they are if that can be. What stays in front of them, and all
-    up to the next request, is given as items, since it is sent in another place.
+    It begins with ``light`` steps, which are sent as they are where possible. What is kept from before a cut, and
+    everything up to the next request, is returned as items, since its position changes.
     """
     walk = _Walk([*light, *(step_of(item, budget.count) for item in items)], budget, known)
     start, factor = walk.begin(budget.room)
@@ -115,13 +115,13 @@ def count_all(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Bu
 
 
 def _corrected(ratios: Sequence[float], factor: float) -> float:
-    """Believe the ratio of a provider's count to ours that is nearest to 1, if it can be of the same words."""
+    """Return the ratio of the provider's count to ours that is nearest to 1, unless it is too far off to be trusted."""
     found = min(ratios, key=lambda ratio: max(ratio, 1 / ratio))
     return found if _TRUSTED[0] < found < _TRUSTED[1] else factor
 
 
 class _Walk:
-    """A conversation as it grew."""
+    """A conversation, replayed as it grew."""
 
     def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts) -> None:
         self.steps = steps
@@ -130,7 +130,7 @@ class _Walk:
         self.counted = {where(seq): tokens for seq, tokens in known.counted.items()} if where else {}
         self.fixed = budget.system + item_tokens(Item("user", (Text(EARLIER),)), budget.count)
         self.short = _capped(steps, budget)
-        self.full = 0  # how far results are sent shortened: up to where the room was last full
+        self.full = 0  # results before this step are shortened: it is where the room was last full
         self.sizes = [step.tokens for step in steps]
         self.whole = list(accumulate(self.sizes, initial=0))
         sizes = list(self.sizes)
@@ -143,11 +143,11 @@ class _Walk:
         self.pinned = list(accumulate(pinned, initial=0)) if self.pins else [0] * len(self.whole)
 
     def begin(self, limit: int) -> tuple[int, float]:
-        """Return where what is kept begins, and by how much the provider counts otherwise than we do."""
+        """Return where the kept part begins, and the ratio of the provider's token count to ours."""
         start, factor, base, counts = 0, 1.0, self._base(0), self.counted
         for index, total in enumerate(self.whole[1:]):
             size = base + total
-            if counts and (counted := counts.get(index)):  # of what was kept, or of everything
+            if counts and (counted := counts.get(index)):  # it may have counted the kept part, or everything
                 factor = _corrected((counted / self._size(0, index), counted / size), factor)
             if size * factor > limit:
                 self.full = index + 1
@@ -157,7 +157,7 @@ class _Walk:
         return start, factor
 
     def item(self, index: int) -> Item:
-        """Return the item of a step as it is sent: large results shortened as far as the room was full."""
+        """Return the item of a step as it is sent, with large results shortened."""
         step = self.steps[index]
         found = self.short[index] if self.is_cut(index) else step.item
         if found is None and step.source is not None:
@@ -167,31 +167,31 @@ class _Walk:
         return found
 
     def is_cut(self, index: int) -> bool:
-        """Return whether results of a step are sent shortened."""
+        """Whether results of a step are sent shortened."""
         return index in self.short and index < self.full
 
     def _base(self, start: int) -> int:
-        """Return the size of what begins at ``start``, less that of everything before its end, wherever that is."""
+        """Return the part of ``_size`` that does not depend on ``end``, so that ``begin`` computes it once."""
         asked = self.asked[start] if start < len(self.asked) else None
         front = self.pinned[start] + (0 if asked is None or self.stays[asked] else self.sizes[asked])
         return self.fixed + front + self.capped[self.full] - self.whole[self.full] - self._sum(start)
 
     def _size(self, start: int, end: int) -> int:
-        """Return the tokens of what is sent if it begins at ``start``, up to and with ``end``: the newest, or later."""
+        """Return the tokens sent if the kept part runs from ``start`` to ``end`` inclusive."""
         return self._base(start) + self.whole[end + 1]
 
     def _sum(self, end: int) -> int:
-        """Return the tokens of all items before one."""
+        """Return the tokens of all steps before ``end``."""
         full = min(self.full, end)
         return self.capped[full] + self.whole[end] - self.whole[full]
 
     def _left(self, start: int, end: int, limit: float) -> float:
-        """Return what part of the room is filled by that which may leave later."""
+        """Return the fraction of the room taken by what can be dropped later."""
         stays = self.fixed + self.pinned[start]
         return (self._size(start, end) - stays) / max(1.0, limit - stays)
 
     def _next(self, start: int, end: int, limit: float) -> int:
-        """Return the next place to begin: where half of the room is free, rather at a request than amid the work."""
+        """Return the next place to begin: where half of the room is free, preferably at a request."""
         first = None
         for at in range(max(start + 1, self._lowest(end, limit)), end + 1):
             if first is not None and self._sum(at) - self._sum(first) > limit * _NEAR:
@@ -205,17 +205,17 @@ class _Walk:
         return first
 
     def _lowest(self, end: int, limit: float) -> int:
-        """Return a place before which more is filled than half of the room: the places there need no look."""
+        """Return a lower bound for ``_next``: beginning anywhere before it fills more than half of the room."""
         return bisect_left(self.capped, self.capped[end + 1] - max(1.0, limit) * _KEPT - 1)
 
     def front(self, start: int) -> list[int]:
-        """Return what is kept of that which came before: what is pinned, and the request of the work that goes on."""
+        """Return the steps before ``start`` that are kept: pinned ones, and the request that the work answers."""
         kept = {index for index in range(start) if self.stays[index]} if self.pins else set[int]()
         asked = self.asked[start] if start else None
         return sorted(kept | ({asked} if asked is not None else set()))
 
     def _staying(self) -> list[bool]:
-        """Return for each step whether it is pinned, by itself or with the calls and results that it belongs to."""
+        """Return for each step whether it is pinned, itself or through calls and results it belongs with."""
         if not self.pins:
             return [False] * len(self.steps)
         found, first = [index in self.pins for index in range(len(self.steps))], 0
@@ -227,7 +227,7 @@ class _Walk:
 
 
 def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
-    """Return for each place the request that is worked on there, if it lies before it."""
+    """Return for each step the earlier request that it works on, if any."""
     found, last = list[int | None](), None
     for index, step in enumerate(steps):
         found.append(None if step.is_request else last)
@@ -236,7 +236,7 @@ def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
 
 
 def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
-    """Return where a conversation may begin: where no call waits for its result, which each has if valid."""
+    """Return for each step whether a conversation may begin there, which needs every earlier call to be answered."""
     found, waiting = list[bool](), 0
     for step in steps:
         found.append(not waiting and not step.answers)
@@ -245,7 +245,7 @@ def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
 
 
 def _finder(steps: Sequence[GlancedMessage]) -> Callable[[int], int | None]:
-    """Return a function that finds the step which holds a message; joined neighbours go by the first one."""
+    """Return a function that finds the step holding a message; joined messages have the seq of the first."""
     places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
     seqs = [seq for seq, _ in places]
 
@@ -275,7 +275,7 @@ def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> s
 def _short_enough(
     chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[GlancedMessage], budget: Budget
 ) -> Fitted:
-    """Shorten results of tools until the rest fits; raises ``Invalid`` for what cannot fit."""
+    """Shorten tool results until the rest fits; raise ``Invalid`` if it cannot fit."""
     items, factor = chosen.items, chosen.factor
     behind = sum(step.tokens for step in light[chosen.tail :])
     tokens = tokens_of(items, budget, factor, behind)
@@ -291,7 +291,7 @@ def _short_enough(
         tokens = tokens_of(short, budget, factor)
     if tokens > budget.room:
         raise Invalid(
-            f"max_tokens is {budget.limit:,}, but the system prompt, what is pinned and the last step take about"
+            f"max_tokens is {budget.limit:,}, but the system prompt, pinned messages and the last step take about"
             f" {tokens:,}; allow more, or compact the session"
         )
     return chosen._replace(items=short, omitted=(*omitted, *_shortened_in(sorted({*cut, *shortened}))))
@@ -301,13 +301,13 @@ def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
     if seqs:
         more = f" and {len(seqs) - _NAMED} more" if len(seqs) > _NAMED else ""
         which = "message" if len(seqs) == 1 else "messages"
-        yield f"shortened what tools gave in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
+        yield f"shortened tool results in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
 
 
 def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
-    """Return the items whose results would take more than their share of the room, with these shortened."""
+    """Return shortened items for the steps whose results exceed their share of the room."""
     cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
-    least = max(_LEAST, cap)  # a token is at least a letter
+    least = max(_LEAST, cap)  # a token is at least one character, so anything shorter fits
     for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
         if step.item is None:
             raise Unsure
@@ -318,5 +318,5 @@ def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
 
 
 def tokens_of(items: Sequence[Item], budget: Budget, factor: float, more: int = 0) -> int:
-    """Return about as many tokens as messages and the system's words take, with some more that were counted."""
+    """Estimate the tokens of messages and the system prompt, plus ``more`` already counted."""
     return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items) + more) * factor)

@@ -1,7 +1,7 @@
 """From the log to a request: read, repair, choose what fits, write.
 
-Nothing is written to the store, and nothing but the log decides: the same session gives the same bytes, and a longer
-one gives the same bytes in front, so that the provider's cache is hit.
+Nothing is written to the store, and only the log decides: the same session always gives the same bytes, and a longer
+one begins with the same bytes, so that the provider's cache is hit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Source = Message | Entry
 
 
 class _Asked(NamedTuple):
-    """What is asked for."""
+    """The parameters of a context."""
 
     speaks: Provider
     model: str | None
@@ -53,19 +53,19 @@ def build(
     max_tokens: int | None = None,
     count: Count = estimate,
 ) -> Context:
-    """Build the context of messages and tool starts; ``sources`` begin behind the compaction."""
+    """Build the context of messages and tool starts; ``sources`` begin after the compaction."""
     asked = _Asked(find_provider(provider), model, prompt, compaction, max_tokens, count)
-    told = list(sources)
-    if compaction is None:  # what a summary cuts off may leave answers without their reasoning
+    all_ = list(sources)
+    if compaction is None:  # a summary may cut answers off from their reasoning, which only repair can handle
         known = budget.LogFacts(set(), {})
         try:
-            return _built(asked, told, _beginning(asked, told, known), known)
+            return _built(asked, all_, _beginning(asked, all_, known), known)
         except Unsure:
             pass
     known = budget.LogFacts(
         {compaction.upto} if compaction is not None and compaction.summary is not None else set(), {}
     )
-    return _built(asked, told, Beginning(), known)
+    return _built(asked, all_, Beginning(), known)
 
 
 def _beginning(asked: _Asked, sources: Sequence[Source], known: budget.LogFacts) -> Beginning:
@@ -73,7 +73,7 @@ def _beginning(asked: _Asked, sources: Sequence[Source], known: budget.LogFacts)
 
 
 def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: budget.LogFacts) -> Context:
-    """Build a context of a beginning that is right, and of the rest of the sources."""
+    """Build a context from a valid beginning and the rest of the sources."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
     rest = _watched(islice(sources, begun.count, None), speaks.rules.form, known)
@@ -95,7 +95,7 @@ def _built(asked: _Asked, sources: Sequence[Source], begun: Beginning, known: bu
 
 
 class _Chosen(NamedTuple):
-    """What is sent: valid items, with the steps of the beginning from ``tail`` on among them."""
+    """What is sent: valid items, among them the steps of the beginning from ``tail`` on."""
 
     items: list[Item]
     tail: int
@@ -128,22 +128,22 @@ def _fitting(
     known: budget.LogFacts,
     model: str | None,
 ) -> _Chosen:
-    """Make a conversation valid, and as short as it must be: it is cut while its messages are still apart."""
+    """Make a conversation valid and short enough; it is cut before neighbouring messages are joined."""
     tried, limit = deepcopy(notes), room.limit or 0
     apart = repair(said, replace(rules, alternates=False, tidy=_apart), tried, model=model)
     _require_apart(begun, apart, rules)
     while True:
         fitted = budget.fit(begun.steps, apart, room, known)
-        chosen, told = (fitted.items, deepcopy(tried)) if fitted.omitted else (said, deepcopy(notes))
-        items = repair(chosen, rules, told, model=model)
+        chosen, noted = (fitted.items, deepcopy(tried)) if fitted.omitted else (said, deepcopy(notes))
+        items = repair(chosen, rules, noted, model=model)
         tokens = budget.tokens_of(items, room, fitted.factor, begun.tokens(fitted.tail))
         if tokens <= limit:
-            return _Chosen(items, fitted.tail, fitted.omitted, tokens, told)
-        room = room._replace(margin=room.margin + tokens - limit)  # being valid took more words than there was room for
+            return _Chosen(items, fitted.tail, fitted.omitted, tokens, noted)
+        room = room._replace(margin=room.margin + tokens - limit)  # repair added text: leave that much free and retry
 
 
 def _require_apart(begun: Beginning, items: Sequence[Item], rules: Rules) -> None:
-    """Be sure that no id of the beginning comes again behind it, where that makes a difference."""
+    """Raise ``Unsure`` if an id of the beginning is used again after it, where ids must be unique."""
     if not begun.ids:
         return
     for item in items:
@@ -154,7 +154,7 @@ def _require_apart(begun: Beginning, items: Sequence[Item], rules: Rules) -> Non
 
 
 def _written(chosen: _Chosen, begun: Beginning, speaks: Provider, model: str | None) -> list[dict[str, Any]]:
-    """Write what was chosen; the beginning lies before what follows it."""
+    """Write what was chosen, with the beginning inserted before the item that follows it in the log."""
     behind = begun.from_step(chosen.tail)
     if not behind:
         return speaks.write(chosen.items, model)
@@ -169,7 +169,7 @@ def _apart(items: Sequence[Item], *_: object) -> list[Item]:
 
 
 def _watched(sources: Iterable[Source], provider: str, known: budget.LogFacts) -> Iterator[Source]:
-    """Note in passing what the log says beside the conversation."""
+    """Yield the sources, recording pins and token counts in passing."""
     for source in sources:
         if isinstance(source, Message) and source.data is not None:
             known.watch(source, provider)
@@ -177,12 +177,12 @@ def _watched(sources: Iterable[Source], provider: str, known: budget.LogFacts) -
 
 
 def outlasting(sources: Iterable[Source]) -> list[Source]:
-    """Return what a compaction does not hide: what the system said, and what is pinned, with results of its calls."""
+    """Return what a compaction does not hide: system messages, and pinned ones with the results of their calls."""
     found, calls = list[Source](), set[str]()
     for source in sources:
         if not isinstance(source, Message) or source.data is None:
             continue
-        likely = b"system" in source.data or b"pinned" in source.data  # what is not has not to be decoded
+        likely = b"system" in source.data or b"pinned" in source.data  # avoids decoding the rest
         if likely and _stays(source):
             found.append(source)
             calls |= {call.id for call in source.tool_calls}

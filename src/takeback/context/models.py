@@ -1,7 +1,7 @@
-"""Which model said something, and whether the one that is asked now may be shown what only that one can read.
+"""Which model gave an answer, and whether the requested model may see what only that one can read.
 
-Thinking, its signatures and encrypted reasoning are good for the model that made them; another one refuses the
-whole conversation for them. A model that nobody named might be the same one, so what is not known is kept.
+Thinking, its signatures and encrypted reasoning are valid only for the model that made them; another model refuses the
+whole conversation because of them. An answer of an unnamed model might be the same model's, so it is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest)$")
 
 
 def is_other(one: str | None, other: str | None) -> bool:
-    """Return whether these are known to be two models; a name without a date is any version of its model."""
+    """Whether these are known to be different models; a name without a date stands for any version."""
     if not one or not other:
         return False
     (name, version), (other_name, other_version) = _taken_apart(one), _taken_apart(other)
@@ -26,7 +26,7 @@ def is_other(one: str | None, other: str | None) -> bool:
 
 
 def _taken_apart(model: str) -> tuple[str, str | None]:
-    """Return the name of a model, as every host writes it, and its version."""
+    """Return the name of a model without what hosts add to it, and its version."""
     name = _REVISION.sub("", _HOST.sub("", model.lower()))
     found = _VERSION.search(name)
     base = name if found is None else name[: found.start()]
@@ -35,7 +35,7 @@ def _taken_apart(model: str) -> tuple[str, str | None]:
 
 
 def forgotten(items: Sequence[Item], model: str | None, rules: Rules, notes: Notes) -> list[Item]:
-    """Take from the answers of other models what the model that is asked now cannot read."""
+    """Remove from other models' answers what the requested model cannot read."""
     if model is None:
         return list(items)
     found = list[Item]()
@@ -50,7 +50,7 @@ def forgotten(items: Sequence[Item], model: str | None, rules: Rules, notes: Not
 
 
 def _models(items: Sequence[Item], rules: Rules) -> list[str | None]:
-    """Return the model of each item; of a response in many items only the last one names it."""
+    """Return the model of each item; in a response of many items only the last names it."""
     found, known = list[str | None](), None
     for item in reversed(items):
         goes_on = rules.itemised and item.role == "assistant" and item.form == rules.form

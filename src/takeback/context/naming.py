@@ -1,6 +1,7 @@
-"""Ids, names and arguments of calls as the provider takes them, and their results with the same ids.
+"""Ids, names and arguments of calls as the provider accepts them, with matching ids on their results.
 
-What fits stays; what does not is made from what was given, the same at every time, so that a prefix keeps its bytes.
+What is valid stays. What is not is derived from the original, always in the same way, so that a prefix of the
+conversation keeps its bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ..providers.rules import Rules
 
 
 def named(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
-    """Return calls ids, names and arguments that the provider takes, and their results the same ids."""
+    """Return items whose calls have ids, names and arguments that the provider accepts, with results to match."""
     changed, used = dict[int, Call](), set[str]()
     found = list[Item]()
     for item in items:
         if item.role != "assistant" and not rules.unique_ids:
-            used = set()  # ids must differ only among calls that are open together
+            used = set()  # this provider needs unique ids only among calls open at the same time
         parts = (_renamed(part, item.seq, changed, used, rules, notes) for part in item.parts)
         found.append(with_parts(item, tuple(parts)))
     return found
@@ -43,7 +44,7 @@ def _renamed(part: Part, seq: int, changed: dict[int, Call], used: set[str], rul
 
 
 def _following(result: Result, call: Call, rules: Rules) -> Result:
-    """Let a result follow its call, which was changed."""
+    """Return a result that matches its call, which was changed."""
     tied = replace(result, to=call, name=call.name)
     keeps = call.id == result.call_id and verbatim(result, rules.form) is not None and rules.agrees(tied)
     return tied if keeps else replace(tied, call_id=call.id, raw=None)
@@ -51,11 +52,11 @@ def _following(result: Result, call: Call, rules: Rules) -> Result:
 
 def _note(old: Call, new: Call, seq: int, notes: Notes) -> None:
     if new.id != old.id:
-        notes.add("gave a call another id", seq)
+        notes.add("changed the id of a call", seq)
     if new.name != old.name:
-        notes.add("gave a tool a name that the provider takes", seq)
+        notes.add("renamed a tool to a name that the provider accepts", seq)
     if new.arguments is not old.arguments and not (old.arguments is None and old.raw is None):
-        notes.add("wrapped arguments that were no object", seq)
+        notes.add("wrapped arguments that were not an object", seq)
 
 
 def _valid_call(call: Call, used: set[str], rules: Rules) -> Call:
@@ -76,7 +77,7 @@ def _valid_name(given: str, rules: Rules) -> str:
 
 
 def _valid_id(given: str, used: set[str], rules: Rules) -> str:
-    """Keep an id that is valid and free; else make one from it, the same at every time."""
+    """Return an id that is valid and unused: the given one, or one derived from it deterministically."""
     fits = rules.id.fullmatch(given) is not None and len(given) <= rules.most
     base = given if fits else f"call_{hashlib.sha256(given.encode()).hexdigest()[:24]}"
     new, number = base, 1

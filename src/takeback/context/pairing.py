@@ -1,7 +1,7 @@
-"""Calls and their results: each result right behind its call, open calls closed, results without one dropped.
+"""Calls and their results: each result right after its call, open calls closed, results without a call dropped.
 
-Ids may repeat, and Gemini's results may name the tool instead, so a result is tied to the nearest open call before it.
-A stored message of nothing but the right results, in the right place, stays the message that it is.
+Ids may repeat, and Gemini's results may name the tool instead, so a result is matched to the nearest open call before
+it. A stored message that holds exactly the right results in the right place stays as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NEVER = (sys.maxsize, 0)
 
 
 def paired(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
-    """Put every result right behind its call, close open calls, and drop results without one."""
+    """Move every result right after its call, close open calls, and drop results without a call."""
     items = _gathered(items, rules) if rules.per_message else items
     pairs, found, number = _match(items, notes), list[Item](), 0
     _note_moves(items, pairs, rules, notes)
@@ -36,7 +36,7 @@ def paired(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
                     calls[_Place(index, place, step)] = numbered = replace(part, number=number + len(calls))
                     parts.append(numbered)
                 elif isinstance(part, Call):
-                    notes.add("left out a call without a result that could be made up", item.seq)
+                    notes.add("left out a call whose result could not be made up", item.seq)
             if parts:
                 found.append(_rebuilt(item, tuple(parts)))
         number += len(calls)
@@ -46,7 +46,7 @@ def paired(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
 
 
 def _gathered(items: Sequence[Item], rules: Rules) -> list[Item]:
-    """Make one message of an assistant's neighbouring items of other forms, where calls lie in messages."""
+    """Join neighbouring assistant items of other formats, for providers that put calls inside messages."""
     found = list[Item]()
     for item in items:
         last = found[-1] if found else item
@@ -67,7 +67,7 @@ def _speaks(item: Item) -> bool:
 
 
 class _Place(NamedTuple):
-    """Where a part lies: the item, the part in it, and the assistant's run that the item belongs to."""
+    """The position of a part: the item, the part in it, and the run of assistant items it belongs to."""
 
     item: int
     part: int
@@ -82,7 +82,7 @@ class _Pairs(NamedTuple):
 
 
 def _match(items: Sequence[Item], notes: Notes) -> _Pairs:
-    """Tie each result to the nearest open call of its id before it; Gemini's may name the tool instead."""
+    """Match each result to the nearest open call before it with its id; Gemini's may name the tool instead."""
     by_id, by_name = defaultdict[str, list[_Place]](list), defaultdict[str, list[_Place]](list)
     pairs, step = _Pairs({}, {}), 0
     for number, item in enumerate(items):
@@ -113,9 +113,9 @@ def _newest(places: list[_Place], pairs: _Pairs) -> _Place | None:
 
 
 def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[tuple[int, int]]]:
-    """Return runs of items whose calls are answered together, as (index, step).
+    """Yield runs of items whose calls are answered together, as (index, step).
 
-    An assistant that says something new behind a call has gone on without its result: that is another unit.
+    An assistant that says something new after a call has continued without its result: that starts another unit.
     """
     unit, called, step = list[tuple[int, int]](), False, 0
     for index, item in enumerate(items):
@@ -135,7 +135,7 @@ def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[tuple[int, int]
 
 
 def _can_stand(call: Call, place: _Place, items: Sequence[Item], pairs: _Pairs, rules: Rules) -> bool:
-    """Return whether a call will have a result; of some calls only the provider's own form has one."""
+    """Whether a call will have a result; some calls accept only a result in the provider's own format."""
     if place in pairs.results:
         item, part = pairs.results[place]
         if verbatim(items[item].parts[part], rules.form) is not None:
@@ -144,7 +144,7 @@ def _can_stand(call: Call, place: _Place, items: Sequence[Item], pairs: _Pairs, 
 
 
 def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
-    """Return an item its parts without results; numbering a call changes nothing of what it says."""
+    """Return an item with its parts but no results; numbering its calls alone does not change what it says."""
     if len(parts) == len(item.parts):
         return replace(item, parts=parts)
     role = "user" if item.role == "tool" else item.role
@@ -154,7 +154,7 @@ def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
 def _answers(
     calls: dict[_Place, Call], items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes
 ) -> Iterator[Item]:
-    """Return the results of a unit in the order of its calls; a stored message of just these stays one message."""
+    """Yield the results of a unit in order; a stored message of exactly these results stays one message."""
     sent = set[int]()
     for place, call in _in_order(calls, pairs, rules):
         if place not in pairs.results:
@@ -179,14 +179,14 @@ def _answers(
 
 
 def _in_order(calls: dict[_Place, Call], pairs: _Pairs, rules: Rules) -> list[tuple[_Place, Call]]:
-    """Return calls in the order in which their results are sent: as they came, where that is allowed."""
+    """Return calls in the order in which their results are sent: as they arrived, where the provider allows it."""
     if rules.ordered or len(calls) < 2:
         return list(calls.items())
     return sorted(calls.items(), key=lambda it: pairs.results.get(it[0], _NEVER))
 
 
 def _stays_whole(source: Item, owners: list[_Place | None], calls: list[_Place], rules: Rules) -> bool:
-    """Return whether a stored message holds just results of these calls, in their order where that counts."""
+    """Whether a stored message holds only results of these calls, in their order if the provider requires it."""
     if source.raw is None or source.form != rules.form or any(owner not in calls for owner in owners):
         return False
     first = calls.index(owners[0]) if owners[0] else 0
@@ -194,13 +194,13 @@ def _stays_whole(source: Item, owners: list[_Place | None], calls: list[_Place],
 
 
 def _tied(part: Part, call: Call, seq: int, rules: Rules, notes: Notes) -> Part:
-    """Tie a result to its call; JSON that names another call, or answers another kind of call, goes."""
+    """Tie a result to its call; drop its JSON if that names another call or answers another kind of call."""
     if not isinstance(part, Result):
         return part
     tied, known = replace(part, to=call), verbatim(part, rules.form) is not None
     keeps = known and rules.agrees(tied)
     if known and not keeps:
-        notes.add("wrote a result anew to fit its call", seq)
+        notes.add("rewrote a result to fit its call", seq)
     return replace(tied, call_id=call.id, name=call.name, raw=part.raw if keeps else None)
 
 
@@ -209,7 +209,7 @@ def _same_raw(one: Part, other: Part) -> bool:
 
 
 def _note_moves(items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes) -> None:
-    """Note which results did not lie behind their call with nothing said between."""
+    """Note the results that did not directly follow their call."""
     said = list[int]()
     for item in items:
         said.append((said[-1] if said else 0) + any(not isinstance(part, Result) for part in item.parts))

@@ -1,8 +1,8 @@
 """Stored messages as items of the normal form.
 
-A message in a provider's form is read block by block and keeps its own JSON; ours is read from its content, calls,
-results and attachments. A tool start that no message announced is an assistant's call of its own. What cannot be
-read - erased, damaged, in no form that is known - is skipped and noted; reading never raises for one message.
+A message in a provider's format is read block by block and keeps its own JSON; one in our format is read from its
+content, calls, results and attachments. A tool start that no message announced becomes an assistant's call. What cannot
+be read (erased, damaged, in an unknown format) is skipped and noted: one bad message never makes reading raise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROLES = frozenset({"user", "assistant", "system", "tool"})
 
 
 class Conversation(NamedTuple):
-    """What a path says: the system's words apart from the rest."""
+    """The content of a path: system messages, and the rest."""
 
     system: list[str]
     items: list[Item]
@@ -37,7 +37,7 @@ class Conversation(NamedTuple):
 def read(
     sources: Iterable[Message | Entry], notes: Notes, *, summary: str | None = None, upto: int = 0
 ) -> Conversation:
-    """Read messages and tool starts in the order of the log, behind the summary of what came before them."""
+    """Read messages and tool starts in log order, after the summary of what came before them."""
     found, cuts = Conversation([], []), list[int]()
     if summary:
         found.items.append(Item("user", (Text(clean(SUMMARY + summary)),), upto))
@@ -56,35 +56,35 @@ def read(
 
 
 def spoken(message: Message) -> str:
-    """Return what somebody said in a message, without what tools gave back in it."""
+    """Return the text of a message without the tool results in it."""
     if not message.tool_results:
         return message.text
     return "\n".join(texts(item.parts) for item in read([message], Notes()).items)
 
 
 def _uncut(items: list[Item], start: int, notes: Notes) -> None:
-    """Take the ids from what lost its reasoning before ``start``: some providers refuse such items by their ids."""
+    """Remove the ids of answers whose reasoning was cut off before ``start``: some providers refuse those ids."""
     for index, item in enumerate(items[start:], start):
         if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
             break
         if item.form in NAMES and (kept := find_provider(item.form).untied(item)) is not item:
-            notes.add("sent an answer without the id that belongs to reasoning which is gone", item.seq)
+            notes.add("sent an answer without its id, which belongs to reasoning that is gone", item.seq)
             items[index] = kept
 
 
 def _tell(found: Conversation, item: Item, notes: Notes) -> None:
-    """Keep what the system said apart; items that only configure stay in their place, for their own provider."""
+    """Collect a system message separately; items that only configure stay in place, for their own provider."""
     if item.parts and all(isinstance(part, Opaque) for part in item.parts):
         found.items.append(Item("user", item.parts, item.seq, item.form, item.raw))
         return
     if any(not isinstance(part, Text) for part in item.parts):
-        notes.add("left out what was no text in a system message", item.seq)
+        notes.add("left out what was not text in a system message", item.seq)
     if text := texts(item.parts):
         found.system.append(text)
 
 
 def is_new(body: object) -> TypeGuard[dict[str, Any]]:
-    """Return whether the start of a tool says something; one that a message announced does not."""
+    """Whether a tool start is a call of its own, not one that a message announced."""
     return isinstance(body, dict) and "arguments" in body
 
 
@@ -98,7 +98,7 @@ def _start(entry: Entry, notes: Notes) -> Item | None:
 
 
 def item_of(message: Message, notes: Notes) -> Item | None:
-    """Read one message; nothing of one that cannot be read."""
+    """Read one message; None if it cannot be read."""
     try:
         body = message.body
     except Corrupt:
@@ -119,7 +119,7 @@ def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
 
 
 def _settled(item: Item, notes: Notes) -> Item:
-    """Return an item one of the known roles."""
+    """Return an item with one of the known roles; any other is sent as user."""
     if item.role in _ROLES:
         return item
     notes.add(f"sent role {item.role!r} as user", item.seq)
@@ -127,14 +127,14 @@ def _settled(item: Item, notes: Notes) -> Item:
 
 
 def _marked(item: Item, body: Body, notes: Notes) -> Item:
-    """Note which model spoke; mark half an answer as one, before its calls, since nothing may follow those."""
+    """Record which model answered, and mark a partial answer: before its calls, since nothing may follow those."""
     if item.role != "assistant":
         return item
     model = body.model or (word(item.raw.get("model")) if isinstance(item.raw, dict) else "") or None
     if body.status not in _HALF or not item.parts:
         return item if model is None else replace(item, model=model)
     notes.add(f"marked an answer as {body.status}", item.seq)
-    # Thinking that nothing follows may be cut itself, and nobody could tell.
+    # Thinking with nothing after it may itself be cut off, with no way to tell: leave it out.
     said = () if all(isinstance(part, Opaque) for part in item.parts) else item.parts
     place = next((place for place, part in enumerate(said) if isinstance(part, Call)), len(said))
     parts = (*said[:place], Text(f"[{body.status}]"), *said[place:])
@@ -147,7 +147,7 @@ def _marked(item: Item, body: Body, notes: Notes) -> Item:
 def _given(message: Message, form: str, notes: Notes) -> Item | None:
     raw = message.raw or b""
     value = decode_raw(raw)
-    if b"\\u" in raw or b"NaN" in raw or b"Infinity" in raw:  # looking at every value would be half the work
+    if b"\\u" in raw or b"NaN" in raw or b"Infinity" in raw:  # checking every value would double the cost
         value = _cleaned(value, notes, message.seq)
     if not isinstance(value, dict):
         notes.add("skipped a message that cannot be read", message.seq)
@@ -157,13 +157,13 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
     speaks = find_provider(form)
     value = speaks.sound(message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
     parts, whole = tuple(speaks.read(value)), True
-    for part in parts:  # a call that got its id from its place says more than its JSON, so that cannot be sent
+    for part in parts:  # a call without an id in its JSON was given one, so its JSON alone cannot be sent
         whole = whole and (part.raw is not None or type(part) is not Call)
     return Item(message.body.role, parts, message.seq, form, value if whole else None)
 
 
 def _plainly(message: Message) -> Iterator[Part]:
-    """Read a message of a form that only a newer Takeback knows by what every form has."""
+    """Read a message in a format that only a newer Takeback knows, from what every format has."""
     if message.text and message.role != "tool":
         yield Text(clean(message.text))
     yield from (Call(call.id, call.name, clean(call.arguments)) for call in message.tool_calls)
@@ -176,7 +176,7 @@ def _plainly(message: Message) -> Iterator[Part]:
 def _ours(message: Message, notes: Notes) -> Item | None:
     body, seq = message.body, message.seq
     more = body.role == "tool" or body.tool_calls or body.tool_results or body.attachments
-    if type(body.content) is str and not more:  # what most messages are
+    if type(body.content) is str and not more:  # the common case
         return Item(body.role, (Text(_cleaned(body.content, notes, seq)),) if body.content else (), seq)
     if message.role == "tool" and not body.tool_results:
         notes.add("dropped a tool's message that names no call", seq)
@@ -214,7 +214,7 @@ def _attached(message: Message, notes: Notes) -> Iterator[Part]:
 
 
 def _file(mime: str, name: str | None, data: bytes) -> Part:
-    """Return text files as text, which every provider takes, and the rest as media."""
+    """Return a text file as text, which every provider accepts, and anything else as media."""
     if mime.startswith("text/") or mime in ("application/json", "application/javascript", "application/x-sh"):
         return Text(f"{name or 'file'}:\n{data.decode(errors='replace')}")
     return media(mime, data=base64.b64encode(data).decode(), name=name)

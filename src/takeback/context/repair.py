@@ -1,13 +1,12 @@
-"""Any conversation made valid for a provider: normal form in, normal form out, nothing else touched.
+"""Making any conversation valid for a provider: normal form in, normal form out, nothing else touched.
 
 A log may be cut anywhere: by a crash between a call and its result, by a rewind, by a compaction, by a change of
-provider or of model. The steps run in a fixed order, each leaves alone what is right already, so a valid conversation
-comes out as the same objects - and its stored JSON with them - and repairing twice changes nothing more.
+provider or model. The steps run in a fixed order, and each leaves alone what is already valid. So a valid conversation
+comes out as the same objects with their stored JSON, and repairing twice changes nothing more.
 
-How a conversation ends: calls without results are closed, so it ends with those. Half an answer - the process died,
-somebody stopped it - is followed by a word of the user's, since newer models refuse to go on with an assistant's
-last message; that word stays when the log grows, for it was sent. A finished answer ends the conversation as it is:
-whoever asks again adds the next user message to the session first, and Takeback cannot know what it says.
+The end of a conversation: open calls get a result. A partial answer (the process died, somebody stopped it) is followed
+by a short user message, since newer models refuse to continue an assistant's message; that message stays when the log
+grows, because it was sent. A finished answer is left as the end: the caller adds the next user message first.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ GO_ON = "(The answer above was cut off. Go on from there.)"
 def repair(
     items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None, begun: bool = False
 ) -> list[Item]:
-    """Make a conversation valid for a provider, and for a model if it is known; note what had to be changed.
+    """Make a conversation valid for a provider, and for a model if known; note what had to be changed.
 
-    ``begun`` says that a valid part of it comes before, so that these need not be able to begin one.
+    ``begun`` means that a valid part comes before these items, so they need not be able to begin a conversation.
     """
     found = forgotten(items, model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
@@ -51,7 +50,7 @@ def repair(
 
 
 def _fitted(item: Item, rules: Rules, notes: Notes) -> Item:
-    """Leave out what the provider cannot take, first of all the JSON of other providers."""
+    """Leave out what the provider does not accept, first of all the JSON of other providers."""
     if item.form != rules.form and item.raw is not None:
         item = replace(item, raw=None)
     parts = (_fitted_part(part, item.role, item.seq, rules, notes) for part in item.parts)
@@ -79,8 +78,8 @@ def _fitted_part(part: Part, role: str, seq: int, rules: Rules, notes: Notes) ->
 
 
 def _anew(part: Part, seq: int, notes: Notes) -> Part:
-    """Drop the JSON of a part that belongs to the other side: what it says can be said here too."""
-    notes.add("wrote a part anew that belongs to another role", seq)
+    """Drop the JSON of a part that belongs to another role: its content can still be sent."""
+    notes.add("rewrote a part that belongs to another role", seq)
     return replace(part, raw=None)
 
 
@@ -146,18 +145,18 @@ def _side(item: Item) -> str:
 
 
 def _continued(items: Sequence[Item], notes: Notes) -> list[Item]:
-    """Let the user speak behind half an answer, unless somebody else does."""
+    """Add a user message after a partial answer, unless one follows."""
     found = list[Item]()
     for place, item in enumerate(items, 1):
         found.append(item)
         if item.half and (place == len(items) or _side(items[place]) == "assistant"):
-            notes.add("put a user message behind half an answer", item.seq)
+            notes.add("added a user message after a partial answer", item.seq)
             found.append(Item("user", (Text(GO_ON),)))
     return found
 
 
 def _joined(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
-    """Make one of neighbours on the same side, where roles must take turns."""
+    """Join neighbouring messages of the same side, where roles must alternate."""
     sides = [item.role == "assistant" for item in items]
     if not rules.alternates or all(map(operator.ne, sides, sides[1:])):
         return list(items)
@@ -176,8 +175,8 @@ def _one(run: list[Item], rules: Rules, notes: Notes) -> Item:
 
 
 def _begun(items: list[Item], rules: Rules, notes: Notes) -> list[Item]:
-    """Let the user begin, where that is demanded."""
+    """Begin with a user message, where the provider requires it."""
     if not rules.alternates or not items or _side(items[0]) == "user":
         return items
-    notes.add("put a user message before the first one", items[0].seq)
+    notes.add("added a user message before the first message", items[0].seq)
     return [Item("user", (Text(BEGINNING),)), *items]

@@ -1,4 +1,4 @@
-"""Results of tools cut to a length: the beginning and the end stay, and what is left out between is said."""
+"""Cutting tool results to a length: the beginning and the end stay, with a note of what is left out between."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SHORTENED = "\n[... {:,} characters are left out here ...]\n"
 
 
 def longest(item: Item) -> int:
-    """Return the characters of the longest text that tools gave in a message."""
+    """Return the length of the longest tool result text in a message."""
     return max((len(longest_text(part)) for part in item.parts), default=0)
 
 
 def shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:
-    """Cut texts of results to so many characters; give the items, and the seqs of those that were cut."""
+    """Cut the texts of results to ``most`` characters; return the items, and the seqs of those cut."""
     found, cut = list[Item](), list[int]()
     for item in items:
         if longest(item) > most:
@@ -36,7 +36,7 @@ def _shortened(part: Part, most: int) -> Part:
 
 
 def _cut(part: Part, most: int) -> Part:
-    """Keep the beginning and the end of a text: what was asked for is often first, how it ended last."""
+    """Keep the beginning and the end of a text: the answer is often first, and how it ended last."""
     if not isinstance(part, Text) or len(part.text) <= most:
         return part
     head = most * 2 // 3

@@ -1,4 +1,4 @@
-"""The light steps that a conversation is counted in, made of items; a glance makes them of stored messages."""
+"""The light steps in which a conversation is counted, made from items; a glance makes them from stored messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .tokens import item_tokens
 
 
 class Unsure(Exception):
-    """A short cut cannot be taken to its end: whoever took it goes the long way."""
+    """A shortcut turned out not to apply: its caller must go the long way."""
 
 
 def step_of(item: Item, count: Count) -> GlancedMessage:
@@ -24,7 +24,7 @@ def step_of(item: Item, count: Count) -> GlancedMessage:
 
 
 def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | None:
-    """Judge a message in our own form that was read: texts, then calls; or nothing but results that are text."""
+    """Judge a message in our own form: texts, then calls, or only text results; None if it is anything else."""
     found = step_of(item, count)
     kinds = [type(part) for part in item.parts]
     said = kinds.count(Text)
@@ -38,7 +38,7 @@ def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | N
 
 
 def longest_text(part: Part) -> str:
-    """Return the longest text in what a tool gave; nothing if it is something else."""
+    """Return the longest text in a tool result; empty for anything else."""
     return max(_texts(part), key=len, default="")
 
 

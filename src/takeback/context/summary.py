@@ -1,7 +1,7 @@
-"""A session in a few hundred words, for the prompt of whoever goes on with it.
+"""A session in a few hundred words, for the prompt of whoever continues it.
 
-Everything that came from elsewhere is on one line of its own behind a mark of ours, so it can be no heading and no
-other speaker. It never takes more tokens than it may: the longest section loses lines until it fits.
+All foreign text is on a line of its own after a marker of ours, so it cannot pass for a heading or another speaker.
+The summary never exceeds its tokens: the longest section loses lines until it fits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ROLE = 20
 
 
 class _Section:
-    """A heading and lines, of which the last ones may be left out."""
+    """A heading and lines, some of which may be left out."""
 
     def __init__(self, heading: str, lines: Sequence[str], most: int | None = None, *, newest: bool = False) -> None:
         self.heading = heading
         self.lines = list(lines)
         self.shown = len(self.lines) if most is None else min(most, len(self.lines))
-        self.newest = newest  # the last lines count most, so the first ones are left out
+        self.newest = newest  # the last lines matter most, so the first ones are left out
 
     def text(self) -> str:
         left = len(self.lines) - self.shown
@@ -40,7 +40,7 @@ class _Section:
 
 
 def summarise(work: Brief, messages: Sequence[Message], *, max_tokens: int, count: Count) -> str:
-    """Write the summary of a session, at most ``max_tokens`` long as ``count`` counts."""
+    """Write the summary of a session, at most ``max_tokens`` long as ``count`` measures it."""
     head = [f"# {one_line(work.title or 'Untitled session', _LONG)}"]
     if work.workspace:
         head.append(f"Workspace: {one_line(work.workspace, _LONG)}")
@@ -74,7 +74,7 @@ def _sections(work: Brief, messages: Sequence[Message]) -> list[_Section]:
 
 
 def _said(message: Message) -> str:
-    """Return who said what; an answer without words says which tools it called."""
+    """Return who said what; for an answer without text, which tools it called."""
     called = ", ".join(call.name for call in message.tool_calls)
     said = (
         spoken(message) or (called and f"(called {called})") or ("(results of tools)" if message.tool_results else "")
@@ -83,7 +83,7 @@ def _said(message: Message) -> str:
 
 
 def _cut(text: str, most: int, count: Count) -> str:
-    """Return the longest beginning of a text that fits."""
+    """Return the longest prefix of a text that fits."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2

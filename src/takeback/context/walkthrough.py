@@ -1,7 +1,7 @@
-"""A session as a document for people, in Markdown: what it was for, what was done, and what was said when.
+"""A session as a Markdown document for people: what it was for, what was done, and what was said when.
 
-What came from elsewhere is escaped where it stands on a line of ours, and fenced where it is a text of its own:
-it formats nothing, and no HTML of it reaches a page.
+Foreign text is escaped inside our lines and fenced where it stands alone, so it formats nothing and no HTML in it
+reaches a page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .lines import escaped, fenced
 from .read import is_new, spoken
 
 _LINE, _WORD = 400, 80
-_OUTPUT = 4000  # characters of what a tool gave
+_OUTPUT = 4000  # characters of a tool's arguments or result
 _BOXES = {"completed": "x"}
 
 
 class Style(NamedTuple):
-    """How a document is written: ``tools`` in full, cut short or not at all, and what becomes of every text first."""
+    """How to write a document: ``tools`` in full, cut short or not at all, and a function applied to every text."""
 
     tools: str = "short"
     text: Callable[[str], str] = str
@@ -44,14 +44,14 @@ def render(about: About, messages: Iterable[Message | Entry]) -> str:
 
 
 def sections(about: About, messages: Iterable[Message | Entry], style: Style = _PLAIN) -> Iterator[str]:
-    """Return the document piece by piece; an empty line belongs between two of them."""
+    """Yield the document piece by piece; an empty line belongs between pieces."""
     yield _head(about, style)
     yield from (each for each in _work(about, style) if each)
     yield from _conversation(messages, style)
 
 
 def when(moment: datetime) -> str:
-    """Write a date and a time."""
+    """Format a date and time."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -129,7 +129,7 @@ def _start(entry: Entry, style: Style) -> str:
 
 
 def started(entry: Entry) -> ToolCall | None:
-    """Return the call of a tool whose start no message announced; None for every other entry."""
+    """Return the call of a tool start that no message announced; None for every other entry."""
     body = entry.content
     if not is_new(body):
         return None
@@ -167,12 +167,12 @@ def _shown(value: object, style: Style) -> str:
 
 
 def as_text(value: object) -> str:
-    """Write what a tool was given or gave: a text as it is, anything else as JSON."""
+    """Return arguments or a result as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else as_json(clean(value))
 
 
 def cut(text: str, tools: str) -> str:
-    """Cut what a tool gave, unless it is wanted in full."""
+    """Cut a tool's text to a length, unless it is wanted in full."""
     left = len(text) - _OUTPUT
     return text if left <= 0 or tools == "full" else f"{text[:_OUTPUT]}\n... and {words.count(left, 'more character')}"
 

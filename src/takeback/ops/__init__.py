@@ -1,1 +1,1 @@
-"""What it means: plain functions of a transaction. They import no driver and never commit."""
+"""The rules of sessions and agents, as plain functions of a transaction. They import no driver and never commit."""

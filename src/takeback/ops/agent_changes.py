@@ -1,4 +1,4 @@
-"""Agents as operations change them: made, updated, put into the trash with all their sessions."""
+"""Changes to agents: create, update, and delete together with all their sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .work import require_version
 
 
 def create_once(tx: Tx, scope: str, agent_id: str, call: ApiCall, doc: bytes) -> AgentRow:
-    """Make an agent, once per idempotency key."""
+    """Create an agent, once per idempotency key."""
 
     def do() -> tuple[AgentRow, str]:
         return agents.create(tx, scope, agent_id, doc, now_ms=call.now_ms), agent_id
@@ -44,7 +44,7 @@ def update_once(
 
 
 def delete(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> Operation | None:
-    """Put an agent and all its sessions into the trash, after a checkpoint of it; None if there is no such agent."""
+    """Checkpoint an agent, then move it and all its sessions to the trash; return None if it does not exist."""
     row = agents.find(tx, scope, agent_id)
     if row is None:
         return None

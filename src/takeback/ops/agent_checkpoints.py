@@ -1,13 +1,13 @@
-"""Checkpoints of agents: its fields, its state, and where each of its sessions was at one instant.
+"""Checkpoints of an agent: its fields, its state, and where each of its sessions was at one instant.
 
-A checkpoint pins only the sessions that changed since the one before it; where the others were, an earlier pin says:
-the newest one at or before the checkpoint is in force. So it costs what changed, however many sessions there are.
-Its checksum is over all pins in force, as a sum that each checkpoint carries on, and over the agent; it stays the same
-when an earlier checkpoint is deleted, whose pins move to the next one. What the sessions add up to is carried on in the
+A checkpoint pins only the sessions that changed since the previous one. For any other session the newest pin at or
+before the checkpoint is in force, so a checkpoint costs what changed, however many sessions there are. The checksum
+covers the agent and all pins in force, as a sum that each checkpoint carries forward. Deleting an earlier checkpoint
+moves its pins to the next one and leaves the checksum unchanged. The totals of the sessions are carried forward the
 same way (``agent_totals``).
 
-``position`` is the place in the feed behind which the next checkpoint looks for changes: nothing at or before it can
-still arrive. ``rank`` is what it finds them by: a session that changes later never gets a lower one.
+``position`` is the feed position after which the next checkpoint searches for changes: nothing at or before it can
+still arrive. ``rank`` is the index it searches by: a session that changes later never gets a lower one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .agents import AgentRow
 from .idempotency import ApiCall
 from .sessions import SessionRow
 
-# One probe of the index for each agent: LIMIT keeps the look into sessions apart, and the order is that of the index.
+# One index probe per agent: LIMIT keeps the subquery from being flattened, and the order is that of the index.
 WITH_SESSIONS = """SELECT a.id FROM agent a WHERE a.scope = ? AND a.hidden = 0 AND (
 SELECT s.sid FROM session s INDEXED BY session_agent WHERE s.scope = a.scope AND s.agent = a.id AND s.hidden = 0
 ORDER BY s.archived, s.rank LIMIT 1) IS NOT NULL ORDER BY a.id"""
@@ -50,9 +50,9 @@ AGENTS_OF = """SELECT DISTINCT c.agent FROM pin p CROSS JOIN agent_checkpoint c
 WHERE p.scope = ? AND p.session = ? AND c.scope = p.scope AND c.acid = p.checkpoint"""
 DROP_OF_SESSION = "DELETE FROM pin WHERE scope = ? AND session = ?"
 
-# The sessions of an agent that changed, each with the pin that was in force. All rows in one statement and without
-# locks: one instant, also where others append meanwhile. First which pins those are, so that each is one
-# probe; one range of the index for each value of hidden and archived.
+# The sessions of an agent that changed, each with the pin in force. One statement without locks reads all rows at one
+# instant, even while others append. The pins are chosen first, so that fetching each is one probe; the session index
+# is read as one range for each combination of hidden and archived.
 CHANGED = f"""WITH shelf (hidden, archived) AS (VALUES (0, 0), (0, 1), (1, 0), (1, 1)),
 changed AS MATERIALIZED (SELECT {SESSION.selected("s")}, (
 SELECT q.checkpoint FROM pin q CROSS JOIN agent_checkpoint c WHERE q.scope = s.scope AND q.session = s.sid
@@ -64,16 +64,16 @@ SELECT {SESSION.selected("n")}, {PIN.selected("p")} FROM changed n
 LEFT JOIN pin p ON p.scope = n.scope AND p.session = n.sid AND p.checkpoint = n.pin ORDER BY n.sid"""
 
 _LOOKS, _PAUSE = 100, 0.002
-_LATE = 2 << 36  # two minutes of ranks: a rank that was read before our position was taken may be too low
+_LATE = 2 << 36  # two minutes of ranks: a writer may use a rank that it read before we took our position
 _SUM = 1 << 256
 SIZES = (72, 72 + agent_totals.SIZE)  # of ``checksum``: without and with what the sessions add up to
-KEY_KIND = "agent_checkpoint"  # of idempotency keys
+KEY_KIND = "agent_checkpoint"  # the kind of its idempotency keys
 FEED_KIND = "agent_checkpoint"
-UNKNOWN = 2  # in place of a pin whose place a repair could not tell: restoring leaves that session as it is
+UNKNOWN = 2  # ``hidden`` of a pin whose position a repair could not recover: restoring leaves that session alone
 
 
 class Parts(NamedTuple):
-    """What lies in ``checksum`` of a checkpoint."""
+    """The contents of a checkpoint's ``checksum`` column."""
 
     agent: bytes  # the hash of the agent
     total: int  # the sum over the pins in force
@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 
 
 class New(NamedTuple):
-    """What a checkpoint is called."""
+    """Name, description and type of a checkpoint to be taken."""
 
     name: str | None
     description: str | None
@@ -119,13 +119,13 @@ def with_sessions(tx: Tx, scope: str) -> list[str]:
 
 
 def all_in_force(tx: Tx, row: AgentCheckpointRow) -> dict[int, PinRow]:
-    """Return where all sessions were at a checkpoint."""
+    """Return where every session was at a checkpoint, by session number."""
     pins = map(PIN.checked, tx.all(ALL_IN_FORCE, (row.scope, row.agent, row.acid)))
     return {pin.session: pin for pin in pins}
 
 
 def as_value(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
-    """Show a checkpoint to callers."""
+    """Return a checkpoint as the value that callers see."""
     size = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
     return Checkpoint(
         id=row.id,
@@ -144,7 +144,7 @@ def as_value(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> Checkpoint:
 
 
 def _totals(tx: Tx, row: AgentCheckpointRow) -> Totals:
-    """Return what the sessions add up to; where the row does not say it, the pins in force do."""
+    """Return the totals of the sessions, from the row or, where it has none, from the pins in force."""
     found = parts(row).totals
     if found is None:
         found = agent_totals.at_pins(tx, all_in_force(tx, row).values())
@@ -157,11 +157,13 @@ def _totals(tx: Tx, row: AgentCheckpointRow) -> Totals:
 
 
 def create(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpointRow:
-    """Make a checkpoint of an agent and of all its sessions at one instant; runs alone."""
+    """Take a checkpoint of an agent and all its sessions at one instant; runs alone."""
     before = last(tx, agent)
-    rank = max(0, sessions.top_rank(tx, agent.scope) - _LATE)  # first: whoever takes a position later sees these ranks
+    # Read the rank before taking a position: whoever takes a later position then sees at least this rank.
+    rank = max(0, sessions.top_rank(tx, agent.scope) - _LATE)
     position = feed.record_agent(tx, agent.scope, agent.aid, FEED_KIND)
     if not _is_settled(tx):
+        # A change with a lower position may still commit, so the next checkpoint must search from the old place.
         position, rank = (0, 0) if before is None else (before.position, before.rank)
     acid, checkpoint_id = tx.next("agent_checkpoint"), new_id(now_ms)
     pins, totals = _look(tx, agent, before)
@@ -201,28 +203,28 @@ def create_once(tx: Tx, scope: str, agent_id: str, call: ApiCall, new: New) -> C
     def again(made: str) -> AgentCheckpointRow:
         found = find(tx, scope, made)
         if found is None:
-            raise NotFound("the checkpoint that this call made was deleted since")
+            raise NotFound("the checkpoint made by the first call with this key has since been deleted; use a new key")
         return found
 
     return as_value(tx, row, idempotency.once(tx, scope, 0, call, kind=KEY_KIND, do=do, again=again))
 
 
 def keep_before(tx: Tx, scope: str, agent_id: str, new: New, *, now_ms: int) -> None:
-    """Take a checkpoint of an agent before an operation, unless the agent is gone or its last one serves."""
+    """Take a checkpoint of an agent before an operation, unless the agent is gone or its last checkpoint suffices."""
     row = agents.find(tx, scope, agent_id)
     if row is not None:
         create_before(tx, row, new, now_ms=now_ms)
 
 
 def take_automatic(tx: Tx, scope: str, agent_id: str, new: New, most: int, *, now_ms: int) -> None:
-    """Take a checkpoint of an agent if it changed, and let the oldest automatic ones go."""
+    """Take a checkpoint of an agent if it changed, and delete the oldest automatic ones."""
     agent = agents.get(tx, scope, agent_id)
     create_if_changed(tx, agent, new, now_ms=now_ms)
     keep(tx, agent, most)
 
 
 def create_if_changed(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> AgentCheckpointRow | None:
-    """Make a checkpoint unless nothing changed since the last one; None then."""
+    """Take a checkpoint, or return None if nothing changed since the last one."""
     before = last(tx, agent)
     if before is not None and before.version == agent.version and not _new_pins(changed(tx, agent, before, before)):
         return None
@@ -230,7 +232,10 @@ def create_if_changed(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> Agen
 
 
 def create_before(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> None:
-    """Make a checkpoint before an operation unless the last one serves; an automatic one may be pruned and does not."""
+    """Take a checkpoint before an operation unless nothing changed since the last one.
+
+    An automatic checkpoint does not suffice, since it may be pruned.
+    """
     before = last(tx, agent)
     if before is not None and before.type == "automatic":
         create(tx, agent, new, now_ms=now_ms)
@@ -239,9 +244,9 @@ def create_before(tx: Tx, agent: AgentRow, new: New, *, now_ms: int) -> None:
 
 
 def _look(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> tuple[list[Changed], Totals | None]:
-    """Return what changed since a checkpoint and what all sessions add up to now.
+    """Return what changed since a checkpoint, and the totals of all sessions now.
 
-    Where that cannot be carried on, all sessions are looked at anew: their rows say it, and all at one instant.
+    If the totals cannot be carried forward, the rows of all sessions are read again, at one instant.
     """
     found = _new_pins(changed(tx, agent, before, before))
     totals = agent_totals.carried_on(tx, agent_totals.NOTHING if before is None else parts(before).totals, found)
@@ -272,25 +277,25 @@ def changed_since(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> list[Sess
 
 
 def _new_pins(changed: Iterable[tuple[SessionRow, PinRow | None]]) -> list[Changed]:
-    """Return pins for sessions that are elsewhere than pinned, with what they replace and the numbers there."""
+    """Return pins for sessions that moved since they were pinned, each with the old pin and the numbers now."""
     found = list[Changed]()
     for session, old in changed:
         pin = pin_of(session)
         if old is None and session.hidden:
-            continue  # one in the trash that never was anything else goes there again without a pin
+            continue  # never pinned and in the trash: restoring an unpinned session puts it there anyway
         if old is None or old._replace(checkpoint=0) != pin:
             found.append((pin, old, session.numbers))
     return found
 
 
 def pin_of(session: SessionRow) -> PinRow:
-    """Return where a session is now; the checkpoint is for the caller to fill in."""
+    """Return where a session is now; the caller fills in the checkpoint."""
     place = (session.branch, session.seq, session.attached, session.hash, session.hidden)
     return PinRow(session.scope, session.sid, 0, *place)
 
 
 def _is_settled(tx: Tx) -> bool:
-    """Wait until changes with lower numbers than the one just given out are there; False if they take too long."""
+    """Wait for changes with lower feed positions to commit; return False if they take too long."""
     if not tx.dialect.under_way:
         return True
     ahead = set(tx.all(tx.dialect.under_way))
@@ -306,60 +311,64 @@ def _is_settled(tx: Tx) -> bool:
 
 
 def checksum(agent: bytes, total: int, own: int, totals: Totals | None) -> bytes:
-    """Write what a checkpoint is compared by, how many pins are its own, and what the sessions add up to if known."""
+    """Encode the checksum column: agent hash, sum of pins, number of own pins, and the totals if they are known."""
     return agent + (total % _SUM).to_bytes(32, "big") + own.to_bytes(8, "big") + agent_totals.encode(totals)
 
 
 def parts(row: AgentCheckpointRow) -> Parts:
-    """Read the checksum of a checkpoint."""
+    """Decode the checksum column of a checkpoint."""
     data = row.checksum
     total, own = int.from_bytes(data[32:64], "big"), int.from_bytes(data[64:72], "big")
     return Parts(data[:32], total, own, agent_totals.decode(data[72:]))
 
 
 def shown(row: AgentCheckpointRow) -> bytes:
-    """Return the checksum as callers see it."""
+    """Return the checksum as callers see it.
+
+    It leaves out the number of own pins and the totals: deleting an earlier checkpoint changes the first, and the
+    second may be unknown, yet the checkpoint names the same thing.
+    """
     return hashlib.sha256(row.checksum[:64] + msgspec.msgpack.encode((row.sessions,))).digest()
 
 
 def agent_hash(tx: Tx, agent: AgentRow, fields: bytes, version: int) -> bytes:
-    """Hash an agent as it was: its id, its version, its fields and its state, with sorted keys."""
+    """Hash an agent as of a version: its id, version, fields and state, with sorted keys."""
     about = [agent.id, version, codec.decode(fields), agents.state_at(tx, agent, version)]
     return hashlib.sha256(codec.canonical(about)).digest()
 
 
 def _hash_now(tx: Tx, agent: AgentRow, before: AgentCheckpointRow | None) -> bytes:
-    """Hash an agent as it is; every change is a version, so the last checkpoint may have done that already."""
+    """Hash an agent as it is now; every change is a version, so an equal version means an equal hash."""
     if before is not None and before.version == agent.version:
         return parts(before).agent
     return agent_hash(tx, agent, agent.fields, agent.version)
 
 
 def total_of(pins: Iterable[PinRow]) -> int:
-    """Add up pins as they are in force."""
+    """Return the sum of the pins in force."""
     return sum(pin.number for pin in pins) % _SUM
 
 
 def fault(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, pins: dict[int, PinRow]) -> str:
-    """Say what does not fit about a checkpoint with the pins in force at it, if anything does not."""
+    """Describe how a checkpoint disagrees with the pins in force at it; empty if it does not."""
     found = parts(row)
     if len(row.checksum) not in SIZES or found.agent != agent_hash(tx, agent, row.fields, row.version):
-        return "the agent's fields or state are not those that it recorded"
+        return "the agent's fields or state differ from what it recorded"
     own = sum(pin.checkpoint == row.acid for pin in pins.values())
     if (found.total, found.own) != (total_of(pins.values()), own):
-        return "where the sessions were is not what it recorded"
-    return "" if row.sessions == visible(pins) else "the number of its sessions is not what it recorded"
+        return "the positions of its sessions differ from what it recorded"
+    return "" if row.sessions == visible(pins) else "the number of its sessions differs from what it recorded"
 
 
 def totals_fault(row: AgentCheckpointRow, totals: Totals | None) -> str:
-    """Say whether a checkpoint gives other statistics than those of its sessions, as far as those are known."""
-    told = parts(row).totals
-    differ = told is not None and totals is not None and told != totals
-    return "its statistics are not those of its sessions" if differ else ""
+    """Describe how the statistics of a checkpoint disagree with its sessions, where both are known; empty if not."""
+    recorded = parts(row).totals
+    differ = recorded is not None and totals is not None and recorded != totals
+    return "its statistics differ from those of its sessions" if differ else ""
 
 
 def visible(pins: dict[int, PinRow]) -> int:
-    """Count the sessions that were there and not in the trash."""
+    """Count the sessions that existed and were not in the trash."""
     return sum(pin.hidden == 0 for pin in pins.values())
 
 
@@ -367,10 +376,10 @@ def visible(pins: dict[int, PinRow]) -> int:
 
 
 def delete(tx: Tx, row: AgentCheckpointRow) -> None:
-    """Erase a checkpoint; its pins go on with the next one, for the sessions that that one does not pin itself.
+    """Erase a checkpoint, moving its pins to the next one where that has none of its own.
 
-    Where the next one is an automatic one with fewer pins, it takes the place of this one instead: so pruning never
-    moves the many pins of an agent's first checkpoint.
+    If the next one is automatic and has fewer pins, it takes over this one's row instead: pruning must never move the
+    many pins of an agent's first checkpoint.
     """
     where = "WHERE scope = ? AND agent = ? AND acid > ? ORDER BY acid LIMIT 1"
     following = AGENT_CHECKPOINT.one(tx, where, (row.scope, row.agent, row.acid))
@@ -392,21 +401,21 @@ def _with_own(row: AgentCheckpointRow, own: int) -> AgentCheckpointRow:
 
 
 def delete_of_session(tx: Tx, row: CheckpointRow) -> None:
-    """Erase a checkpoint of a session, and the keys of the calls that made it: a retry makes another one."""
+    """Erase a checkpoint of a session, and the idempotency keys of the calls that made it: a retry makes a new one."""
     idempotency.forget(tx, row.scope, row.session, "checkpoint", row.id)
     CHECKPOINT.delete(tx, row.scope, row.cid)
 
 
 def _move_pins(tx: Tx, source: AgentCheckpointRow, target: AgentCheckpointRow, *, over: bool) -> int:
-    """Give the pins of a checkpoint to another, over those that it has or beside them; return how many it has then.
+    """Move the pins of a checkpoint to another, replacing those it has if ``over``; return how many it then has.
 
-    As many as both recorded must be there: an index that lost some would lose them for good.
+    Both must have as many pins as they recorded: moving what a damaged index still finds would lose the rest for good.
     """
     scope = source.scope
     pins = PIN.all(tx, "WHERE scope = ? AND checkpoint = ? ORDER BY session", (scope, source.acid))
     kept = set(scalars(tx, PINNED, (scope, target.acid)))
     if (len(pins), len(kept)) != (parts(source).own, parts(target).own):
-        raise Corrupt("where sessions were at a checkpoint is missing; run verify", what=f"checkpoint {source.id}")
+        raise Corrupt(f"pins of checkpoint {source.name!r} are missing; run verify", what=f"checkpoint {source.id}")
     if over:
         tx.run(DROP_SHARED, (scope, target.acid, scope, source.acid))
     tx.run(DROP_PINS, (scope, source.acid))
@@ -416,9 +425,9 @@ def _move_pins(tx: Tx, source: AgentCheckpointRow, target: AgentCheckpointRow, *
 
 
 def keep(tx: Tx, agent: AgentRow, most: int) -> list[str]:
-    """Erase all but the newest automatic checkpoints; return the ids of those that are gone. Others are not touched."""
+    """Erase all automatic checkpoints but the newest ``most``; return the ids of those erased."""
     gone = [row.id for row in of_agent(tx, agent) if row.type == "automatic"][:-most]
-    for checkpoint_id in gone:  # looked up again: the one before it may have been moved
+    for checkpoint_id in gone:  # read each again: deleting the one before it may have moved it to another row
         row = find(tx, agent.scope, checkpoint_id)
         if row is not None:
             delete(tx, row)
@@ -426,9 +435,9 @@ def keep(tx: Tx, agent: AgentRow, most: int) -> list[str]:
 
 
 def forget_session(tx: Tx, scope: str, sid: int) -> None:
-    """Take a session that is to be purged out of all checkpoints; what they say of the others stays as it is.
+    """Remove a session that is about to be purged from all checkpoints; the other sessions are unaffected.
 
-    Its entries must still be there: they say what it added to the totals.
+    Its entries must still exist: they say what it contributed to the totals.
     """
     own = {pin.checkpoint: pin for pin in PIN.all(tx, "WHERE scope = ? AND session = ?", (scope, sid))}
     if not own:

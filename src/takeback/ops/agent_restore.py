@@ -1,8 +1,8 @@
-"""Restoring an agent to a checkpoint: fields, state, and all its sessions, as one operation that can be undone.
+"""Restoring an agent to a checkpoint: fields, state and all its sessions, as one operation that can be undone.
 
-Everything is checked before anything is changed: the checkpoint's checksum over all its pins, the agent's state then,
-and the entries where heads go. What is there now is kept by a checkpoint of type ``recovery``. Only sessions
-that changed since are touched; a purge that came since leaves nothing of its session to restore.
+Everything is checked before anything changes: the checkpoint's checksum over all its pins, the agent's state at that
+time, and the entries that heads move to. A checkpoint of type ``recovery`` keeps the present state. Only sessions that
+changed since are touched; a session purged since cannot be restored and is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .sessions import LeaseRow, SessionRow
 
 
 class Judge(NamedTuple):
-    """How leases are judged: which are the caller's own, whose holder is gone, and whether others are fenced off."""
+    """How to judge leases: which are the caller's own, whose holder is gone, and whether to fence off the others."""
 
     is_own: Callable[[LeaseRow], bool]
     is_gone: Callable[[LeaseRow], bool]
@@ -30,7 +30,7 @@ class Judge(NamedTuple):
 
 
 def restore(tx: Tx, row: AgentCheckpointRow, judge: Judge, *, now_ms: int) -> tuple[AgentRow, Operation | None]:
-    """Bring an agent with all its sessions back to a checkpoint; without an operation if it is there already."""
+    """Restore an agent and all its sessions to a checkpoint; return no operation if nothing differs."""
     agent = agents.by_number(tx, row.scope, row.agent)
     pins = _sound_pins(tx, agent, row)
     changed = [(session, pins.get(session.sid)) for session in _changed(tx, agent, row)]
@@ -39,6 +39,7 @@ def restore(tx: Tx, row: AgentCheckpointRow, judge: Judge, *, now_ms: int) -> tu
         _let_go(tx, session, judge, now_ms)
     before = New(f"Before restoring {row.name}", None, "recovery")
     agent_checkpoints.create_before(tx, agent, before, now_ms=now_ms)
+    # Read the rows again: taking sessions from their holders changed some of them.
     left = operations.all_unless_purged(tx, row.scope, [session.id for session, _ in changed])
     after = _after(tx, agent, row, [(session, pins.get(session.sid)) for session in left.values()])
     if not after:
@@ -47,7 +48,7 @@ def restore(tx: Tx, row: AgentCheckpointRow, judge: Judge, *, now_ms: int) -> tu
 
 
 def _sound_pins(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> dict[int, PinRow]:
-    """Return where all sessions were; anything that does not fit the checksum raises ``Corrupt``."""
+    """Return where all sessions were; raise ``Corrupt`` if anything disagrees with the checksum."""
     pins = agent_checkpoints.all_in_force(tx, row)
     if fault := agent_checkpoints.fault(tx, agent, row, pins):
         raise Corrupt(f"checkpoint {row.name!r} is damaged: {fault}", what=f"checkpoint {row.id}")
@@ -55,13 +56,13 @@ def _sound_pins(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> dict[int, P
 
 
 def _changed(tx: Tx, agent: AgentRow, row: AgentCheckpointRow) -> list[SessionRow]:
-    """Return the sessions that changed since, each kept from other writers from here on."""
+    """Return the sessions that changed since, each locked against other writers from here on."""
     found = agent_checkpoints.changed_since(tx, agent, row)
     return list(operations.all_unless_purged(tx, row.scope, [session.id for session in found]).values())
 
 
 def _after(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, changed: list[tuple[SessionRow, PinRow | None]]) -> View:
-    """Say what has to become of the agent; nothing if it is so already."""
+    """Describe what the agent has to become; empty if it already is."""
     after: View = {}
     if agent.hidden:
         after["hidden"] = 0
@@ -78,7 +79,7 @@ def _after(tx: Tx, agent: AgentRow, row: AgentCheckpointRow, changed: list[tuple
 
 
 def _view(tx: Tx, session: SessionRow, pin: PinRow | None) -> View:
-    """Say what has to become of a session: one made later goes into the trash, or back to empty if it is fixed."""
+    """Describe what a session has to become: one made later goes to the trash, or back to empty if it is fixed."""
     if pin is None:
         if not moves.is_fixed(session):
             return {} if session.hidden else {"hidden": 1}
@@ -95,7 +96,7 @@ def _view(tx: Tx, session: SessionRow, pin: PinRow | None) -> View:
 
 
 def _head(tx: Tx, session: SessionRow, pin: PinRow) -> list[Any]:
-    """Return the head of a pin: attached if its branch still ends there, else at the point, if it is the same entry."""
+    """Return the head for a pin: attached if its branch still ends there, else detached at that entry."""
     try:
         branch = branches.get(tx, pin.scope, pin.branch)
         found = entries.point_on(tx, session.scope, branch, pin.seq).hash
@@ -103,7 +104,7 @@ def _head(tx: Tx, session: SessionRow, pin: PinRow) -> list[Any]:
         raise Corrupt(f"session {session.id!r} cannot go back: {error}", what=f"session {session.id}") from error
     if found != pin.hash or branch.session != session.sid:
         raise Corrupt(
-            f"session {session.id!r} cannot go back: the entry there is another one", what=f"session {session.id}"
+            f"session {session.id!r} cannot go back: a different entry is there now", what=f"session {session.id}"
         )
     here = session.attached and session.branch == branch.bid
     tip = session.seq if here else branch.tip_seq
@@ -111,7 +112,7 @@ def _head(tx: Tx, session: SessionRow, pin: PinRow) -> list[Any]:
 
 
 def _let_go(tx: Tx, session: SessionRow, judge: Judge, now_ms: int) -> None:
-    """See that nobody else runs a session: ``Busy``, or fenced off, so that whoever did is told with the next write."""
+    """Make sure that nobody else runs a session: raise ``Busy``, or fence the holder off so its next write fails."""
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.holder is None or judge.is_own(lease):
         return

@@ -1,8 +1,8 @@
-"""What the sessions of an agent add up to at a checkpoint of it.
+"""The totals of an agent's sessions at a checkpoint.
 
-Each checkpoint carries the sums on from the one before: it takes off what the sessions that changed had at their old
-pins, many in one read, and adds what their rows say now. Where they are not known - an old pin names an entry that is
-damaged or gone - the row goes without them, and they are added up from the pins whenever somebody asks.
+Each checkpoint carries the sums forward from the previous one: for the sessions that changed, it subtracts the numbers
+at their old pins, many in one read, and adds those in their rows now. If the sums are unknown, because an old pin names
+an entry that is damaged or gone, the row is stored without them and they are added up from the pins on demand.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from ..tables.entries import ENTRY, Chain
 from ..tables.table import slots
 from . import branches, log
 
-Changed: TypeAlias = "tuple[PinRow, PinRow | None, Numbers]"  # a place, the one that it replaces, the numbers there
-# As in ``Numbers``, without the last ones, which are places and no totals.
+Changed: TypeAlias = "tuple[PinRow, PinRow | None, Numbers]"  # the new pin, the pin it replaces, the numbers now
+# As in ``Numbers``, without the last fields, which are positions rather than totals.
 Totals: TypeAlias = tuple[int, ...]
 
 _COUNT = Numbers._fields.index("work_seq")
-_WIDTH = 12  # bytes: no number of sessions with totals of 8 bytes each leads beyond it
+_WIDTH = 12  # bytes: wide enough for the sum of any number of 8-byte totals
 _MANY = 64  # entries of one read
 SIZE = _COUNT * _WIDTH
 NOTHING: Totals = (0,) * _COUNT
 
 
 def encode(totals: Totals | None) -> bytes:
-    """Write totals; nothing if they are not known."""
+    """Encode totals; empty if they are unknown."""
     return b"" if totals is None else b"".join(each.to_bytes(_WIDTH, "big", signed=True) for each in totals)
 
 
 def decode(data: bytes) -> Totals | None:
-    """Read totals; None where there are none."""
+    """Decode totals; None if there are none."""
     if len(data) != SIZE:
         return None
     return tuple(int.from_bytes(data[at : at + _WIDTH], "big", signed=True) for at in range(0, SIZE, _WIDTH))
 
 
 def of_visible(hidden: int, numbers: Numbers) -> Totals:
-    """Return what a session with these numbers adds: nothing from the trash, nor from a place that nobody knows."""
+    """Return what a session contributes: nothing while it is in the trash or its position is unknown."""
     return NOTHING if hidden else numbers[:_COUNT]
 
 
 def at_pin(tx: Tx, pin: PinRow) -> Totals | None:
-    """Return what a session adds with a pin; None if the entry there cannot be read or is another one."""
+    """Return what a session contributes at a pin; None if the entry cannot be read or its hash differs."""
     return next(at_each(tx, [pin]))
 
 
 def at_pins(tx: Tx, pins: Iterable[PinRow]) -> Totals | None:
-    """Add up pins as they are in force; None if one of them cannot be read."""
+    """Add up the totals at pins; None if one of them cannot be read."""
     return added(at_each(tx, list(pins)))
 
 
 def at_each(tx: Tx, pins: Sequence[PinRow]) -> Iterator[Totals | None]:
-    """Yield what a session adds with each pin, as ``at_pin`` does; many entries in one read."""
+    """Yield what a session contributes at each pin, as ``at_pin`` does, reading many entries at once."""
     for first in range(0, len(pins), _MANY):
         some = pins[first : first + _MANY]
         chains = _chains(tx, [pin for pin in some if not pin.hidden and pin.seq])
@@ -69,7 +69,7 @@ def at_each(tx: Tx, pins: Sequence[PinRow]) -> Iterator[Totals | None]:
 
 
 def _chains(tx: Tx, pins: Sequence[PinRow]) -> dict[int, Chain]:
-    """Return the chains of the entries at pins, by their keys, as far as the pins' own branches hold them."""
+    """Return the chains of the entries at pins, by key, for those that the pins' own branches hold."""
     if not pins:
         return {}
     keys = [log.key_of(pin.branch, pin.seq) for pin in pins]
@@ -84,7 +84,7 @@ def _chains(tx: Tx, pins: Sequence[PinRow]) -> dict[int, Chain]:
 
 
 def _at(tx: Tx, pin: PinRow, chain: Chain | None) -> Totals | None:
-    """Return what a visible session adds with a pin, whose entry an ancestor of its branch may hold."""
+    """Return what a visible session contributes at a pin, whose entry an ancestor of its branch may hold."""
     if chain is not None:
         return chain.numbers[:_COUNT] if chain.hash == pin.hash else None
     if pin.seq == 0:
@@ -97,7 +97,7 @@ def _at(tx: Tx, pin: PinRow, chain: Chain | None) -> Totals | None:
 
 
 def added(parts: Iterable[Totals | None]) -> Totals | None:
-    """Add totals up; None if some are not known."""
+    """Add up totals; None if any are unknown."""
     found = NOTHING
     for part in parts:
         if part is None:
@@ -107,11 +107,11 @@ def added(parts: Iterable[Totals | None]) -> Totals | None:
 
 
 def carried_on(tx: Tx, totals: Totals | None, changes: Sequence[Changed]) -> Totals | None:
-    """Carry totals on over what changed; None if they or those of an old place are not known."""
+    """Carry totals forward over what changed; None if they or those at an old pin are unknown."""
     gone = at_pins(tx, [old for _, old, _ in changes if old is not None])
     return added((without(totals, gone), *(of_visible(pin.hidden, numbers) for pin, _, numbers in changes)))
 
 
 def without(totals: Totals | None, part: Totals | None) -> Totals | None:
-    """Take a part off; None if that or the whole is not known."""
+    """Subtract a part from totals; None if either is unknown."""
     return None if totals is None or part is None else tuple(map(sub, totals, part))

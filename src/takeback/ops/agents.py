@@ -1,7 +1,7 @@
 """Agents: an identity with fields and a versioned state.
 
-Every change, of fields or of state, is a version of its own, from 1. A version keeps the whole state, or
-nothing where the state is that of the version before. A session's rewind never touches it.
+Every change to fields or state is a new version, starting at 1. A version stores the whole state, or nothing if the
+state equals that of the previous version. Rewinding a session never touches its agent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def find(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
 
 
 def find_any(tx: Tx, scope: str, agent_id: str) -> AgentRow | None:
-    """Return the visible agent of that id, else the last one that went into the trash, or None."""
+    """Return the visible agent with that id, else the last one moved to the trash, or None."""
     return AGENT.one(tx, ANY_BY_ID, (scope, agent_id))
 
 
@@ -51,7 +51,7 @@ def get(tx: Tx, scope: str, agent_id: str) -> AgentRow:
 
 
 def get_any(tx: Tx, scope: str, agent_id: str) -> AgentRow:
-    """Return an agent, the visible one or the last one that went into the trash."""
+    """Return an agent: the visible one, else the last one moved to the trash."""
     return _there(find_any(tx, scope, agent_id), agent_id)
 
 
@@ -70,14 +70,14 @@ def by_number(tx: Tx, scope: str, aid: int) -> AgentRow:
 
 
 def page(tx: Tx, scope: str, *, after: str, limit: int) -> list[AgentRow]:
-    """Return visible agents in the order of their ids, behind one of them."""
+    """Return visible agents ordered by id, after a given id."""
     return AGENT.all(tx, "WHERE scope = ? AND hidden = 0 AND id > ? ORDER BY id LIMIT ?", (scope, after, limit))
 
 
 def create(tx: Tx, scope: str, agent_id: str, fields: bytes, *, now_ms: int) -> AgentRow:
-    """Make an agent at version 1 with an empty state; a taken id raises ``Conflict``."""
+    """Create an agent at version 1 with an empty state; an id that is taken raises ``Conflict``."""
     if find(tx, scope, agent_id):
-        raise Conflict(f"there is an agent {agent_id!r} already; update it, or choose another id", found=agent_id)
+        raise Conflict(f"agent {agent_id!r} already exists; update it, or choose another id", found=agent_id)
     return _create(tx, scope, agent_id, fields, now_ms)
 
 
@@ -89,9 +89,9 @@ def _create(tx: Tx, scope: str, agent_id: str, fields: bytes, now_ms: int) -> Ag
 
 
 def ensure(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> None:
-    """Let there be an agent for a session that is being made; one that nobody described yet begins bare."""
+    """Create the agent of a new session, with empty fields, unless it already exists."""
     if tx.one(HAS, (scope, agent_id)) is None:
-        tx.lock(f"agent {scope} {agent_id}")
+        tx.lock(f"agent {scope} {agent_id}")  # and search again below: another session may just have created it
         if find(tx, scope, agent_id) is None:
             _create(tx, scope, agent_id, codec.encode(EMPTY), now_ms)
 
@@ -115,7 +115,7 @@ def _add_version(tx: Tx, agent: AgentRow, state: bytes | None, now_ms: int) -> N
 
 
 def state_at(tx: Tx, agent: AgentRow, version: int | None = None) -> dict[str, Any]:
-    """Return the state at a version, the newest without one."""
+    """Return the state at a version, by default the newest."""
     wanted = agent.version if version is None else version
     if not 1 <= wanted <= agent.version:
         raise NotFound(f"agent {agent.id!r} has versions 1 to {agent.version}, not {wanted}")
@@ -164,7 +164,7 @@ def change_state(
     expected_version: int | None,
     now_ms: int,
 ) -> AgentRow:
-    """Set and delete keys; another version than the expected one raises ``Conflict``. No change, no new version."""
+    """Set and delete keys; an unexpected version raises ``Conflict``. Nothing changed means no new version."""
     agent = get(tx, scope, agent_id)
     require_version(agent.version, expected_version)
     gone, before = set(drop), state_at(tx, agent)

@@ -1,4 +1,4 @@
-"""Checkpoints by their ids, whether they are of an agent or of a session."""
+"""Checkpoints by id, whether they belong to an agent or to a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get(tx: Tx, scope: str, wanted: str) -> Checkpoint:
 
 
 def of_agent(tx: Tx, scope: str, agent_id: str, number: int) -> list[Checkpoint]:
-    """Return the checkpoints of an agent that is known by its number, even of one in the trash."""
+    """Return the checkpoints of an agent known by its number, even if it is in the trash."""
     found = AGENT.get(tx, scope, number)
     if found is None or found.hidden == 2:
         raise _nothing(agent_id)
@@ -39,7 +39,7 @@ def of_session(tx: Tx, scope: str, session_id: str) -> list[Checkpoint]:
 
 
 def of_either(tx: Tx, scope: str, wanted: str) -> list[Checkpoint]:
-    """Return the checkpoints of the agent of this id, else of that session, else of that agent in the trash."""
+    """Return the checkpoints of the agent with this id, else of the session, else of the agent in the trash."""
     agent = agents.find_any(tx, scope, wanted)
     if agent is not None and not agent.hidden:
         return _of_agent(tx, agent)
@@ -58,17 +58,17 @@ def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
 def restore(
     tx: Tx, scope: str, wanted: str, judge: agent_restore.Judge, *, now_ms: int
 ) -> tuple[AgentRow, Operation | None]:
-    """Bring an agent back to a checkpoint of it; raises ``Invalid`` for one of a session."""
+    """Restore an agent to one of its checkpoints; a checkpoint of a session raises ``Invalid``."""
     row = agent_checkpoints.find(tx, scope, wanted)
     if row is not None:
         return agent_restore.restore(tx, row, judge, now_ms=now_ms)
     if checkpoints.by_id(tx, scope, wanted) is not None:
-        raise Invalid(f"checkpoint {wanted!r} is one of a session; session.rewind goes back to it")
+        raise Invalid(f"checkpoint {wanted!r} belongs to a session; use session.rewind to go back to it")
     raise _not_found(wanted)
 
 
 def delete(tx: Tx, scope: str, wanted: str) -> None:
-    """Erase a checkpoint; absent is no error."""
+    """Erase a checkpoint; it is not an error if it does not exist."""
     found = agent_checkpoints.find(tx, scope, wanted)
     if found is not None:
         agent_checkpoints.delete(tx, found)
@@ -77,7 +77,7 @@ def delete(tx: Tx, scope: str, wanted: str) -> None:
 
 
 def _nothing(wanted: str) -> NotFound:
-    return NotFound(f"there is no agent and no session {wanted!r} in this store and scope")
+    return NotFound(f"there is no agent or session {wanted!r} in this store and scope")
 
 
 def _not_found(wanted: str) -> NotFound:

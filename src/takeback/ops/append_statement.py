@@ -1,8 +1,8 @@
-"""Appending in one statement, where an engine can: one round trip and one short lock instead of several.
+"""Appending in one statement, where the engine can: one round trip and one short lock instead of several.
 
-A caller that has seen the session's row computes the whole entry from it, as ``entries.append`` would; it counts only
-if nobody changed the session since. Whatever is not plain - ids, blobs, a first title, a detached head, a key that
-may have been used, open calls that have to be looked up, the first change in a minute - is left to the operation.
+A caller that has seen the session's row computes the whole entry from it, as ``entries.append`` would. The statement
+takes effect only if nobody changed the session since. Everything else is left to ``entries.append``: ids, blobs, a
+first title, a detached head, a key that may have been used, open calls that must be read, the first change in a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .sessions import SessionRow
 
 
 class AppendRequest(NamedTuple):
-    """Where entries are to be appended, and on what condition."""
+    """Where to append entries, and on what condition."""
 
     scope: str
     session_id: str
@@ -39,9 +39,9 @@ class AppendRequest(NamedTuple):
 class Append:
     """Messages on their way to the head of a session.
 
-    ``seen`` is the session's row as the caller last saw it and ``known`` the same, or None if others have been adding
-    lately. ``waiting`` are the calls that were announced through the caller's handle. ``lost`` is called when somebody
-    else has the session by now.
+    ``seen`` is the session's row as the caller last saw it; ``known`` is the same row, or None if others have appended
+    lately. ``waiting`` holds the calls announced through the caller's handle. ``lost`` is called if somebody else has
+    taken the session over.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Append:
         self.waiting, self.fence, self._lost = waiting, fence, lost
 
     def run(self, tx: Tx) -> tuple[Appended, Sequence[Draft]]:
-        """Store the messages; return what was done, and the drafts with the results of tools tied to their calls."""
+        """Store the messages; return what was done, and the drafts with tool results tied to their calls."""
         try:
             return self._run(tx)
         except LeaseLost:
@@ -77,7 +77,7 @@ class Append:
             session = sessions.get(tx, asked.scope, asked.session_id)
             if fence is not None:
                 leases.require(tx, session, fence)
-            same = result is not None and session.hash == self.seen.hash  # what the handle remembers is still true
+            same = result is not None and session.hash == self.seen.hash  # then the handle's open calls still hold
             settled = [result] if same and result is not None else calls.settled(tx, session, drafts)
         title = partial(titles.of_drafts, drafts)
         return append(tx, asked, settled, known=self.known, title=title, fence=fence), settled
@@ -92,9 +92,9 @@ def append(
     title: Callable[[], str | None],
     fence: Fence | None = None,
 ) -> Appended:
-    """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it did.
+    """Add entries at the head, all or none; ``known`` is the session's row as the caller last saw it, if it has.
 
-    With the ``fence`` of a lease only a row that is as its holder left it proves that the lease still stands.
+    With the ``fence`` of a lease, only a row that is exactly as the holder left it proves that the lease still stands.
     """
     late = False
     if known is not None and len(drafts) == 1 and tx.quick is not None:
@@ -116,21 +116,22 @@ def append(
     )
     if late and not done.repeated:
         assert known is not None
-        done = done._replace(late=done.session.revision != known.revision + 1)  # else it was for want of a new rank
+        # One revision further means that nobody else wrote: the statement failed only because a new rank was due.
+        done = done._replace(late=done.session.revision != known.revision + 1)
     return done
 
 
 def append_result(
     tx: Tx, asked: AppendRequest, draft: Draft, *, known: SessionRow | None, fence: Fence | None = None
 ) -> Appended | None:
-    """Add what a tool returned if the session still is as the caller saw it and the engine can do that at once."""
+    """Add a tool's result in one statement if the engine can and the session is unchanged; else return None."""
     if tx.quick is None or known is None or not _fits(known, asked, draft, fence):
         return None
     return _append_known(tx, known, draft, asked)
 
 
 def _fits(known: SessionRow, asked: AppendRequest, draft: Draft, fence: Fence | None) -> bool:
-    """Whether an entry can be computed from a row that was seen."""
+    """Whether an entry can be computed from the row that the caller saw."""
     if fence is not None and fence.updated != known.updated:
         return False
     more = draft.more
@@ -138,7 +139,8 @@ def _fits(known: SessionRow, asked: AppendRequest, draft: Draft, fence: Fence | 
     touches = more is not None and bool(more.calls)
     open_ = known.attached == 1 and known.hidden == 0 and known.status not in FINISHED
     fresh = asked.expected_revision in (None, known.revision) and known.seq < entries.MAX_SEQ
-    same = (known.scope, known.id) == (asked.scope, asked.session_id)  # whose it is says who asks, never what was seen
+    # The request decides whose session this is, never a row that somebody kept.
+    same = (known.scope, known.id) == (asked.scope, asked.session_id)
     return (
         same
         and plain
@@ -151,7 +153,7 @@ def _fits(known: SessionRow, asked: AppendRequest, draft: Draft, fence: Fence | 
 
 
 def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: AppendRequest) -> Appended | None:
-    """Compute an entry behind the head that was seen and store it if nothing changed since."""
+    """Compute an entry after the head that was seen, and store it if nothing has changed since."""
     engine = tx.quick
     assert engine is not None
     wanted, after = computed(known, draft, asked)
@@ -163,7 +165,7 @@ def _append_known(tx: Tx, known: SessionRow, draft: Draft, asked: AppendRequest)
 
 
 def computed(known: SessionRow, draft: Draft, asked: AppendRequest) -> tuple[KnownAppend, SessionRow]:
-    """Compute an entry behind the head that was seen, and the session behind it but for its position in the feed."""
+    """Compute an entry after the head that was seen, and the session's next row except for its feed position."""
     row, after = entries.chained(known, draft, asked.now_ms)
     after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
     change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)

@@ -1,7 +1,7 @@
 """Approvals: a call that waits for a person's yes or no.
 
-The question and the answer are entries, found by the call they are about, so they survive restarts, can be answered
-from any process, and go back with a rewind. A call is asked about once and answered once.
+Question and answer are entries, found by the call they are about. So they survive restarts, any process can answer,
+and a rewind takes them back. A call is asked about once and answered once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .sessions import SessionRow
 def ask(
     tx: Tx, scope: str, session_id: str, call_id: str, question: str | None, *, now_ms: int
 ) -> tuple[SessionRow, Approval]:
-    """Ask about an open call, unless somebody did already."""
+    """Ask about an open call, unless somebody already did."""
     session = entries.writable(tx, scope, session_id)
     require_open(session.status)
     found = FoundCall(calls.require_waiting(tx, session, call_id))
@@ -35,14 +35,14 @@ def ask(
 def answer(
     tx: Tx, scope: str, session_id: str, call_id: str, said: dict[str, Any], *, now_ms: int
 ) -> tuple[SessionRow, Approval]:
-    """Answer what was asked; nothing asked raises ``NotFound``, answered already ``Conflict``."""
+    """Answer a question; none asked raises ``NotFound``, one already answered raises ``Conflict``."""
     session = entries.writable(tx, scope, session_id)
     found = calls.newest(tx, session, call_id)
     if found is None or not found.marks.ask:
-        raise NotFound(f"nobody asked for an approval of tool call {call_id!r} on the path of this session")
+        raise NotFound(f"nobody asked for approval of tool call {call_id!r} on the path of this session")
     if found.marks.answer:
         status = _value(tx, session, found).status
-        raise Conflict(f"tool call {call_id!r} is {status} already", found=status)
+        raise Conflict(f"tool call {call_id!r} is already {status}", found=status)
     session = _put(tx, session, "answer", {"call_id": call_id, **said}, now_ms)
     return session, _value(tx, session, found.noted("answer", session.seq))
 
@@ -54,7 +54,7 @@ def find(tx: Tx, session: SessionRow, call_id: str) -> Approval | None:
 
 
 def of_path(tx: Tx, session: SessionRow) -> list[Approval]:
-    """Return the approvals that open calls of the path wait for or have."""
+    """Return the approvals, answered or not, of the open calls on the path."""
     return [_value(tx, session, FoundCall(marks)) for marks in open_calls.at(tx, session) if marks.ask]
 
 

@@ -1,7 +1,7 @@
 """Blobs: large content, stored once per scope, in compressed chunks of at most 1 MB.
 
-Each chunk is a transaction of its own, before the entry that links the blob. While a blob has no
-hash it is an upload in progress: nothing can link it yet, and garbage collection spares it.
+Each chunk is stored in its own transaction, before the entry that links the blob. A blob without a hash is an upload in
+progress: nothing can link it yet, and garbage collection spares it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 
 
 class Packed(NamedTuple):
-    """A small content, ready to be kept."""
+    """Small content, compressed and ready to be stored."""
 
     hash: str
     size: int
@@ -44,13 +44,13 @@ def hash_of(data: bytes) -> str:
 
 
 def pack(data: bytes) -> tuple[str, bytes]:
-    """Compress a chunk where that makes it smaller; done outside the transaction."""
+    """Compress a chunk if that makes it smaller; call it outside the transaction."""
     packed = zstd.compress(data, level=3)
     return ("zstd", packed) if len(packed) < len(data) else ("raw", data)
 
 
 def pack_small(data: bytes) -> tuple[str, bytes]:
-    """Compress a small chunk by a compressor that this thread keeps: making one costs more than using it."""
+    """Compress a small chunk with this thread's compressor: creating one costs more than using it."""
     compressor = getattr(_kept, "compressor", None)
     if compressor is None:
         compressor = _kept.compressor = zstd.ZstdCompressor(level=3)
@@ -59,17 +59,17 @@ def pack_small(data: bytes) -> tuple[str, bytes]:
 
 
 def exists(tx: Tx, scope: str, content_hash: str) -> bool:
-    """Return whether the scope has this content, whole."""
+    """Whether the scope has this content, fully uploaded."""
     return tx.one(HAS, (scope, content_hash)) is not None
 
 
 def all_exist(tx: Tx, scope: str, hashes: Iterable[str]) -> bool:
-    """Whether a scope has all of these contents."""
+    """Whether the scope has all of these contents."""
     return all(exists(tx, scope, each) for each in hashes)
 
 
 def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
-    """Keep small contents, each of one packed chunk, that the scope does not have yet."""
+    """Store small contents, each one packed chunk, that the scope does not have yet."""
     for content_hash, size, packed in contents:
         if exists(tx, scope, content_hash):
             continue
@@ -89,13 +89,13 @@ def add_chunk(tx: Tx, scope: str, blob_id: int, number: int, packed: tuple[str, 
 
 
 def upload(tx: Tx, scope: str, blob_id: int) -> BlobRow | None:
-    """Return an upload that is under way; None once it became a blob or was taken back."""
+    """Return an upload in progress; None once it has become a blob or was abandoned."""
     found = BLOB.get(tx, scope, blob_id)
     return None if found is None or found.hash is not None else found
 
 
 def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, chunks: int, now_ms: int) -> None:
-    """Make an upload a blob; if the scope has the same content already, drop the upload instead."""
+    """Turn an upload into a blob; if the scope already has this content, drop the upload instead."""
     if exists(tx, scope, content_hash):
         _delete(tx, scope, blob_id)
     elif (begun := upload(tx, scope, blob_id)) is not None:
@@ -103,13 +103,13 @@ def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, ch
 
 
 def abandon(tx: Tx, scope: str, blob_id: int) -> None:
-    """Take back an upload that failed half-way; one that became a blob stays."""
+    """Drop an upload that failed half-way; one that became a blob stays."""
     if upload(tx, scope, blob_id) is not None:
         _delete(tx, scope, blob_id)
 
 
 def drop(tx: Tx, scope: str, content_hash: str) -> int:
-    """Erase content that nothing links; return 1 if it was there."""
+    """Erase content that nothing links; return 1 if it existed, else 0."""
     found = tx.one(NUMBER, (scope, content_hash))
     if found is None:
         return 0
@@ -128,18 +128,18 @@ def find(tx: Tx, scope: str, content_hash: str) -> BlobRow | None:
 
 
 def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
-    """Return the record of content that the scope has; what is lost raises ``Corrupt``, anything else ``NotFound``."""
+    """Return the record of content; content lost to damage raises ``Corrupt``, unknown content ``NotFound``."""
     found = find(tx, scope, content_hash)
     if found is None:
         if tx.one(LINKED, (scope, content_hash)) is not None:
             said = f"content {content_hash[:12]} is linked but missing: it was lost to damage"
-            raise Corrupt(f"{said}. Restore a backup, or look at verify()", what=f"blob {content_hash}")
+            raise Corrupt(f"{said}. Restore a backup, or run verify", what=f"blob {content_hash}")
         raise NotFound(f"there is no content {content_hash[:12]} in this scope")
     return found
 
 
 def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
-    """Read one chunk, checked and unpacked."""
+    """Read, check and decompress one chunk."""
     chunk = CHUNKS.get(tx, scope, blob_id, number)
     if chunk is None:
         raise Corrupt(f"chunk {number} of blob {blob_id} is missing", what=f"blob {blob_id}")
@@ -147,21 +147,21 @@ def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
 
 
 def chunk_of(tx: Tx, scope: str, content_hash: str, number: int) -> bytes:
-    """Read one chunk by the name of its content: a blob's number may be another's after a purge."""
+    """Read one chunk by content hash: after a purge, a blob's number may belong to another blob."""
     return read_chunk(tx, scope, describe(tx, scope, content_hash).blob_id, number)
 
 
 def unpack(chunk: ChunkRow) -> bytes:
-    """Return what a chunk holds."""
+    """Decompress a chunk."""
     try:
         return chunk.data if chunk.codec == "raw" else zstd.decompress(chunk.data)
     except zstd.ZstdError as error:
         what = f"blob {chunk.blob_id}"
-        raise Corrupt(f"chunk {chunk.n} of {what} cannot be unpacked", what=what) from error
+        raise Corrupt(f"chunk {chunk.n} of {what} cannot be decompressed", what=what) from error
 
 
 def read_whole(tx: Tx, scope: str, content_hash: str) -> bytes:
-    """Read content that fits in memory and check it against its hash."""
+    """Read content that fits in memory, and check it against its hash."""
     blob = find(tx, scope, content_hash)
     if blob is None:
         raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")

@@ -1,9 +1,9 @@
-"""Branches and paths: nothing is copied, and finding a place costs the logarithm of the depth.
+"""Branches and paths: nothing is copied, and finding an entry costs the logarithm of the depth.
 
-A branch reads entries up to ``fork_seq`` from its parent, which is always the branch that owns that
-entry, so fork points grow on the way down a path. Each branch also knows one far ancestor (``jump``)
-and the last seq that lies there or above: the owner of any seq is found in at most 3 log2(depth) reads,
-even when every turn was popped and written again. Reading a range is one index range per branch in it.
+A branch reads entries up to ``fork_seq`` from its parent, which is always the branch that owns that entry, so fork
+points grow on the way down a path. Each branch also knows one far ancestor (``jump``) and the last seq owned by it or
+by a branch above it. So the owner of any seq is found in at most 3 log2(depth) reads, even if every turn was popped
+and written again. Reading a range takes one index range per branch in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ..tables.branches import BRANCH
 from ..tables.branches import BranchRow as BranchRow
 from ..tables.table import slots
 
-# A comparison that holds for no NULL would lead PostgreSQL to the index of parents, and through the whole scope.
+# coalesce, since a plain comparison excludes NULL and would lead PostgreSQL to the partial index of parents, which it
+# would then scan for the whole scope.
 PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
 SELECT b.parent FROM path CROSS JOIN branch b WHERE b.scope = ? AND b.bid = path.at AND b.fork_seq > ?
 AND coalesce(b.parent, 0) < b.bid)
@@ -76,7 +77,7 @@ def of_session(tx: Tx, scope: str, session: int, expected: int) -> list[BranchRo
 
 
 def of_sessions(tx: Tx, scope: str, expected: Mapping[int, int]) -> dict[int, list[BranchRow]]:
-    """Return all branches of several sessions, oldest first, in one read; ``expected`` says how many each has."""
+    """Return the branches of several sessions, oldest first, in one read; ``expected`` is how many each has."""
     found: dict[int, list[BranchRow]] = {session: [] for session in expected}
     where = f"WHERE scope = ? AND session IN ({slots(len(expected))}) ORDER BY bid"
     for row in BRANCH.all(tx, where, (scope, *expected)):
@@ -88,7 +89,7 @@ def of_sessions(tx: Tx, scope: str, expected: Mapping[int, int]) -> dict[int, li
 
 def _require_all(found: list[BranchRow], session: int, expected: int) -> None:
     if len(found) != expected:
-        raise Corrupt(f"{expected} branches were recorded, {len(found)} are there", what=f"session {session}")
+        raise Corrupt(f"{expected} branches were recorded, but {len(found)} were found", what=f"session {session}")
 
 
 def owner(tx: Tx, branch: BranchRow, seq: int) -> BranchRow:
@@ -121,7 +122,7 @@ def segments(tx: Tx, branch: BranchRow, low: int, high: int) -> list[Segment]:
 
 
 def path(tx: Tx, branch: BranchRow, low: int = 0) -> list[BranchRow]:
-    """Return a branch and those above it that hold entries behind ``low`` of its path, the newest first."""
+    """Return a branch and those above it that hold entries after ``low`` of its path, newest first."""
     stored = tx.all(PATH, (branch.bid, branch.scope, low, branch.scope))
     return [BRANCH.checked(row) for row in stored]
 
@@ -129,7 +130,7 @@ def path(tx: Tx, branch: BranchRow, low: int = 0) -> list[BranchRow]:
 def create(
     tx: Tx, scope: str, session: int, *, name: str, origin: BranchRow | None, seq: int, tip_hash: bytes, now_ms: int
 ) -> BranchRow:
-    """Open a branch at entry ``seq`` of ``origin``'s path; without an origin, or at 0, at the beginning."""
+    """Open a branch at entry ``seq`` of ``origin``'s path; at the beginning if there is no origin or ``seq`` is 0."""
     parent = owner(tx, origin, seq) if origin is not None and seq > 0 else None
     jump, jump_seq = _jump(tx, parent, seq)
     branch = BranchRow(
@@ -151,7 +152,7 @@ def create(
 
 
 def _jump(tx: Tx, parent: BranchRow | None, seq: int) -> tuple[int | None, int]:
-    """Choose the far ancestor: two equal jumps in a row become one of twice the length."""
+    """Choose the far ancestor: two equal jumps in a row become one of twice the length (a skip list)."""
     if parent is None:
         return None, 0
     if parent.jump is not None:
@@ -164,12 +165,12 @@ def _jump(tx: Tx, parent: BranchRow | None, seq: int) -> tuple[int | None, int]:
 
 
 def set_tip(tx: Tx, branch: BranchRow, seq: int, tip_hash: bytes) -> BranchRow:
-    """Record where a branch ends, as its head leaves it or a late arrival extends it."""
+    """Record where a branch ends, when the head leaves it or a late entry extends it."""
     return BRANCH.update(tx, branch, branch._replace(tip_seq=seq, tip_hash=tip_hash))
 
 
 def set_hidden(tx: Tx, branch: BranchRow, hidden: int) -> BranchRow:
-    """Take a branch out of listings, or put it back."""
+    """Hide a branch from listings, or show it again."""
     return BRANCH.update(tx, branch, branch._replace(hidden=hidden))
 
 
@@ -179,7 +180,7 @@ def forks(tx: Tx, scope: str, bid: int) -> list[BranchRow]:
 
 
 def free_name(tx: Tx, scope: str, session: int, *, base: str, count: int) -> str:
-    """Return a name for branch number ``count`` + 1: base-N with the first free N from there."""
+    """Return a name for branch number ``count`` + 1: base-N with the first free N from there on."""
     stem, dash, number = base.rpartition("-")
     stem = stem if dash and number.isdigit() else base
     numbers = itertools.count(count + 1)
@@ -195,7 +196,7 @@ def shown(tx: Tx, session: SessionRow) -> list[Branch]:
 
 
 def as_value(session: SessionRow, row: BranchRow, names: Mapping[int, str]) -> Branch:
-    """Return a branch of a session as a value; ``names`` are those of the branches that it may have left."""
+    """Return a branch of a session as a value; ``names`` maps the branches it may have forked from to their names."""
     here = session.branch == row.bid
     tip = session.seq if here and session.attached else row.tip_seq
     parent = None if row.parent is None else names.get(row.parent)

@@ -1,8 +1,8 @@
 """Tool calls on a path: announced by a message, started, answered.
 
-The ids that providers give repeat between turns, so a call is the newest one of its id on the path, and it is
-open as long as no result follows it there. The open ones lie in the session's row (``open_calls``); only a call that
-is not open is looked for by going back along the path. What a call is lies in the entry that announces it.
+Providers reuse call ids between turns, so an id means the newest call with it on the path, and that call is open until
+a result follows it there. Open calls are kept in the session's row (``open_calls``); only a call that is not open is
+searched for, backwards along the path. Its name and arguments are read from the entry that announces it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from . import log, open_calls, sessions
 from .open_calls import OpenCall
 from .sessions import LeaseRow, SessionRow
 
-Lost = Callable[[LeaseRow | None], bool]  # whether whoever held a lease is gone
+Lost = Callable[[LeaseRow | None], bool]  # whether the holder of a lease is gone
 
-SMALL = 64 << 10  # a larger tool message is stored as it came
+SMALL = 64 << 10  # bytes; a larger tool message is stored as it came
 
 
 class FoundCall(NamedTuple):
-    """A call of the path: where its marks are, and the seq of its first result, 0 while it is open."""
+    """A call on the path: where its marks are, and the seq of its first result, 0 while it is open."""
 
     marks: OpenCall
     result: int = 0
@@ -46,14 +46,14 @@ class FoundCall(NamedTuple):
 
 
 def find_open(tx: Tx, session: SessionRow, call_id: str) -> OpenCall | None:
-    """Return the open call of this id, or None."""
+    """Return the open call with this id, or None."""
     kept = open_calls.known(session) or ()
     found = next((call for call in kept if call.id == call_id), None)
     return found or next((call for call in open_calls.at(tx, session) if call.id == call_id), None)
 
 
 def newest(tx: Tx, session: SessionRow, call_id: str) -> FoundCall | None:
-    """Return the newest call of this id on the path, open or answered, or None."""
+    """Return the newest call with this id on the path, open or answered, or None."""
     waiting = find_open(tx, session, call_id)
     if waiting is not None:
         return FoundCall(waiting)
@@ -71,31 +71,31 @@ def newest(tx: Tx, session: SessionRow, call_id: str) -> FoundCall | None:
 
 
 def require_waiting(tx: Tx, session: SessionRow, call_id: str) -> OpenCall:
-    """Return the call of an id that waits for a result; absent raises ``NotFound``, answered ``Conflict``."""
+    """Return the open call with an id; an unknown id raises ``NotFound``, an answered call ``Conflict``."""
     waiting = find_open(tx, session, call_id)
     if waiting is not None:
         return waiting
     answered = newest(tx, session, call_id)
     if answered is None:
         raise NotFound(f"there is no tool call {call_id!r} on the path of this session")
-    raise Conflict(f"tool call {call_id!r} has its result already", found=answered.result)
+    raise Conflict(f"tool call {call_id!r} already has its result", found=answered.result)
 
 
 def require_open(tx: Tx, session: SessionRow, call_id: str) -> ToolCall:
-    """Return the call of an id that waits for a result, as ``require_waiting`` does, with what it is."""
+    """Return the open call with an id, as ``require_waiting`` does, with its name and arguments."""
     return described(tx, session, FoundCall(require_waiting(tx, session, call_id)))
 
 
 def name_of(tx: Tx, session: SessionRow, call_id: str) -> str | None:
-    """Return the name of the tool that the newest call of an id is for; None if it is not on the path."""
+    """Return the tool name of the newest call with an id; None if the path has no such call."""
     found = newest(tx, session, call_id)
     return announced(tx, session, found.marks.call, call_id).name or None if found else None
 
 
 def going_on(tx: Tx, session: SessionRow) -> list[str]:
-    """Return the calls that may be at work now: those that run, or else those that this turn announced and that wait.
+    """Return the calls that may be running now: those started, or else those announced in this turn and still open.
 
-    Only the newest open calls are looked at: who knows of older ones that still run names them.
+    Only the newest open calls are considered; a caller that knows of older ones still running names them itself.
     """
     found = open_calls.known(open_calls.filled(tx, session)) or ()
     running = [call.id for call in found if call.is_running]
@@ -106,23 +106,23 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
         if call.call not in turns:
             turns[call.call] = entry_at(tx, session, call.call)[1].turns
         if turns[call.call] < session.turns:
-            break  # the others are older still
+            break  # the rest are older still
         waiting.append(call.id)
     return waiting[::-1]
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
-    """Return the open calls of a path in the order of announcing."""
+    """Return the open calls of a path in the order they were announced."""
     return [described(tx, session, FoundCall(call)) for call in open_calls.at(tx, session)]
 
 
 def pending_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
-    """Return the calls that have no result; one is unknown if the process that ran it is ``lost``."""
+    """Return the open calls; a running one becomes unknown if the process that ran it is ``lost``."""
     return _judged(tx, session, pending(tx, session), lost)
 
 
 def all_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
-    """Return all calls of the path; one is unknown if the process that ran it is ``lost``."""
+    """Return all calls of the path; a running one becomes unknown if the process that ran it is ``lost``."""
     return _judged(tx, session, [*all_calls(tx, session)], lost)
 
 
@@ -133,7 +133,7 @@ def _judged(tx: Tx, session: SessionRow, found: list[ToolCall], lost: Lost) -> l
 
 
 def all_calls(tx: Tx, session: SessionRow) -> Iterator[ToolCall]:
-    """Yield every call of a path in the order of announcing, with what became of it."""
+    """Yield every call of a path in the order they were announced, with its outcome."""
     found, latest = list[FoundCall](), dict[str, int]()
     for seq, marks in open_calls.walk(tx, session, 0, session.call_seq):
         for what, call_id in marks:
@@ -159,7 +159,7 @@ def announced(tx: Tx, session: SessionRow, seq: int, call_id: str) -> ToolCall:
 
 
 def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
-    """Read what a call is and what became of it."""
+    """Read the name, arguments and outcome of a call."""
     marks = found.marks
     call = announced(tx, session, marks.call, marks.id)
     if marks.start:
@@ -179,7 +179,7 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
 
 
 def entry_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, EntryRow]:
-    """Read an entry of the path; return it behind the id of the branch that owns it."""
+    """Read an entry of the path; return the id of the branch that owns it, and the entry."""
     segments = log.path_segments(tx, session, seq - 1, seq)
     (row,) = log.read(tx, session.scope, segments)
     return segments[0].uid, row
@@ -195,10 +195,10 @@ def _message(uid: str, row: EntryRow) -> Message:
 def start(
     tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
 ) -> tuple[ToolCall, Draft | None]:
-    """Prepare the start of a call: of the open one of this id if a message announced it, else a call of its own.
+    """Prepare the start of a call: the open one with this id if a message announced it, else a new call.
 
-    A call that runs already gives no draft: there is never a second record. One whose outcome is unknown is started
-    only if it is to be tried ``again``. A ``fresh`` id was made just now.
+    A call that is already running returns no draft: a start is never recorded twice. A call whose outcome is unknown
+    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for.
     """
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
@@ -208,8 +208,8 @@ def start(
             return call, None
         if waiting.start and not again:
             raise Conflict(
-                f"nobody knows whether tool call {call_id!r} had its effect: the process that ran it is gone; retry it,"
-                " or say with resolve_call how it ended",
+                f"it is unknown whether tool call {call_id!r} took effect: the process that ran it is gone; retry it,"
+                " or record how it ended with resolve_call",
                 found="unknown",
             )
         body, adds = {"call_id": call_id, "name": call.name}, Numbers()
@@ -227,8 +227,8 @@ def start(
 def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]:
     """Tie tool messages to the calls before them, on the path or among these drafts.
 
-    They name their tool, which most providers leave out. Gemini's results may name the tool instead of a call: they
-    answer the oldest open call of that name.
+    This adds the tool's name, which most providers leave out. Gemini's results may name the tool instead of a call:
+    they answer the oldest open call of that tool.
     """
     found = list[Draft]()
     waiting = _waiting(tx, session, drafts)
@@ -244,7 +244,7 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
 
 
 def _waiting(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> dict[str, str | OpenCall]:
-    """Return the open calls that these drafts may answer: those that the row keeps if they name no other."""
+    """Return the open calls that these drafts may answer: those in the row, or all if they name any other."""
     kept = open_calls.known(session) or ()
     asked = {result for draft in drafts for result in _results(draft)}
     found = kept if asked <= {call.id for call in kept} else open_calls.at(tx, session)
@@ -263,7 +263,7 @@ def _settle(tx: Tx, session: SessionRow, draft: Draft, waiting: dict[str, str | 
 
 
 def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str | OpenCall]) -> tuple[str, str | None]:
-    """Return the call that a result answers, and the name of its tool if that is known."""
+    """Return the call that a result answers, and the name of its tool if known."""
 
     def name(call: str | OpenCall) -> str:
         return call if isinstance(call, str) else announced(tx, session, call.call, call.id).name
@@ -277,7 +277,7 @@ def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str
 
 
 def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) -> Draft:
-    """Write into a tool message which tool it is from, and which calls it answers if it does not say so itself."""
+    """Add to a tool message the name of its tool, and the calls it answers if it does not name them itself."""
     body = codec.decode(draft.body)
     if tool and "tool_name" not in body:
         body = {**body, "tool_name": tool}
@@ -288,7 +288,7 @@ def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) 
 
 
 def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
-    """Tie a tool message to calls whose messages are at hand; None if one of them is not."""
+    """Tie a tool message to calls whose messages are in ``waiting``; None if one is not."""
     results = _results(draft)
     if not results or len(draft.body) > SMALL or not waiting.keys() >= set(results):
         return None
@@ -298,7 +298,7 @@ def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
 
 
 def still_waiting(waiting: Mapping[str, Draft], drafts: Sequence[Draft]) -> dict[str, Draft]:
-    """Return the calls without a result after some messages, each with the message that announces it."""
+    """Return the calls still open after some messages, each with the message that announces it."""
     found = dict(waiting)
     for draft in drafts:
         for what, call_id in _marks(draft):

@@ -1,8 +1,8 @@
-"""The hash chain: fixed by SPEC.md, version 1, and not migratable.
+"""The hash chain: fixed by SPEC.md, version 1; it cannot be migrated.
 
-An entry's hash covers the hash before it, a header and the body's hash. The header holds no content
-and nothing local to a store, so a copy elsewhere has the same hashes. The body's hash is salted and
-the salt goes with the body, so an erased text leaves nothing to guess from.
+An entry's hash covers the previous hash, a header and the hash of the body. The header holds no content and nothing
+local to a store, so a copy elsewhere has the same hashes. The body's hash is salted, and the salt is erased with the
+body, so the hash that stays cannot be used to guess an erased text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH = struct.Struct(">q")
 
 
 def body_hash(salt: bytes, body: bytes, raw: bytes | None) -> bytes:
-    """Hash the content of an entry: what it says and the provider's bytes, if any."""
+    """Hash the content of an entry: its body and the provider's bytes, if any."""
     if raw is None:
         return sha256(b"".join((_BODY_TAG, salt, _LENGTH.pack(len(body)), body, b"\0"))).digest()
     lengths = _LENGTH.pack(len(body)), _LENGTH.pack(len(raw))
@@ -29,7 +29,7 @@ def body_hash(salt: bytes, body: bytes, raw: bytes | None) -> bytes:
 
 
 def header(uid: str, seq: int, kind: str, at_ms: int, stored_ms: int, numbers: Numbers) -> bytes:
-    """Encode an entry's header: branch, seq, kind, when it happened, when it was stored, running numbers."""
+    """Encode an entry's header: branch, seq, kind, when it happened, when it was stored, running totals."""
     branch, name = uid.encode(), kind.encode()
     shape = _shape(len(branch), len(name))
     return shape.pack(len(branch), branch, seq, len(name), name, at_ms, stored_ms, _COUNT, *numbers)

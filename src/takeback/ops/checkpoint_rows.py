@@ -1,4 +1,4 @@
-"""The rows of checkpoints: found by name or id, and the points that they name. ``checkpoints`` makes them."""
+"""Rows of checkpoints, found by name or id, and the points they name. ``checkpoints`` creates them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def by_id(tx: Tx, scope: str, checkpoint_id: str) -> CheckpointRow | None:
 
 
 def find(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow | None:
-    """Return the newest checkpoint of a session by that name, or the one with that id; None if there is none."""
+    """Return the newest checkpoint of a session with that name, or the one with that id, or None."""
     where = "WHERE scope = ? AND session = ? AND name = ? ORDER BY cid DESC LIMIT 1"
     found = CHECKPOINT.one(tx, where, (session.scope, session.sid, wanted)) or by_id(tx, session.scope, wanted)
     return None if found is None or found.session != session.sid else found
@@ -36,7 +36,7 @@ def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
 
 
 def newest_on_path(tx: Tx, session: SessionRow, low: int) -> CheckpointRow | None:
-    """Return the last checkpoint that the path of the head holds from an entry on, or None."""
+    """Return the newest checkpoint on the head's path at or after entry ``low``, or None."""
     where = "WHERE scope = ? AND session = ? AND seq >= ? AND seq <= ? ORDER BY cid DESC"
     for row in CHECKPOINT.all(tx, where, (session.scope, session.sid, low, session.seq)):
         if log.is_on_path(tx, session, branches.get(tx, row.scope, row.branch).uid, row.seq):
@@ -62,5 +62,5 @@ def made_by_call(tx: Tx, session: SessionRow, checkpoint_id: str) -> CheckpointR
     """Return the checkpoint that an earlier call with the same idempotency key made."""
     found = by_id(tx, session.scope, checkpoint_id)
     if found is None:
-        raise NotFound("the checkpoint that this call made was deleted since")
+        raise NotFound("the checkpoint made by the first call with this key has since been deleted; use a new key")
     return found

@@ -1,7 +1,7 @@
 """Checkpoints: named points of a session.
 
-A checkpoint is one small row that names an entry; state of work and totals are found from there, so it costs
-the same at any length. Its hash is that of the entry, which covers everything before it.
+A checkpoint is one small row that names an entry. State of work and totals are found from that entry, so a checkpoint
+costs the same at any length. Its hash is the entry's, which covers everything before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES = ("manual", "automatic", "pre-operation", "recovery")
 def create(
     tx: Tx, scope: str, session_id: str, *, name: str | None, description: str | None, type: str, now_ms: int
 ) -> tuple[SessionRow, CheckpointRow]:
-    """Name the head of a session; of several checkpoints with one name the newest is found by it."""
+    """Name the head of a session; if several checkpoints share a name, it finds the newest."""
     session = entries.writable(tx, scope, session_id)
     checkpoint_id = new_id(now_ms)
     point = entries.point(tx, session, session.seq)
@@ -58,7 +58,7 @@ def create(
 
 
 def _branch_at_head(tx: Tx, session: SessionRow) -> int:
-    """Return the branch that holds the entry at the head; the head's own where that is another session's."""
+    """Return the branch that holds the entry at the head; the head's own branch if another session owns the entry."""
     if session.seq == 0 or session.seq > session.fork:
         return session.branch
     owner = branches.owner(tx, branches.get(tx, session.scope, session.branch), session.seq)
@@ -66,7 +66,7 @@ def _branch_at_head(tx: Tx, session: SessionRow) -> int:
 
 
 def value_of(tx: Tx, session: SessionRow, wanted: str) -> Checkpoint:
-    """Return a checkpoint of a session by its id, or the newest of that name."""
+    """Return a checkpoint of a session by id, or the newest with that name."""
     return as_value(tx, session, get(tx, session, wanted))
 
 
@@ -78,7 +78,7 @@ def all_values(tx: Tx, session: SessionRow) -> list[Checkpoint]:
 def create_once(
     tx: Tx, scope: str, session_id: str, call: ApiCall, *, name: str | None, description: str | None, type: str
 ) -> tuple[SessionRow, Checkpoint]:
-    """Name the head of a session, once per idempotency key; where its sub-agents are is noted first."""
+    """Name the head of a session, once per idempotency key, after recording where its sub-agents are."""
 
     def do() -> tuple[tuple[SessionRow, CheckpointRow], str]:
         subagent_points.note(tx, sessions.get(tx, scope, session_id), now_ms=call.now_ms)
@@ -95,7 +95,7 @@ def create_once(
 
 
 def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
-    """Show a checkpoint to callers; its size is what its row and the files of its snapshot take by themselves."""
+    """Return a checkpoint as the value callers see; its size is that of its row and of its snapshot's files."""
     there = seen_from(tx, session, row)
     root, missed = _root(tx, there)
     own = sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
@@ -118,7 +118,7 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
 
 
 def _root(tx: Tx, there: SessionRow) -> tuple[snapshots.Root | None, tuple[str, ...]]:
-    """Return the files of a point, and what is not among them; that they are lost is said there, too."""
+    """Return the files at a point, and what was not captured; if the files are lost, that is reported instead."""
     try:
         taken = work.latest(tx, there, snapshots.KIND)
         if taken is None:

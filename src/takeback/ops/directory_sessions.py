@@ -1,4 +1,4 @@
-"""The one session of a directory: found by its path, or after a move by what stays when a directory moves."""
+"""The one session of a directory: found by its path, or after a move by the directory's own identity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find(tx: Tx, scope: str, agent: str, path: str) -> Whole | None:
 
 
 def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[SessionRow]:
-    """Return the sessions whose directory had this identity, wherever it was."""
+    """Return the sessions whose directory had this identity, at whatever path."""
     prefix = _prefix(agent)
     rows = SESSION.all(tx, OF_AGENT, (scope, prefix, prefix[:-1] + ";"))
     return [row for row in rows if sessions.decoded(sessions.detail(tx, row)).get("directory") == identity]
@@ -37,9 +37,9 @@ def same_directory(tx: Tx, scope: str, agent: str, identity: str) -> list[Sessio
 def create(
     tx: Tx, scope: str, agent: str, path: str, identity: str | None, *, moved_from: str | None, now_ms: int
 ) -> Whole:
-    """Make the session of a directory, or take the one along that it had before it was moved.
+    """Create the session of a directory, or move along the one it had before the directory was moved.
 
-    A directory that was made again at the same path keeps the session of that path, and is known from then on.
+    A directory recreated at the same path keeps the session of that path, and its new identity is recorded.
     """
     tx.lock(f"session {scope} {key_of(agent, path)}")
     found = find(tx, scope, agent, path)
@@ -68,7 +68,7 @@ def _note_identity(tx: Tx, session: SessionRow, doc: bytes, identity: str | None
 
 
 def _move(tx: Tx, session: SessionRow, key: str, path: str, now_ms: int) -> SessionRow:
-    """Follow a directory to its new path. Nobody asked for it, so it is no operation that undo would take back."""
+    """Follow a directory to its new path. Nobody asked for this, so it is not an operation that undo could revert."""
     moved = sessions.write(tx, session, key=key, workspace=path)
     position, rank = feed.record(tx, moved, "move", branch=moved.branch, first=moved.seq, last=moved.seq, now_ms=now_ms)
     return operations.touch(tx, moved, position, rank, now_ms, moved=False)

@@ -1,8 +1,8 @@
 """Appending and reading entries: the hot path.
 
-An append is one read, one insert per entry, one feed row and one update, whatever the session holds.
-Order is the order in which transactions commit; seq has no gaps. Reads check every row's checksum and
-that no seq is missing: a damaged or vanished record is an error, never a shorter answer.
+An append is one read, one insert per entry, one feed row and one update, whatever the session holds. Entries are in
+the order in which transactions commit, and seq has no gaps. Reads check every row's checksum and that no seq is
+missing: a damaged or missing record is an error, never a shorter answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..tables.entries import EntryRow as EntryRow
 from . import blobs, branches, chain, feed, idempotency, leases, open_calls, sessions
 from .branches import Segment
 
-# Whoever adds to the log reads it too: what reads is part of this module, and lies apart for those who only read.
+# Whoever appends also reads, so reading is part of this module; it lives in ``log`` for those who only read.
 from .log import MAX_SEQ as MAX_SEQ
 from .log import PAGE as PAGE
 from .log import Point as Point
@@ -52,7 +52,7 @@ class Appended(NamedTuple):
     first: int
     last: int
     repeated: Sequence[EntryRow] = ()
-    late: bool = False  # somebody else had changed the session since it was last seen
+    late: bool = False  # somebody else had changed the session since the caller last saw it
 
 
 def append(
@@ -67,11 +67,11 @@ def append(
     title: Callable[[], str | None] | None = None,
     fence: leases.Fence | None = None,
 ) -> Appended:
-    """Add entries at the head, all or none, and return their place.
+    """Add entries at the head, all or none, and return where they are.
 
-    A key that is on the head's path already with the same content returns the first place again; with
-    other content it raises ``Conflict``, and so do a revision that is not the expected one and a message for
-    a finished session. ``title`` makes one for a session that has none yet; ``fence`` is that of a lease.
+    An idempotency key already on the head's path with the same content returns the first entries again. The same key
+    with other content raises ``Conflict``, as do an unexpected revision and a message for a finished session.
+    ``title`` makes a title for a session that has none; ``fence`` belongs to the caller's lease.
     """
     session = writable(tx, scope, session_id)
     if fence is not None:
@@ -90,7 +90,7 @@ def append(
 
 
 def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:
-    """Return a session that can be added to; one in the trash raises ``Conflict``."""
+    """Return a session that can be appended to; one in the trash raises ``Conflict``."""
     session = sessions.get(tx, scope, session_id)
     if session.hidden:
         raise Conflict("this session is in the trash; restore it first", found="trash")
@@ -98,10 +98,10 @@ def writable(tx: Tx, scope: str, session_id: str) -> SessionRow:
 
 
 def require_revision(session: SessionRow, expected: int) -> None:
-    """Refuse with ``Conflict`` if the session has moved on since it was read."""
+    """Raise ``Conflict`` if the session has moved on since it was read."""
     if expected != session.revision:
         raise Conflict(
-            f"the session is at revision {session.revision}, not {expected}; read what was added",
+            f"the session is at revision {session.revision}, not {expected}; read what was added and try again",
             expected=expected,
             found=session.revision,
         )
@@ -110,7 +110,7 @@ def require_revision(session: SessionRow, expected: int) -> None:
 def put(
     tx: Tx, session: SessionRow, drafts: Sequence[Draft], *, now_ms: int, idempotency_key: str | None = None
 ) -> Appended:
-    """Store entries behind the head of a session that was just read."""
+    """Store entries after the head of a session that was just read."""
     _require_sound(tx, session, drafts)
     there = session if session.attached else _open_branch(tx, session, now_ms)
     first = there.seq + 1
@@ -128,7 +128,7 @@ def put(
 def put_late(
     tx: Tx, session: SessionRow, branch: branches.BranchRow, drafts: Sequence[Draft], *, now_ms: int
 ) -> Appended:
-    """Store entries behind the end of a branch that the head is not on; the head stays where it is."""
+    """Store entries at the end of a branch that the head is not on; the head stays where it is."""
     end = point_on(tx, session.scope, branch, branch.tip_seq)
     there = sessions.standing_at(session, branch, end.seq, end.numbers)._replace(hash=end.hash)
     _require_sound(tx, there, drafts)
@@ -142,7 +142,7 @@ def put_late(
 
 
 def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
-    """Open the branch that the next append of a detached head would open: what is under way needs a place."""
+    """Open the branch that the next append at a detached head would open: a stream needs one before it appends."""
     if session.attached:
         return session
     opened = _open_branch(tx, session, now_ms)
@@ -154,7 +154,7 @@ def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
 
 
 def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None:
-    """Refuse ids that are on the path already and parents that are not."""
+    """Refuse ids that are already on the path, and parents that are not."""
     new = set[str]()
     for draft in drafts:
         more, mid = draft.more, draft.mid
@@ -164,12 +164,12 @@ def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None
         if mid is None:
             continue
         if mid in new or find_by_id(tx, session, mid) is not None:
-            raise Conflict(f"there is a message {mid!r} already; to retry, give an idempotency_key", found=mid)
+            raise Conflict(f"message {mid!r} already exists; to make retries safe, pass an idempotency_key", found=mid)
         new.add(mid)
 
 
 def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> SessionRow:
-    """Store entries behind the head; return the session as it then stands, which is not written yet."""
+    """Store entries after the head; return the session as it then stands, not written yet."""
     if session.seq + len(drafts) > MAX_SEQ:
         raise Invalid(f"a path holds at most {MAX_SEQ} entries")
     for draft in drafts:
@@ -183,9 +183,9 @@ def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -
 
 
 def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, SessionRow]:
-    """Make the row of an entry behind the head, and the session as it stands there.
+    """Return the row of the entry after the head, and the session as it stands there.
 
-    For an entry that touches tool calls the session must know those that are open (``open_calls.filled``).
+    For an entry that touches tool calls, the session must hold its open calls (``open_calls.filled``).
     """
     seq, numbers = session.seq + 1, session.numbers
     calls = () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
@@ -220,18 +220,18 @@ def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, S
 
 
 def _link(tx: Tx, row: EntryRow, more: More | None) -> None:
-    """Note which blobs an entry needs."""
+    """Record which blobs an entry needs."""
     needed = {*row.spilled, *(more.blobs if more else ())} - {""}
     for content_hash in sorted(needed):
         if not blobs.exists(tx, row.scope, content_hash):
             raise Conflict(
-                "content of this message was purged while it was being stored; call again", found=content_hash
+                "content of this message was purged while it was being stored; try again", found=content_hash
             )
         LINK.put(tx, LinkRow(row.scope, content_hash, row.key))
 
 
 def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | None, bytes | None]:
-    """Leave out of the row what lies in a blob."""
+    """Return body and raw as the row stores them: None for what a blob holds."""
     if spill is None:
         return body, raw
     body_blob, _, raw_blob = spill.partition(",")
@@ -239,7 +239,7 @@ def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | No
 
 
 def _open_branch(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
-    """Open a branch where a detached head points; the head will be attached to it."""
+    """Open a branch where a detached head points, and return the session attached to it."""
     origin = branches.get(tx, session.scope, session.branch)
     name = branches.free_name(tx, session.scope, session.sid, base=origin.name, count=session.branches)
     opened = branches.create(
@@ -269,13 +269,13 @@ def repeat(tx: Tx, session: SessionRow, drafts: Sequence[Draft], key: str) -> Ap
             continue  # not on this path, or cut in two by a rewind
         rows = read_all(tx, session.scope, [Segment(owner.bid, owner.uid, kept.seq - 1, kept.last_seq)])
         if not _same(rows, drafts):
-            raise Conflict(f"idempotency key {key!r} was used for other content; use a new key", found=key)
+            raise Conflict(f"idempotency key {key!r} was already used for different content; use a new key", found=key)
         return Appended(session, owner.uid, kept.seq, kept.last_seq, rows)
     return None
 
 
 def _owners(tx: Tx, session: SessionRow) -> list[int]:
-    """Return the sessions whose entries are on this path: its own, and those that it was forked from."""
+    """Return the sessions whose entries are on this path: its own, and those it was forked from."""
     if session.fork == 0:
         return [session.sid]
     above = branches.path(tx, branches.get(tx, session.scope, session.branch))
@@ -289,6 +289,7 @@ def _same(stored: Sequence[EntryRow], drafts: Sequence[Draft]) -> bool:
         if row.body is None:
             continue  # redacted: nothing is left to compare
         if row.kind in STATE_KINDS and row.kind == new.kind:
+            # A state entry depends on what it found, so a retry is the same request (``ask``), not the same body.
             if codec.decode(row.body).get("ask") != codec.decode(new.body).get("ask"):
                 return False
             continue
@@ -300,7 +301,7 @@ def _same(stored: Sequence[EntryRow], drafts: Sequence[Draft]) -> bool:
 
 
 def _said(body: bytes) -> bytes:
-    """Return what a caller said in a body: without what was derived from the path when it was stored."""
+    """Return what the caller put in a body, without what was derived from the path when it was stored."""
     value = codec.decode(body)
     if isinstance(value, dict):
         value = {name: each for name, each in value.items() if name not in ("tool_name", "answers", "calls")}

@@ -1,11 +1,11 @@
 """The feed: every committed change, in an order that readers can follow.
 
-One row per append call or operation, written in the transaction of the change itself, so a reader that follows cursors
-misses nothing and sees nothing that was rolled back.
+There is one row per append or operation, written in the transaction of the change itself. So a reader that follows
+cursors misses nothing, and sees nothing that was rolled back.
 
-Where transactions run one after another, the number of a change is its position. Where several run at once, a change
-with a lower number may be committed later: the engine then orders the feed by transactions and shows only
-what no transaction under way can come before, and a position has more than one part (``Dialect.feed``).
+Where transactions run one at a time, the number of a change is its position. Where several run at once, a change with
+a lower number may commit later. The engine then orders the feed by transaction and shows a change only once no running
+transaction can come before it, and a position has more than one part (``Dialect.feed``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Position: TypeAlias = "tuple[int, ...]"
 
 IDENTITY = "SELECT value FROM meta WHERE name = 'store'"
 LAST = "SELECT max(pos) FROM feed"
-# An engine whose feed has another key knows it from the row of the session.
+# Through the session's row, since an engine whose feed has another key finds the change from there.
 LAST_OF = f"""SELECT {FEED.selected("f")} FROM session s JOIN feed f ON f.scope = s.scope AND f.pos = s.updated
 WHERE s.scope = ? AND s.sid = ?"""
 AFTER = f"{FEED.select} WHERE pos > ? ORDER BY pos LIMIT ?"
@@ -40,11 +40,11 @@ def record(
     now_ms: int,
     rank: int | None = None,
 ) -> tuple[int, int]:
-    """Add a change of a session; return its position and the session's rank after it, unless it is known already."""
+    """Add a change of a session; return its position and the session's new rank, computed unless it is given."""
     position = next_position(tx)
     _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
     if rank is None:
-        # Whoever made the last change of all has the newest rank, so one who goes on need not look for it.
+        # If the last change of all was this session's own, it already has the newest rank: no need to read that.
         newest = session.rank if position == session.updated + 1 else sessions.top_rank(tx, session.scope)
         rank = sessions.next_rank(now_ms, newest, position)
     return position, rank
@@ -71,13 +71,13 @@ def next_position(tx: Tx) -> int:
 
 
 def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:
-    """Return the last change of a session as its stored row names it; None where that is missing."""
+    """Return the last change of a session, as its stored row names it; None if that change is missing."""
     stored = tx.one(LAST_OF, (session.scope, session.sid))
     return None if stored is None else FEED.checked(stored)
 
 
 def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, FeedRow]]:
-    """Return the next changes with their positions; on SQLite the default scope's come among those of all scopes."""
+    """Return the next changes with their positions; on SQLite the default scope reads those of all scopes."""
     if not tx.dialect.gapless:
         parts = tx.dialect.feed_parts
         rows = tx.all(tx.dialect.feed, (scope, *(after or (0,) * parts), limit))
@@ -85,6 +85,7 @@ def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Po
     last = after[0] if after else 0
     if scope:
         return [((row.pos,), row) for row in map(FEED.checked, tx.all(AFTER_IN, (scope, last, limit)))]
+    # All scopes share one sequence, so reading every row of it reveals a gap: a lost change is never skipped.
     found = list[tuple[Position, FeedRow]]()
     for number, stored in enumerate(tx.all(AFTER, (last, limit)), last + 1):
         row = FEED.unchecked(stored)
@@ -95,19 +96,19 @@ def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Po
 
 
 def mark(tx: Tx) -> str:
-    """Return what tells the cursors of this feed from those of another store; empty where positions do so."""
+    """Return what distinguishes cursors of this feed from another store's; empty where positions already do."""
     if not tx.dialect.gapless:
         return ""
     return bytes(scalar(tx, IDENTITY) or b"")[-4:].hex()
 
 
 def cursor(position: Position, mark: str = "") -> str:
-    """Write a position as the opaque text that callers keep: whose it is, how many parts it has, and the parts."""
+    """Write a position as the opaque text that callers keep: the store's mark, the number of parts, the parts."""
     return ".".join([*([mark] if mark else ()), str(len(position)), *(f"{part:x}" for part in position)])
 
 
 def parse_cursor(text: str | None, parts: int, mark: str = "") -> Position:
-    """Read a cursor back; None is the beginning, anything else that this feed did not give raises ``Invalid``."""
+    """Parse a cursor; None is the beginning, and anything that this feed did not return raises ``Invalid``."""
     if text is None:
         return ()
     if not isinstance(text, str):
@@ -116,11 +117,11 @@ def parse_cursor(text: str | None, parts: int, mark: str = "") -> Position:
     if mark and own != mark:
         raise Invalid(
             f"{text!r} is not a cursor of this feed: it comes from another store, or from before a repair;"
-            " use one that events gave, or None to begin again"
+            " use one that events returned, or None to begin again"
         )
     count, *numbers = (rest if mark else text).split(".")
     if count != str(parts) or len(numbers) != parts or not all(map(_is_number, numbers)):
-        raise Invalid(f"{text!r} is not a cursor of this feed; use one that events gave, or None")
+        raise Invalid(f"{text!r} is not a cursor of this feed; use one that events returned, or None")
     return tuple(int(number, 16) for number in numbers)
 
 

@@ -1,4 +1,4 @@
-"""The feed as readers see it: which session and branch changed, by their ids. What a page costs follows its length."""
+"""The feed as readers see it: which session and branch changed, by id. The cost of a page follows its length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import feed
 
 
 def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[Change], str | None]:
-    """Return the next changes of a scope, at most ``limit``, and the cursor up to which they go."""
+    """Return the next changes of a scope, at most ``limit``, and the cursor after them."""
     mark = feed.mark(tx)
     rows = feed.rows_after(tx, scope, feed.parse_cursor(cursor, tx.dialect.feed_parts, mark), limit)
     own = [(feed.cursor(position, mark), row) for position, row in rows if row.scope == scope]
@@ -29,12 +29,13 @@ def after(tx: Tx, scope: str, *, cursor: str | None, limit: int) -> tuple[list[C
         session, branch = sessions[row.session], branches[row.branch]
         return Change(at, row.kind, session.id, branch.uid, row.first_seq, row.last_seq, session.agent)
 
+    # Of all rows read, not only this scope's: a reader must get past pages that hold nothing but other scopes.
     last = feed.cursor(rows[-1][0], mark) if rows else cursor
     return [shown(at, row) for at, row in own], last
 
 
 def _numbered(tx: Tx, table: Table[R], scope: str, numbers: set[int]) -> dict[int, R]:
-    """Return rows by their local numbers; each must be there."""
+    """Return rows by their local numbers; a missing one raises ``Corrupt``."""
     found = table.numbered(tx, scope, numbers)
     for number in numbers - found.keys():
         raise Corrupt(f"the record of {table.name} number {number} is missing", what=f"{table.name} {number}")

@@ -1,9 +1,9 @@
-"""Idempotency: a call with a key that was made before gives what the first call made.
+"""Idempotency: a call with a key that was used before returns what the first call made.
 
-The key is remembered in the transaction of the call. Entries are named by their branch and their first and last seq;
-whether a retry is the same is then seen in the log. Anything else is named by its kind and id, with a digest of the
-request; the same key with another request raises ``Conflict``. Numbers of this store are never remembered, so a key
-means the same in a copy.
+The key is stored in the transaction of the call itself. Entries are recorded by branch and first and last seq, and a
+retry is compared with the log. Anything else is recorded by kind and id, with a digest of the request; the same key
+with a different request raises ``Conflict``. Local numbers are never recorded, so a key means the same in a copy of
+the store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class ApiCall(NamedTuple):
     """One call of the API: its idempotency key, what it asks for, and when it was made.
 
-    ``request`` is compared when the key comes again: any plain value that tells two requests apart.
+    ``request`` is compared when the key is used again: any plain value that distinguishes two requests.
     """
 
     key: str | None
@@ -45,14 +45,14 @@ def once(
     do: Callable[[], tuple[T, str]],
     again: Callable[[str], T],
 ) -> T:
-    """Run ``do``, which returns a value and its id, unless this key did it before: then return ``again(id)``.
+    """Run ``do``, which returns a value and its id; if this key was used before, return ``again(id)`` instead.
 
-    An empty id says that nothing was made which a retry could give again. ``sid`` is 0 for a call on the store.
+    An empty id means that nothing was made that a retry could return. ``sid`` is 0 for a call on the store.
     """
     key = call.key
     if key is None:
         return do()[0]
-    tx.lock(f"once {scope} {sid} {key}")  # of two calls at once, the second one finds what the first one made
+    tx.lock(f"once {scope} {sid} {key}")  # of two concurrent calls, the second then finds what the first made
     made = made_before(tx, scope, sid, key, call.request)
     if made is not None:
         return again(made)
@@ -68,17 +68,17 @@ def made_before(tx: Tx, scope: str, sid: int, key: str, request: Any) -> str | N
     if row is None:
         return None
     if row.digest != digest(request):
-        raise Conflict(f"idempotency key {key!r} was used for another request; use a new key", found=key)
+        raise Conflict(f"idempotency key {key!r} was already used for a different request; use a new key", found=key)
     return row.id
 
 
 def digest(request: Any) -> int:
-    """Return what two requests are compared by: CRC-32 of the request as JSON with sorted keys."""
+    """Return the digest by which requests are compared: CRC-32 of the request as JSON with sorted keys."""
     return zlib.crc32(codec.canonical(request))
 
 
 def keep_entries(tx: Tx, session: SessionRow, key: str, branch: int, first: int, last: int, now_ms: int) -> None:
-    """Remember the entries that a call with this key stored."""
+    """Record the entries that a call with this key stored."""
     keep(tx, OnceRow(session.scope, session.sid, key, branch, first, last, ENTRIES, "", 0, now_ms))
 
 
@@ -88,17 +88,17 @@ def entries_row(session: SessionRow, key: str, seq: int, now_ms: int) -> OnceRow
 
 
 def entries_of(tx: Tx, scope: str, sid: int, key: str) -> list[OnceRow]:
-    """Return the runs of entries that calls with this key stored, one for each branch on which they did."""
+    """Return the runs of entries that calls with this key stored, one per branch."""
     return ONCE.all(tx, "WHERE scope = ? AND session = ? AND ikey = ? AND branch > 0", (scope, sid, key))
 
 
 def keep(tx: Tx, row: OnceRow) -> None:
-    """Remember a key."""
+    """Store a key."""
     tx.keyed()
     ONCE.put(tx, row)
 
 
 def forget(tx: Tx, scope: str, sid: int, kind: str, made_id: str) -> None:
-    """Let the keys go that stand for something which is being deleted: a retry makes it anew."""
+    """Delete the keys that stand for something being deleted: a retry makes it again."""
     where = "scope = ? AND session = ? AND kind = ? AND id = ?"
     tx.run(f"DELETE FROM idempotency WHERE {where}", (scope, sid, kind, made_id))

@@ -1,8 +1,8 @@
-"""The inbox of a session: messages that others sent, until the session takes them in.
+"""The inbox of a session: messages that others sent and the session has not received yet.
 
-Sending is durable and ordered, and how many were sent is kept beside the session, so that none vanishes unnoticed;
-receiving appends the messages to the log and marks them received in one transaction,
-so each becomes exactly one entry, whatever process asks and whenever it dies.
+Sending is durable and ordered, and the number sent is stored beside the session, so a lost message is noticed.
+Receiving appends the messages to the log and marks them received in one transaction, so each becomes exactly one
+entry, whichever process receives it and whenever that process dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAGE = 200
 
 
 def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[SessionRow, SentRow]:
-    """Put a message behind those that wait; a finished session raises ``Conflict``."""
+    """Queue a message after those that wait; a finished session raises ``Conflict``."""
     require_open(session.status)
     (last,) = tx.one(LAST, (session.scope, session.sid)) or (0,)
     sent = INBOX.put(tx, sent._replace(scope=session.scope, session=session.sid, n=last + 1))
@@ -40,7 +40,7 @@ def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[Se
 
 
 def send_once(tx: Tx, session_id: str, call: ApiCall, sent: SentRow) -> SentRow:
-    """Put a message into the inbox of a session, once per idempotency key."""
+    """Send a message to a session, once per idempotency key."""
     session = entries.writable(tx, sent.scope, session_id)
 
     def do() -> tuple[SentRow, str]:
@@ -54,7 +54,7 @@ def send_once(tx: Tx, session_id: str, call: ApiCall, sent: SentRow) -> SentRow:
 
 
 def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
-    """Return a message that was sent, received or not."""
+    """Return a message that was sent, whether received or not."""
     found = INBOX.one(tx, "WHERE scope = ? AND session = ? AND id = ?", (session.scope, session.sid, sent_id))
     if found is None:
         raise Corrupt(f"the record of the sent message {sent_id} is missing", what=f"session {session.id}")
@@ -62,7 +62,10 @@ def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
 
 
 def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
-    """Return the messages that wait, in the order they were sent: they lie behind all that were received."""
+    """Return the waiting messages in the order they were sent.
+
+    Messages are received in order, so the waiting ones come last: reading backwards stops at the first received one.
+    """
     found, first, last = list[SentRow](), 1 << 62, 0
     while rows := INBOX.all(tx, BACK, (session.scope, session.sid, first, _PAGE)):
         last = last or rows[0].n
@@ -80,14 +83,14 @@ def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentR
 def receive_waiting(
     tx: Tx, scope: str, session_id: str, limit: int | None, *, now_ms: int
 ) -> tuple[entries.Appended, list[Draft]] | None:
-    """Take in the messages that wait; None if there are none."""
+    """Receive the waiting messages; None if there are none."""
     session = entries.writable(tx, scope, session_id)
     found = waiting(tx, session, limit)
     return receive(tx, session, found, now_ms=now_ms) if found else None
 
 
 def receive(tx: Tx, session: SessionRow, found: list[SentRow], *, now_ms: int) -> tuple[entries.Appended, list[Draft]]:
-    """Append messages that wait as user messages, and mark them received."""
+    """Append waiting messages as user messages, and mark them received."""
     drafts = [Draft(MESSAGE, sent.body or b"", adds=Numbers(messages=1, turns=1)) for sent in found]
     title = partial(titles.of_body, found[0].body)
     done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, title=title)

@@ -1,9 +1,9 @@
 """Leases: who runs a session now.
 
-A lease has a token that grows with every holder. Whoever holds one names its token with each write, and a write with
-an older token is refused in the transaction that would have stored it: two holders never interleave, whatever
-their clocks and pauses do. A change of holder is a change of the session, so a writer that finds the session as
-it left it need not look at the lease at all.
+A lease has a token that grows with every holder. The holder passes its token with each write, and a write with an older
+token is refused in the transaction that would have stored it. So the writes of two holders never interleave, however
+long a process pauses and whatever its clock says. A change of holder is recorded as a change of the session, so a
+writer that finds the session as it left it need not read the lease.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from . import feed, sessions
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A beat locks nothing: it counts only if the lease is still the one that was read.
+# A heartbeat takes no lock: it takes effect only if the lease is still the one that was read.
 BEAT = """UPDATE lease SET beats = ?, beat_ms = ?, chk = ?
 WHERE scope = ? AND session = ? AND token = ? AND beats = ? AND holder IS NOT NULL"""
 
 
 class Fence(NamedTuple):
-    """What a holder says with each write: its token, and the last change of the session that it knows to be its own."""
+    """What a holder passes with each write: its token, and the last change of the session known to be its own."""
 
     token: int
     updated: int
@@ -38,7 +38,7 @@ def put(tx: Tx, lease: LeaseRow) -> LeaseRow:
 
 
 def changed(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
-    """Make a change of holder a change of the session: writers that did not see it have to look."""
+    """Record a change of holder as a change of the session, so that other writers check the lease again."""
     position, rank = feed.record(
         tx, session, "lease", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
     )
@@ -46,7 +46,7 @@ def changed(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
 
 
 def require(tx: Tx, session: SessionRow, fence: Fence) -> None:
-    """Raise ``LeaseLost`` for a write of somebody who does not hold the session any more."""
+    """Raise ``LeaseLost`` if the writer no longer holds the session."""
     if session.updated == fence.updated:
         return
     lease = sessions.find_lease(tx, session)
@@ -63,13 +63,13 @@ def fenced(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Run a write of somebody who holds a session, unless somebody else does by now."""
+    """Run a write of a lease holder; raise ``LeaseLost`` if somebody else has taken the session over."""
     require(tx, sessions.get(tx, scope, session_id), fence)
     return op(tx, *args, **kwargs)
 
 
 def lost(lease: LeaseRow | None) -> str:
-    """Return who has a session now that was ours."""
+    """Return the message for a lease that was lost: who has the session now."""
     if lease is None or lease.holder is None:
         return "the lease of this session was given up or taken over; enter the session again to go on"
     return f"{decode(lease.holder)} took this session over; enter it again to go on once it is free"
@@ -81,7 +81,7 @@ def is_gone(lease: LeaseRow, now_ms: int) -> bool:
 
 
 def beat_all(tx: Tx, held: Sequence[LeaseRow], now_ms: int) -> list[bool]:
-    """Leave a sign of life for each lease; False for one that somebody else has."""
+    """Write a heartbeat for each lease; False for one that somebody else now holds."""
     return [_beaten(tx, lease, now_ms) for lease in held]
 
 
@@ -89,11 +89,11 @@ def _beaten(tx: Tx, lease: LeaseRow, now_ms: int) -> bool:
     try:
         return beat(tx, lease, now_ms) is not None
     except Corrupt:
-        return True  # a damaged one is for verify to report
+        return True  # damage is for verify to report, not a reason to stop the run
 
 
 def beat(tx: Tx, lease: LeaseRow, now_ms: int) -> LeaseRow | None:
-    """Leave a sign of life; return None if the lease has another holder by now."""
+    """Write a heartbeat; return None if the lease has another holder by now."""
     found = LEASE.get(tx, lease.scope, lease.session)
     if found is None or found.token != lease.token or found.holder is None:
         return None

@@ -1,9 +1,9 @@
-"""Listing sessions: newest first by last change or by creation, from the rows alone, by every filter.
+"""Listing sessions, newest first by last change or by creation, with any combination of filters.
 
-Both orders are integers: the rank with the feed position behind it, or the local number; a page ends with those of its
-last row, so pages neither skip nor repeat while others write. The most selective filter names the index that is
-walked, and is written into the statement, so that no plan depends on statistics; what a page costs follows what it
-shows. A damaged row is named beside the page, never hidden and never in the way of the others.
+Both orders are integers: the rank and then the feed position, or the local number. A cursor holds those of the page's
+last row, so pages neither skip nor repeat rows while others write. The statement names the index of the most selective
+filter, so no plan depends on statistics and the cost of a page follows what it shows. A damaged row is reported beside
+the page: it is never hidden, and never blocks the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..tables.table import slots
 from . import sessions
 from .sessions import LeaseRow, Whole
 
-Place = tuple[int, ...]  # where a row stands in the order
+Place = tuple[int, ...]  # the position of a row in the order
 _ORDERS = {"updated": ("rank", "updated"), "created": ("sid",)}
 _BEYOND = (1 << 63) - 1
 _WHOLE, _, _BESIDE = sessions.SELECT_WHOLE.partition(" FROM session s\n")
@@ -41,11 +41,11 @@ class Filter(NamedTuple):
     pinned: bool | None = None
     since_ms: int | None = None
     trash: bool = False
-    held: bool = False  # active ones that somebody holds, beside those of ``statuses``
+    held: bool = False  # also active sessions with a holder, in addition to those of ``statuses``
 
 
 class Listed(NamedTuple):
-    """A page: sessions with their details, ids of damaged ones, where the next page begins."""
+    """A page: sessions with their details, ids of damaged ones, and where the next page begins."""
 
     found: list[Whole]
     damaged: list[str]
@@ -63,13 +63,13 @@ def page(
     limit: int,
     is_gone: Callable[[LeaseRow], bool] = lambda lease: False,
 ) -> Listed:
-    """Return sessions that match, after a place in the order; ``is_gone`` tells whether a holder no longer exists."""
+    """Return matching sessions after a position in the order; ``is_gone`` says whether a holder no longer exists."""
     if parent_id is not None:
         wanted = wanted._replace(parent=sessions.get(tx, scope, parent_id).sid)
     asked = wanted.statuses
     if asked is None or (ACTIVE in asked) == (INTERRUPTED in asked):
         return _page(tx, scope, wanted, order, before, limit)
-    # An active session whose holder is gone is shown as interrupted, which only a look at the holder tells.
+    # An active session whose holder is gone counts as interrupted, which no index knows: read more rows and filter.
     wider = wanted if ACTIVE in asked else wanted._replace(held=True)
     found, damaged = list[Whole](), list[str]()
     while True:
@@ -82,7 +82,7 @@ def page(
 
 
 def shown_status(whole: Whole, is_gone: Callable[[LeaseRow], bool]) -> str:
-    """Return the status of a session: one that is active and whose holder is gone was interrupted."""
+    """Return the status to show: an active session whose holder is gone was interrupted."""
     session, _, lease = whole
     left = session.status == ACTIVE and lease is not None and lease.holder is not None
     return INTERRUPTED if left and lease is not None and is_gone(lease) else session.status
@@ -93,7 +93,7 @@ def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, 
     bound = before or (_BEYOND,) * len(columns)
     rows = list[Row]()
     for source, where, values in _walks(scope, wanted, order):
-        # Tags lie by rank themselves: with theirs the index is walked in the order that is asked for.
+        # Tags have a rank of their own: ordering by it walks their index in order, without a sort.
         names = [f"{'t' if source.startswith('session_tag') and name == 'rank' else 's'}.{name}" for name in columns]
         ordered = ", ".join(f"{name} DESC" for name in names)
         behind, at = _behind(names, bound)
@@ -104,7 +104,7 @@ def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, 
 
 
 def _listed(rows: list[Row], columns: Sequence[str], bound: Place, limit: int) -> Listed:
-    """Check the rows of a page, and that they come in order; a damaged one is named."""
+    """Check the rows of a page and their order; report damaged ones."""
     found, damaged, last = list[Whole](), list[str](), bound
     place_of = attrgetter(*columns)
     for row in rows[:limit]:
@@ -113,7 +113,7 @@ def _listed(rows: list[Row], columns: Sequence[str], bound: Place, limit: int) -
             place = place_of(whole[0])
             place = place if len(columns) > 1 else (place,)
             if place >= last:
-                raise Corrupt("the order of sessions is damaged; run verify", what=f"session_{columns[0]}")
+                raise Corrupt("the index that orders sessions is damaged; run verify", what=f"session_{columns[0]}")
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
@@ -121,20 +121,20 @@ def _listed(rows: list[Row], columns: Sequence[str], bound: Place, limit: int) -
             continue
         last = place
         found.append(whole)
-    # A damaged number cannot make the pages go round in circles.
+    # min: a damaged number must not send the next page back to rows already shown.
     next_ = min(_place(rows[limit - 1], columns), last) if len(rows) > limit else None
     return Listed(found, damaged, next_)
 
 
 def _place(row: Row, columns: Sequence[str]) -> Place:
-    """Return where a row stands; one whose numbers are damaged stands at the end."""
+    """Return the position of a row; one whose numbers are damaged comes last."""
     session = SESSION.unchecked(sessions.parts(row)[0])
     values = tuple(getattr(session, name) for name in columns)
     return values if all(isinstance(value, int) for value in values) else (-1,) * len(columns)
 
 
 def _behind(columns: Sequence[str], bound: Place) -> tuple[str, Place]:
-    """Write that a row stands behind a place: as a range of the index, and what is left of it within a rank."""
+    """Write the condition for rows after a position: a range of the index, then the rest within one rank."""
     first = columns[0]
     if len(columns) == 1:
         return f" AND {first} < ?", bound
@@ -142,7 +142,7 @@ def _behind(columns: Sequence[str], bound: Place) -> tuple[str, Place]:
 
 
 def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:
-    """Count sessions that match, up to a number; what a record says is taken as it is, whole or damaged."""
+    """Count matching sessions, up to ``most``; rows are not checked for damage."""
     total = 0
     for source, where, values in _walks(scope, wanted, "updated"):
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT ?) AS found"
@@ -151,7 +151,7 @@ def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:
 
 
 def workspaces(tx: Tx, scope: str, among: Sequence[str]) -> set[str]:
-    """Return those of these directories that have a session, archived or not, in one read."""
+    """Return which of these directories have a session, archived or not, in one read."""
     one = """SELECT workspace FROM (SELECT s.workspace FROM session s INDEXED BY session_workspace
 WHERE s.scope = ? AND s.workspace = ? AND s.workspace <> '' AND s.hidden = 0 LIMIT 1) AS found"""
     sql = " UNION ALL ".join([one] * len(among))
@@ -162,7 +162,7 @@ WHERE s.scope = ? AND s.workspace = ? AND s.workspace <> '' AND s.hidden = 0 LIM
 
 
 def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield the ranges of an index that hold every match: what to walk, the condition, its values."""
+    """Yield the index ranges that hold every match: the source to walk, the condition, its values."""
     archived = (0, 1) if wanted.archived is None else (int(wanted.archived),)
     column, index = _driver(wanted, order)
     several: Sequence[str | None] = {"status": wanted.statuses, "kind": wanted.kinds}.get(column) or (None,)
@@ -191,12 +191,12 @@ def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, l
 _HELD, _ACTIVE = "held", f"s.status = '{ACTIVE}'"
 _IS_HELD = """EXISTS (SELECT 1 FROM lease h WHERE h.scope = s.scope AND h.session = s.sid
 AND h.holder IS NOT NULL)"""
-# Conditions that let SQLite use a partial index: it compares their text.
+# SQLite uses a partial index only if the statement repeats its condition literally.
 _PARTIAL = {"workspace": " AND s.workspace <> ''", "parent": " AND s.parent > 0", "label": " AND s.label IS NOT NULL"}
 
 
 def _driver(wanted: Filter, order: str) -> tuple[str, str]:
-    """Choose the filter whose index is walked, the most selective first; none: the order's own."""
+    """Choose the filter whose index is walked, the most selective first; without one, the index of the order."""
     if wanted.label is not None:
         return "label", "session_labels"
     if wanted.parent:
@@ -247,12 +247,12 @@ def _conditions(wanted: Filter, without: str) -> tuple[str, list[Any]]:
 
 
 def cursor(order: str, place: Place) -> str:
-    """Write where a page ended as the opaque text that callers keep."""
+    """Write the position where a page ended as the opaque text that callers keep."""
     return ".".join([f"{order[0]}1", *(f"{number:x}" for number in place)])
 
 
 def parse_cursor(order: str, text: str | None) -> Place | None:
-    """Read a cursor of this order back; anything else raises ``Invalid``."""
+    """Parse a cursor of this order; anything else raises ``Invalid``."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -260,5 +260,5 @@ def parse_cursor(order: str, text: str | None) -> Place | None:
     version, *numbers = text.split(".")
     known = version == f"{order[0]}1" and len(numbers) == len(_ORDERS[order])
     if not known or not all(0 < len(each) <= 16 and set(each) <= set("0123456789abcdef") for each in numbers):
-        raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use the one that a page gave, or None")
+        raise Invalid(f"{text!r} is not a cursor of a list ordered by {order}; use one that a page returned, or None")
     return tuple(int(number, 16) for number in numbers)

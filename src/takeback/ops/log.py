@@ -1,8 +1,8 @@
-"""Reading entries: ranges of a path, points on it, and messages by their ids.
+"""Reading entries: ranges of a path, points on it, and messages by id.
 
-Every row's check is compared, and no seq may be missing: a damaged or vanished record is an error, never a shorter
-answer. A path is read by the key ranges of its segments, which the caller knows, so a read costs what it returns.
-``entries`` adds to the log; nothing here writes, and nothing is loaded that only writing needs.
+Every row's checksum is compared and no seq may be missing: a damaged or missing record is an error, never a shorter
+answer. A path is read by the key ranges of its segments, so a read costs what it returns. ``entries`` appends to the
+log; nothing here writes, and nothing is imported that only writing needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .points import Target
 
 T = TypeVar("T")
-Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # rows, with the names of their branches, as values
+Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # makes values of rows and the ids of their branches
 
 READ = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 _RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ?"
@@ -47,8 +47,8 @@ def key_of(branch: int, seq: int) -> int:
 def read(tx: Tx, scope: str, segments: Sequence[Segment], *, spilled: bool = True) -> list[EntryRow]:
     """Read the entries of a path's segments, oldest first.
 
-    A missing seq raises ``Corrupt``. Spilled parts are loaded unless ``spilled`` is False; when those pass
-    ``PAGE_BYTES`` the rest is left out.
+    A missing seq raises ``Corrupt``. Spilled parts are loaded unless ``spilled`` is False; once they exceed
+    ``PAGE_BYTES`` the remaining entries are left out.
     """
     keys = [key for s in segments for key in range(key_of(s.bid, s.low) + 1, key_of(s.bid, s.high) + 1)]
     stored = _stored(tx, scope, segments)
@@ -57,14 +57,14 @@ def read(tx: Tx, scope: str, segments: Sequence[Segment], *, spilled: bool = Tru
     except Corrupt:
         raise _damaged(segments, stored, keys) from None
     if len(segments) > 1:
-        rows.sort(key=lambda row: row.key & MAX_SEQ)  # a union comes in any order
+        rows.sort(key=lambda row: row.key & MAX_SEQ)  # UNION ALL guarantees no order
     if [row.key for row in rows] != keys:
         raise _damaged(segments, stored, keys)
     return _with_spilled(tx, rows) if spilled and any([row.spill for row in rows]) else rows  # noqa: C419 - faster
 
 
 def _stored(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
-    """Read the rows of some segments: one range of keys each, several in a statement."""
+    """Read the rows of some segments: one key range each, several per statement."""
     found = list[Row]()
     for at in range(0, len(segments), _RANGES):
         some = segments[at : at + _RANGES]
@@ -74,7 +74,7 @@ def _stored(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
 
 
 def _damaged(segments: Sequence[Segment], stored: Sequence[Row], keys: Sequence[int]) -> Error:
-    """Name the first entry that is missing or does not match its check."""
+    """Return the error for the first entry that is missing or fails its check."""
     sound = {ENTRY.unchecked(row).key: ENTRY.is_sound(row) for row in stored}
     key = next((key for key in keys if not sound.get(key)), keys[0])
     uid = next(segment.uid for segment in segments if segment.bid == key >> 32)
@@ -88,8 +88,8 @@ def damage(entry: str, *, missing: bool) -> Error:
 
 
 def _with_spilled(tx: Tx, rows: list[EntryRow]) -> list[EntryRow]:
-    """Load the parts that lie in blobs; when they pass ``PAGE_BYTES``, end the page there."""
-    from . import blobs  # few entries have such parts, and unpacking is not loaded for the others
+    """Load the parts stored in blobs; end the page once they exceed ``PAGE_BYTES``."""
+    from . import blobs  # few entries have such parts; the others need not import decompression
 
     loaded = 0
     for index, row in enumerate(rows):
@@ -106,7 +106,7 @@ def _with_spilled(tx: Tx, rows: list[EntryRow]) -> list[EntryRow]:
 
 
 def read_all(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[EntryRow]:
-    """Read segments whole, even where large entries end pages early."""
+    """Read segments in full, even where large entries end pages early."""
     rows = read(tx, scope, segments)
     while (reached := rows[-1].seq) < segments[-1].high:
         left = [segment for segment in segments if segment.high > reached]
@@ -115,7 +115,7 @@ def read_all(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[EntryRow]:
 
 
 def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segment]:
-    """Find what holds the entries low+1..high of the head's path; most often one segment, without a read."""
+    """Find the segments that hold entries low+1..high of the head's path; usually just one, without a read."""
     high = min(high, session.seq)
     if low >= session.fork and high > low:
         return [Segment(session.branch, session.uid, low, high)]
@@ -123,7 +123,7 @@ def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segm
 
 
 def as_entry(uid: str, row: EntryRow) -> Entry:
-    """Show an entry to callers."""
+    """Return an entry as the value that callers see."""
     return Entry(uid, row.seq, row.kind, row.at_ms, row.turns, row.body, row.raw, row.mid)
 
 
@@ -131,7 +131,7 @@ def as_entry(uid: str, row: EntryRow) -> Entry:
 
 
 def message_rows(tx: Tx, session: SessionRow, wanted: str) -> tuple[dict[int, str], list[EntryRow]]:
-    """Read the entry of the path that has this id, with the name of its branch."""
+    """Read the entry on the path with this id; return the id of its branch and the row."""
     segment = find_message(tx, session, wanted)
     if segment is None:
         raise NotFound(f"there is no message {wanted!r} on the path of this session")
@@ -139,7 +139,7 @@ def message_rows(tx: Tx, session: SessionRow, wanted: str) -> tuple[dict[int, st
 
 
 def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -> tuple[list[T], int]:
-    """Read a page of a fixed path; return where it ended, which is early after very large entries."""
+    """Read a page of a path; return also where it ended, which is early after very large entries."""
     segments = path_segments(tx, session, low, high)
     rows = read(tx, session.scope, segments)
     uids = {segment.bid: segment.uid for segment in segments}
@@ -147,16 +147,16 @@ def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -
 
 
 def totals_at(tx: Tx, session: SessionRow, target: Target | None) -> tuple[Numbers, int]:
-    """Return the running totals at a point, at the head without one, and when the session began."""
+    """Return the running totals at a point, by default the head, and when the session began."""
     if target is None:
         return session.numbers, session.created_ms
-    from . import points  # it reads entries through this module
+    from . import points  # here, since it imports this module
 
     return points.seen_from(tx, session, target).numbers, session.created_ms
 
 
 class Point(NamedTuple):
-    """A place on a path with what the head needs to stand there."""
+    """A position on a path, with what the head needs to be there."""
 
     branch: int
     uid: str
@@ -167,7 +167,7 @@ class Point(NamedTuple):
 
 
 def point(tx: Tx, session: SessionRow, seq: int) -> Point:
-    """Find entry ``seq`` of the head's path; 0 is the beginning. Beyond the head raises ``NotFound``."""
+    """Find entry ``seq`` of the head's path; 0 is the beginning, and a seq beyond the head raises ``NotFound``."""
     if not 0 <= seq <= session.seq:
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {seq} on its path")
     if seq == session.seq:
@@ -176,19 +176,19 @@ def point(tx: Tx, session: SessionRow, seq: int) -> Point:
 
 
 def place_of(tx: Tx, session: SessionRow, seq: int, uid: str | None) -> Point:
-    """Find a point of the head's path that, if ``uid`` is given, must be the entry of that branch."""
+    """Find a point on the head's path; if ``uid`` is given, that branch must own the entry."""
     found = point(tx, session, seq)
     if (
         uid is not None
         and seq > 0
         and branches.owner(tx, branches.get(tx, session.scope, session.branch), seq).uid != uid
     ):
-        raise NotFound(f"that message is not on the path of this session; entry {seq} is another one")
+        raise NotFound(f"that message is not on the path of this session; entry {seq} is a different one")
     return found
 
 
 def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
-    """Find entry ``seq`` on the path of a branch; its chain columns are checked."""
+    """Find entry ``seq`` on the path of a branch, and check its row."""
     if seq == 0:
         return Point(branch.bid, branch.uid, branch.fork_seq, 0, GENESIS, sessions.NO_NUMBERS)
     holder = branches.owner(tx, branch, seq)
@@ -205,11 +205,11 @@ def is_on_path(tx: Tx, session: SessionRow, uid: str, seq: int) -> bool:
 
 
 def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
-    """Find an entry of the head's path by the id that its caller gave."""
+    """Find an entry of the head's path by the id that the caller gave it."""
     if "\0" in message_id:
-        return None  # no id has one, and not every engine can look for it
+        return None  # no id contains NUL, and PostgreSQL refuses it in a query
     rows = tx.all(BY_MID, (session.scope, message_id, _FEW + 1))
-    if len(rows) > _FEW:  # many sessions use this id: look on the path only
+    if len(rows) > _FEW:  # many sessions use this id: search only the path
         return _find_on_path(tx, session, message_id)
     for (key,) in rows:
         bid, seq = key >> 32, key & MAX_SEQ
@@ -242,5 +242,5 @@ def find_message(tx: Tx, session: SessionRow, message_id: str) -> Segment | None
 
 
 def numbers_at(tx: Tx, session: SessionRow, seq: int | None) -> Numbers:
-    """Return the running totals at a point of the path; at the head without one."""
+    """Return the running totals at a point of the path, by default the head."""
     return session.numbers if seq is None else point(tx, session, seq).numbers

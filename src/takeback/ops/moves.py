@@ -1,7 +1,7 @@
-"""Moving a session's head, and everything else that is an operation on one session.
+"""Moving a session's head, and every other operation on one session.
 
-Nothing is copied and nothing is removed: a rewind points the head back, a fork opens a branch that reads from
-the one it starts on, in the same session or in a new one.
+Nothing is copied and nothing is removed: a rewind moves the head back, and a fork opens a branch that reads from the
+one it starts on, in the same session or in a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def change(tx: Tx, scope: str, session_id: str, kind: str, after: View, *, now_m
 def retag(
     tx: Tx, scope: str, session_id: str, *, add: Sequence[str], drop: Sequence[str], now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Add and remove tags; the order is that of adding."""
+    """Add and remove tags, which keep the order in which they were added."""
     session = sessions.get(tx, scope, session_id)
     kept = [tag for tag in sessions.unpack_tags(session.tags) if tag not in drop]
     tags = sessions.pack_tags(tuple(dict.fromkeys([*kept, *add])))
@@ -44,7 +44,7 @@ def retag(
 
 
 def head_at(tx: Tx, session: SessionRow, target: Target) -> list[str | int]:
-    """Describe the head that a move to this point gives."""
+    """Describe the head after a move to this point."""
     place = located(tx, session, target)
     if place.anywhere and place.uid is not None:
         branch = branches.find(tx, session.scope, session.sid, place.uid)
@@ -54,7 +54,7 @@ def head_at(tx: Tx, session: SessionRow, target: Target) -> list[str | int]:
         entries.place_of(tx, session, place.seq, place.uid)
         return operations.head_view(session)
     point = entries.place_of(tx, session, place.seq, place.uid)
-    # The head of a session that began as a fork never stands on a branch of another session.
+    # A session that began as a fork keeps its head on a branch of its own, even at an entry of another session.
     own = branches.get(tx, session.scope, point.branch).session == session.sid
     return [point.uid if own else session.uid, point.seq, 0]
 
@@ -66,9 +66,9 @@ def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> 
 
 
 def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
-    """Put a session into the trash, or take it out; return None if it is absent or so already.
+    """Move a session to the trash or out of it; return None if it does not exist or nothing changes.
 
-    A main, directory or cron session goes back to empty instead: there is always exactly one of it.
+    A main, directory or cron session goes back to empty instead, since exactly one of it always exists.
     """
     session = operations.unless_purged(tx, scope, session_id)
     if session is None:
@@ -87,7 +87,7 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
 
 
 def hide_named(tx: Tx, scope: str, wanted: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
-    """Put a session into the trash, or take it out, by its id, key or name; None if there is none."""
+    """Move a session to the trash or out of it, by id, key or name; None if it does not exist."""
     row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
     return None if row is None else hide(tx, scope, row.id, hidden=hidden, now_ms=now_ms)
 
@@ -109,11 +109,11 @@ def fork(
     if name is None:
         name = branches.free_name(tx, scope, session.sid, base=origin.name, count=session.branches)
     elif branches.find_by_name(tx, scope, session.sid, name):
-        raise Conflict(f"this session has a branch {name!r} already; choose another name", found=name)
+        raise Conflict(f"this session already has a branch {name!r}; choose another name", found=name)
     made = branches.create(
         tx, scope, session.sid, name=name, origin=origin, seq=point.seq, tip_hash=point.hash, now_ms=now_ms
     )
-    branches.set_hidden(tx, made, 1)  # the operation shows it, so that its undo hides it again
+    branches.set_hidden(tx, made, 1)  # hidden first: the operation shows it, so that its undo hides it again
     session = sessions.write(tx, session, branches=session.branches + 1)
     return on_session(tx, session, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
 
@@ -142,7 +142,7 @@ def fork_session(
     workspace: str | None = None,
     now_ms: int,
 ) -> tuple[SessionRow, Operation]:
-    """Start a session at a point of this one's path, as one operation; it reads from the branches it came from."""
+    """Start a session at a point of this one, as one operation; it reads from the branches it came from."""
     session = sessions.get(tx, scope, session_id)
     point, origin = point_of(tx, session, target)
     fields = sessions.SessionFields(
@@ -156,14 +156,14 @@ def fork_session(
     start = sessions.Origin(origin, point.seq, point.hash, point.numbers)
     made = sessions.create(tx, scope, fields, now_ms=now_ms, origin=start)
     made = operations.counted(tx, made)
-    # Versions go on: one number never names two contents. The operation shows it, so that its undo puts it into the
-    # trash; its before is "in the trash".
+    # State versions continue from the original: one number never names two contents. The new session starts in the
+    # trash and the operation takes it out, so that its undo puts it back there.
     sessions.write(tx, made, states=session.states, hidden=1)
     return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
 
 
 def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
-    """Return the details of a fork: those of the session, a run of its own, and where it came from."""
+    """Return the details of a fork: those of the session, with a run id of its own and where it came from."""
     kept = sessions.decoded(sessions.detail(tx, session))
     kept = {
         name: value
@@ -177,7 +177,7 @@ def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
 
 
 def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation | None]:
-    """Take the last message off the path, with whatever came after it; without a message nothing is done."""
+    """Take the last message off the path, with whatever came after it; do nothing if there is none."""
     session = entries.writable(tx, scope, session_id)
     seq = _last_message(tx, session)
     if seq is None:
@@ -204,7 +204,7 @@ def pop_once(
 
 
 def popped(tx: Tx, row: operations.OperationRow) -> tuple[list[EntryRow], dict[int, str]]:
-    """Read the message that a pop took off."""
+    """Read the message that a pop took off the path."""
     (uid, _, _), (_, seq, _) = codec.decode(row.before)["head"], codec.decode(row.after)["head"]
     branch = branches.find(tx, row.scope, row.session, uid)
     segments = branches.segments(tx, branch, seq, seq + 1)
@@ -240,9 +240,9 @@ def replace_tail(
     now_ms: int,
     key: str | None,
 ) -> tuple[entries.Appended, Operation | None, list[Draft]]:
-    """Put entries in the place of those from ``from_seq`` on, in one step; the old ones stay on their branch.
+    """Replace the entries from ``from_seq`` on in one step; the old ones stay on their branch.
 
-    The drafts are tied to the calls that stay; what was stored is given too.
+    The drafts are tied to the calls that stay, and returned as they were stored.
     """
     session, done = entries.writable(tx, scope, session_id), None
     if key is not None and (earlier := entries.repeat(tx, session, drafts, key)):
@@ -265,17 +265,17 @@ def replace_tail(
 
 
 def common_point(tx: Tx, session: SessionRow, target: Target) -> entries.Point:
-    """Find where the path of the head and the path to a point part: everything behind it leaves."""
+    """Find where the head's path and the path to a point diverge: everything after it leaves the path."""
     point, origin = point_of(tx, session, target)
     here = branches.get(tx, session.scope, session.branch)
     end = min(point.seq, session.seq)
     if end and branches.owner(tx, origin, end).bid == branches.owner(tx, here, end).bid:
-        return entries.point(tx, session, end)  # one end is on the path of the other, as most often
+        return entries.point(tx, session, end)  # the usual case: one end is on the path of the other
     return entries.point(tx, session, _shared(tx, origin, here, end - 1))
 
 
 def _shared(tx: Tx, one: branches.BranchRow, other: branches.BranchRow, high: int) -> int:
-    """Find the last entry that the paths of two branches share, by halving."""
+    """Find the last entry that the paths of two branches share, by binary search."""
     low = 0
     while low < high:
         middle = (low + high + 1) // 2

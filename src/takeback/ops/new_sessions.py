@@ -1,6 +1,6 @@
-"""Sessions that are made: once per idempotency key, or once per name, directory, main or cron key.
+"""Creating sessions: once per idempotency key, or once per name or per main or cron key.
 
-Looking and making are one transaction, and a unique index stands behind it, so exactly one session exists however many
+Finding and creating happen in one transaction, backed by a unique index, so exactly one session exists however many
 processes ask for it at once.
 """
 
@@ -14,10 +14,11 @@ from .sessions import SessionFields, SessionRow, Whole
 
 
 def create_once(tx: Tx, scope: str, call: ApiCall, made: SessionFields, fence: Fence | None) -> Whole:
-    """Make a session, once per key; ``fence`` is that of the lease on its parent, if whoever spawns it holds one."""
+    """Create a session, once per key; ``fence`` is that of the parent's lease, if the spawner holds it."""
 
     def do() -> tuple[SessionRow, str]:
         row = _make(tx, scope, made, call.now_ms)
+        # Last, so that a session that cannot be created never locks its parent.
         if fence is not None and made.parent is not None:
             leases.require(tx, sessions.get(tx, scope, made.parent), fence)
         return row, row.id
@@ -29,7 +30,7 @@ def create_once(tx: Tx, scope: str, call: ApiCall, made: SessionFields, fence: F
 
 
 def find(tx: Tx, scope: str, made: SessionFields) -> Whole | None:
-    """Find the one session that has the key of these fields, or their agent, workspace and name."""
+    """Find the one session with the key in these fields, or with their agent, workspace and name."""
     if made.key is not None:
         row = sessions.find_by_key(tx, scope, made.key)
     else:
@@ -39,7 +40,7 @@ def find(tx: Tx, scope: str, made: SessionFields) -> Whole | None:
 
 
 def ensure(tx: Tx, scope: str, made: SessionFields, *, now_ms: int) -> Whole:
-    """Find that session, or make it."""
+    """Find that session, or create it."""
     tx.lock(f"session {scope} {made.key or made[:5]}")
     return find(tx, scope, made) or (_make(tx, scope, made, now_ms), made.detail, None)
 

@@ -1,10 +1,10 @@
-"""Which tool calls are open at a point of a path: announced, and no result follows.
+"""Which tool calls are open at a point of a path: announced, with no result after them.
 
-Each entry has marks that say what it does to tool calls. The calls that are open at the head lie in the session's row
-(``session.calls``), so nothing is read to start a call or to take its result. A conversation whose results never come
-must not make that row grow: it keeps the newest 64. The ones left out are older than all that it keeps, and
-``open_seq`` stays at or below the oldest of them: ``open_seq`` below the first call that is kept says that there
-may be more, and a walk from ``open_seq`` to ``call_seq`` finds them.
+Each entry has marks that say what it does to tool calls. The calls open at the head are kept in the session's row
+(``session.calls``), so starting a call or storing its result reads nothing else. A conversation whose results never
+come must not make that row grow, so it keeps only the newest 64. Those left out are older than all it keeps, and
+``open_seq`` stays at or below the oldest of them. An ``open_seq`` below the first call kept means that there may be
+more, and a walk from ``open_seq`` to ``call_seq`` finds them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Marks = Sequence[tuple[str, str]]
 
 
 class OpenCall(NamedTuple):
-    """A call without a result: the seq of each of its marks, 0 where it has none; of several starts the last."""
+    """A call without a result: the seq of each of its marks, 0 for none; of several starts, the last."""
 
     id: str
     call: int
@@ -38,7 +38,7 @@ class OpenCall(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and nothing is known of its end."""
+        """Whether it was started and has not been recorded as lost."""
         return self.start > self.lost
 
     def noted(self, what: str, seq: int) -> OpenCall:
@@ -52,26 +52,26 @@ class OpenCall(NamedTuple):
 def after(calls: Sequence[OpenCall], open_seq: int, seq: int, marks: Marks) -> tuple[tuple[OpenCall, ...], int]:
     """Return the open calls and ``open_seq`` after entry ``seq``, which has these marks.
 
-    The ones before it are those of ``filled``: from an ``open_seq`` too low it would never come up again.
+    ``calls`` and ``open_seq`` must come from ``filled``: an ``open_seq`` that is too low would never rise again.
     """
     left = tuple(_applied({call.id: call for call in calls}, seq, marks).values())
     if not is_partial(calls, open_seq):
         open_seq = left[0].call if left else 0
-    if len(left) > MOST:  # what one entry announced is kept or left out as one, or open_seq could not tell
+    if len(left) > MOST:  # keep or drop all calls of one entry together: open_seq cannot divide an entry
         newest_out = left[-MOST - 1].call
         left = tuple(call for call in left[-MOST:] if call.call > newest_out)
     return left, open_seq
 
 
 def is_partial(calls: Sequence[OpenCall], open_seq: int) -> bool:
-    """Whether calls older than these may be open as well."""
+    """Whether calls older than these may also be open."""
     return 0 < open_seq < calls[0].call if calls else open_seq > 0
 
 
 def known(session: SessionRow) -> tuple[OpenCall, ...] | None:
-    """Return the open calls at the head that the session's row keeps; None if they must be looked for.
+    """Return the open calls that the session's row keeps; None if they must be read from the log.
 
-    They must if most of those that were kept are answered: now there may be room for the ones that were left out.
+    They must be once most of those kept are answered: there is room again for the ones left out.
     """
     if session.open_seq == 0:
         return ()
@@ -80,7 +80,7 @@ def known(session: SessionRow) -> tuple[OpenCall, ...] | None:
 
 
 def filled(tx: Tx, session: SessionRow) -> SessionRow:
-    """Return the session with ``calls`` and ``open_seq`` to go on from with ``after``, looked for if need be."""
+    """Return the session with ``calls`` and ``open_seq`` ready for ``after``, read from the log if need be."""
     if known(session) is not None:
         return session
     found = at(tx, session)
@@ -101,7 +101,7 @@ def at(tx: Tx, session: SessionRow) -> tuple[OpenCall, ...]:
 def _applied(calls: dict[str, OpenCall], seq: int, marks: Marks) -> dict[str, OpenCall]:
     for what, call_id in marks:
         if what in ("call", "result"):
-            calls.pop(call_id, None)  # ids repeat between turns: an older call of this id is forgotten
+            calls.pop(call_id, None)  # ids repeat between turns: the newest call replaces an older one
         if what == "call":
             calls[call_id] = OpenCall(call_id, seq)
         elif call_id in calls:
@@ -115,7 +115,7 @@ def walk(tx: Tx, session: SessionRow, low: int, high: int) -> Iterator[tuple[int
 
 
 def walk_back(tx: Tx, session: SessionRow) -> Iterator[tuple[int, str, str]]:
-    """Yield seq, what and id of each mark of the head's path, the last one first, in pages that grow."""
+    """Yield seq, kind and call id of each mark on the head's path, newest first, in growing pages."""
     high, size = min(session.call_seq, session.seq), 8
     while high > 0:
         page = list(_chains(tx, session, max(0, high - size), high))
@@ -123,7 +123,7 @@ def walk_back(tx: Tx, session: SessionRow) -> Iterator[tuple[int, str, str]]:
             for what, call_id in reversed(chain.calls):
                 yield seq, what, call_id
         first, chain = page[0]
-        high, size = min(first - 1, chain.call_seq), min(4 * size, log.PAGE)  # nothing lies in between
+        high, size = min(first - 1, chain.call_seq), min(4 * size, log.PAGE)  # call_seq skips what has no marks
 
 
 def _chains(tx: Tx, session: SessionRow, low: int, high: int) -> Iterator[tuple[int, Chain]]:

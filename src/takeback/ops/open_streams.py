@@ -1,6 +1,7 @@
-"""Answers that are being written, as they can be seen: open streams and what arrived of them so far.
+"""Answers being written, as readers see them: open streams and what has arrived of them so far.
 
-Each row is checked, and none can vanish unnoticed: their number lies beside the session. ``streams`` writes them.
+Every row is checked, and a lost one is noticed, since their number is stored beside the session. ``streams`` writes
+them.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ class Piece(NamedTuple):
 
 
 def moment(tx: Tx, session: SessionRow, now_ms: int) -> tuple[SessionRow, list[Message]]:
-    """Return a session's row with the answers that are being written where its head is."""
-    # They are sealed behind the end of a branch, so a detached head has none.
+    """Return a session's row with the answers being written at its head."""
+    # A stream is sealed at the end of a branch, so a detached head has none.
     open_ = of_session(tx, session) if session.attached else ()
     found = [stream for stream in open_ if stream.branch == session.branch]
     return session, [_message(tx, session, stream, now_ms) for stream in found]
 
 
 def _message(tx: Tx, session: SessionRow, stream: StreamRow, now_ms: int) -> Message:
-    """Show what has arrived of an answer as a message."""
+    """Return what has arrived of an answer as a message."""
     said, gone = pieces(tx, stream), is_left(tx, stream, now_ms)
     about = {"id": stream.id, **codec.decode(stream.about)}
     written = body(about, said, "interrupted" if gone else "streaming")
@@ -51,12 +52,12 @@ def _message(tx: Tx, session: SessionRow, stream: StreamRow, now_ms: int) -> Mes
 
 
 def is_left(tx: Tx, stream: StreamRow, now_ms: int) -> bool:
-    """Whether whoever wrote an answer is gone."""
+    """Whether the writer of an answer is gone."""
     return presence.has_left(presence.decode(stream.holder), last_sign(tx, stream), now_ms)
 
 
 def of_session(tx: Tx, session: SessionRow) -> list[StreamRow]:
-    """Return the open streams of a session, oldest first; fewer than there should be raise ``Corrupt``."""
+    """Return the open streams of a session, oldest first; a missing one raises ``Corrupt``."""
     rows = tx.all(OF_SESSION, (session.scope, session.sid))
     if not rows:
         raise Corrupt(f"the details of session {session.id!r} are missing", what=f"session {session.id}")
@@ -64,18 +65,18 @@ def of_session(tx: Tx, session: SessionRow) -> list[StreamRow]:
     stored = [row[DETAIL.width :] for row in rows]
     found = [STREAM.checked(row) for row in stored if any(value is not None for value in row)]
     if len(found) != (sessions.decoded(doc).get("open", 0) if b'"open"' in doc else 0):
-        raise Corrupt("an answer that is being written is missing; run verify", what=f"session {session.id}")
+        raise Corrupt("the record of an open stream is missing; run verify", what=f"session {session.id}")
     return found
 
 
 def last_sign(tx: Tx, stream: StreamRow) -> int:
-    """Return when something last arrived."""
+    """Return when the stream last received something."""
     last = scalar(tx, LAST, (stream.scope, stream.id))
     return stream.at_ms if last is None else int(last)
 
 
 def pieces(tx: Tx, stream: StreamRow) -> list[Piece]:
-    """Return what arrived so far, neighbours of one kind joined; a damaged or missing piece raises ``Corrupt``."""
+    """Return what has arrived, adjacent pieces of one kind joined; a damaged or missing piece raises ``Corrupt``."""
     found, is_whole = sound(tx, stream)
     if not is_whole:
         raise Corrupt(f"a piece of stream {stream.id!r} is damaged or missing; run verify", what=f"stream {stream.id}")
@@ -83,7 +84,7 @@ def pieces(tx: Tx, stream: StreamRow) -> list[Piece]:
 
 
 def sound(tx: Tx, stream: StreamRow) -> tuple[list[Piece], bool]:
-    """Return what arrived up to the first piece that is damaged or missing, and whether that is all of it."""
+    """Return what arrived before the first damaged or missing piece, and whether that is everything."""
     stored = tx.all(PIECES, (stream.scope, stream.id))
     found = [DELTA.checked(row) for row in takewhile(DELTA.is_sound, stored)]
     whole = [row for n, row in takewhile(lambda each: each[0] == each[1].n, enumerate(found, 1))]
@@ -92,12 +93,12 @@ def sound(tx: Tx, stream: StreamRow) -> tuple[list[Piece], bool]:
 
 
 def joined(given: Iterable[Piece]) -> list[Piece]:
-    """Make one of neighbours of one kind."""
+    """Join adjacent pieces of the same kind."""
     return [Piece(kind, "".join(each.text for each in run)) for kind, run in groupby(given, itemgetter(0))]
 
 
 def body(about: dict[str, Any], said: Sequence[Piece], status: str) -> dict[str, Any]:
-    """Make the message of what arrived: text as text, anything more as parts."""
+    """Return the message body for what arrived: plain text as a string, anything else as parts."""
     content: Any = said[0].text if len(said) == 1 and said[0].kind == "text" else [_part(piece) for piece in said]
     return {**about, "content": content if said else "", "status": status}
 

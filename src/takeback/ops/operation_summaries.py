@@ -1,7 +1,7 @@
-"""What operations did, in few words for people.
+"""What operations did, in a few words for people.
 
-They name sessions, agents and branches by number or id; what people call those is looked up for many operations
-together.
+Operations name sessions, agents and branches by number or id; the names that people use are looked up for many
+operations at once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from . import sessions
 
 R = TypeVar("R", bound="tuple[Any, ...]")
 View: TypeAlias = "dict[str, Any]"
-Named = Callable[[str], str | None]  # gives the name of a branch by its id
-_SHORT = 7  # characters of an id that people read
+Named = Callable[[str], str | None]  # returns the name of a branch by its id
+_SHORT = 7  # characters of an id shown to people
 _MANY = 500  # rows that one statement looks up
 
 
 def named(tx: Tx, row: OperationRow) -> Operation:
-    """Show an operation to callers with the ids of what it changed."""
+    """Return an operation as the value callers see, with the ids of what it changed."""
     return all_named(tx, [row])[0]
 
 
 def all_named(tx: Tx, rows: Sequence[OperationRow]) -> list[Operation]:
-    """Show operations of one scope to callers; what they name is looked up for all of them together."""
+    """Return operations of one scope as values; what they name is looked up for all of them at once."""
     if not rows:
         return []
     scope, views = rows[0].scope, [(codec.decode(row.before), codec.decode(row.after)) for row in rows]
@@ -49,7 +49,7 @@ def all_named(tx: Tx, rows: Sequence[OperationRow]) -> list[Operation]:
 
 
 def _ids(tx: Tx, table: Table[R], scope: str, numbers: set[int]) -> dict[int, str]:
-    """Return the ids of rows that must exist by their local numbers."""
+    """Return the ids of rows by local number; a missing row raises ``Corrupt``."""
     rows: dict[int, Any] = dict(table.numbered(tx, scope, numbers))
     found = {number: row.id for number, row in rows.items()}
     for number in sorted(numbers - found.keys()):
@@ -59,7 +59,7 @@ def _ids(tx: Tx, table: Table[R], scope: str, numbers: set[int]) -> dict[int, st
 
 
 def _several(tx: Tx, table: Table[R], column: str, scope: str, wanted: Iterable[Any]) -> list[R]:
-    """Return rows by the values of a column, many in one statement."""
+    """Return rows by the values of a column, many per statement."""
     found, values = list[R](), sorted(wanted)
     for first in range(0, len(values), _MANY):
         some = values[first : first + _MANY]
@@ -68,7 +68,7 @@ def _several(tx: Tx, table: Table[R], column: str, scope: str, wanted: Iterable[
 
 
 def as_value(tx: Tx, row: OperationRow, session_id: str | None, agent_id: str | None) -> Operation:
-    """Show an operation to callers."""
+    """Return an operation as the value callers see, given the ids of what it changed."""
     before, after = codec.decode(row.before), codec.decode(row.after)
     found = _several(tx, BRANCH, "uid", row.scope, branches_in(before, after))
     return _value(row, before, after, session_id, agent_id, {each.uid: each.name for each in found})
@@ -83,7 +83,7 @@ def _value(
         kind=row.kind,
         session_id=session_id,
         at_ms=row.at_ms,
-        summary=summary(before, after, names.get),  # no name: a purge took the branch
+        summary=summary(before, after, names.get),  # a branch without a name was purged
         undone=row.undone_by is not None,
         agent_id=agent_id,
         workspace=files.get("workspace") or after.get("workspace"),
@@ -95,7 +95,7 @@ def _value(
 
 
 def summary(before: View, after: View, named: Named) -> str:
-    """Say what an operation changed."""
+    """Describe what an operation changed."""
     return "; ".join(_describe(thing, before.get(thing), value, named) for thing, value in after.items())
 
 
@@ -131,7 +131,7 @@ def _describe(thing: str, before: Any, after: Any, named: Named) -> str:
 
 
 def branches_in(before: View, after: View) -> set[str]:
-    """Return the ids of the branches that a summary calls by their names."""
+    """Return the ids of the branches that a summary mentions by name."""
     found = {after["branch"][0]} if "branch" in after else set[str]()
     if "head" in after and "head" in before and _changes_branch(before["head"], after["head"]):
         found |= {before["head"][0], after["head"][0]}

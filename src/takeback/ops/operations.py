@@ -1,10 +1,10 @@
-"""The operations log: changes other than appends, each with what was before and after, so each can be taken back.
+"""The operations log: every change except appends, with its before and after, so that it can be undone.
 
-An operation changes some things of one session or of one agent; ``before`` and ``after`` are objects with one key
-per thing. ``undo`` takes back the newest operation that still stands, or a named one unless a later one touched
-the same thing; ``redo`` brings back what the last undo took back. Both are operations themselves and record what
-they found: an attached head goes back to the tip of its branch, wherever that is by then. Appends never clear
-what can be redone; a new operation does. Nothing that was appended is lost by any of them.
+An operation changes some properties of one session or agent; ``before`` and ``after`` are objects with one key per
+property. ``undo`` reverts the newest operation that is not undone, or a named one unless a later one changed the same
+property; ``redo`` reverts the last undo. Both are operations themselves and record what they found: an attached head
+goes back to the tip of its branch, wherever that is by then. Appending keeps what can be redone; a new operation
+clears it. None of them loses anything that was appended.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo')"
 SINCE = f"SELECT 1 FROM operation {OF} AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"
 
 RESTORED = "restored"
-NOTHING = "it is so already: nothing was changed"
+NOTHING = "nothing to change"
 View: TypeAlias = "dict[str, Any]"
 _MANY = 500  # sessions that one statement looks up
 
 
 class Done(NamedTuple):
-    """What an operation did, and the session after it; None for an operation on an agent."""
+    """An operation that was done, and the session after it; None for an operation on an agent."""
 
     operation: Operation
     session: SessionRow | None
@@ -53,7 +53,7 @@ class Done(NamedTuple):
 def on_session(
     tx: Tx, session: SessionRow, kind: str, after: View, *, now_ms: int, undoes: int | None = None
 ) -> tuple[SessionRow, Operation]:
-    """Change a session as ``after`` says and record what that replaced."""
+    """Change a session as ``after`` says, and record what that replaced."""
     before = view_of(tx, session, after)
     if before == after and undoes is None:
         return session, Operation(new_id(now_ms), kind, session.id, now_ms, NOTHING)
@@ -86,7 +86,7 @@ def once(
 
 
 def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
-    """Return the operation of an earlier call with this key, or None."""
+    """Return the operation made by an earlier call with this key, or None."""
     made = None if call.key is None else made_before(tx, session.scope, session.sid, call.key, call.request)
     return None if made is None else named(tx, find(tx, session.scope, made))
 
@@ -94,7 +94,7 @@ def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
 def note(
     tx: Tx, session: SessionRow, kind: str, before: View, after: View, now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Record an operation that was made in steps: ``session`` is as it left it."""
+    """Record an operation that was carried out in steps; ``session`` is the session after them."""
     session = _put(tx, session, session, kind, now_ms, moved=False)
     row = _record(tx, kind, (session.scope, session.sid, 0), before, after, now_ms, None)
     return session, as_value(tx, row, session.id, None)
@@ -106,7 +106,7 @@ def put_in_place(tx: Tx, session: SessionRow, after: View, now_ms: int) -> Sessi
 
 
 def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
-    """Write a session that an operation changed at its new position; one revision further if its head moved."""
+    """Write a session at its new feed position; its revision grows if the head moved."""
     return sessions.store(tx, session, _touched(session, position, rank, now_ms, moved=moved))
 
 
@@ -118,7 +118,7 @@ def _touched(session: SessionRow, position: int, rank: int, now_ms: int, *, move
 def _put(
     tx: Tx, session: SessionRow, new: SessionRow, kind: str, now_ms: int, *, moved: bool, rank: int | None = None
 ) -> SessionRow:
-    """Write a session that an operation changes, in one step, with its change in the feed."""
+    """Write a session that an operation changes, and record the change in the feed."""
     position, rank = feed.record(
         tx, session, kind, branch=new.branch, first=new.seq, last=new.seq, now_ms=now_ms, rank=rank
     )
@@ -135,21 +135,22 @@ def on_agent(
     fields = codec.encode(after["fields"]) if "fields" in after else None
     hidden = after.get("hidden", agent.hidden)
     if agent.hidden and not hidden and agents.find(tx, agent.scope, agent.id):
-        raise Conflict(f"there is another agent {agent.id!r} by now; delete that one first", found=agent.id)
-    told = RESTORED if kind == "restore" else kind  # another word than for a session that leaves the trash
+        raise Conflict(f"another agent has the id {agent.id!r} now; delete that one first", found=agent.id)
+    # In the feed, "restore" already means that a session left the trash.
+    change = RESTORED if kind == "restore" else kind
     if known:
-        _change_sessions(tx, known, after.get("sessions", {}), after.get("heads", {}), told, now_ms)
+        _change_sessions(tx, known, after.get("sessions", {}), after.get("heads", {}), change, now_ms)
     state = codec.encode(agents.state_at(tx, agent, after["state"])) if "state" in after else None
     changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, state=state, hidden=hidden)
-    feed.record_agent(tx, agent.scope, agent.aid, told)
+    feed.record_agent(tx, agent.scope, agent.aid, change)
     row = _record(tx, kind, (agent.scope, 0, agent.aid), before, after, now_ms, undoes)
     return changed, as_value(tx, row, None, agent.id)
 
 
 def _change_sessions(tx: Tx, known: dict[str, SessionRow], trash: View, heads: View, kind: str, now_ms: int) -> None:
-    """Put an agent's sessions into the trash, then others out of it, and move heads."""
+    """Move an agent's sessions to the trash first, which frees their names, then others out of it, and move heads."""
     scope = next(iter(known.values())).scope
-    newest = sessions.top_rank(tx, scope)  # for all of them: to look it up is most of it
+    newest = sessions.top_rank(tx, scope)  # once for all of them: reading it is most of the cost
     rank = sessions.next_rank(now_ms, newest, feed.next_position(tx))
     for session_id in sorted(known, key=lambda each: (not trash.get(each, 0), each)):
         session = new = known[session_id]
@@ -187,7 +188,7 @@ def _record(
 def take_up(
     tx: Tx, scope: str, session_id: str, kind: str, wanted: str | None, *, now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Undo an operation of a session, the last or the one that is wanted, or redo what was undone last."""
+    """Undo the last or the wanted operation of a session, or redo the last undo."""
     if kind == "redo":
         done = redo(tx, scope, session_id=session_id, now_ms=now_ms)
     else:
@@ -196,24 +197,24 @@ def take_up(
 
 
 def chosen_undo(tx: Tx, scope: str, wanted: str | None, made: Sequence[str]) -> tuple[str, str | None]:
-    """Return the operation wanted, or the last of ``made`` that stands, and the session whose files it changed."""
-    nothing = "there is nothing to undo that was done through this handle; name an operation"
+    """Return the wanted operation, or the last of ``made`` not undone, and the session whose files it changed."""
+    nothing = "nothing done through this handle is left to undo; name an operation"
     return _with_files(tx, scope, wanted or _last_of(tx, scope, made, nothing))
 
 
 def undo_chosen(tx: Tx, scope: str, wanted: str | None, made: Sequence[str], *, now_ms: int) -> Done:
-    """Take back the operation that is wanted, or the last of ``made`` that stands."""
+    """Undo the wanted operation, or the last of ``made`` that is not undone."""
     return undo(tx, scope, chosen_undo(tx, scope, wanted, made)[0], now_ms=now_ms)
 
 
 def chosen_redo(tx: Tx, scope: str, undone: Sequence[str]) -> tuple[str, str | None]:
-    """Return which of these undos is taken back: the last that stands; and the session whose files it changed."""
-    nothing = "there is nothing to redo that was undone through this handle"
+    """Return the last of these undos that is not redone, and the session whose files it changed."""
+    nothing = "nothing undone through this handle is left to redo"
     return _with_files(tx, scope, _last_of(tx, scope, undone, nothing))
 
 
 def redo_chosen(tx: Tx, scope: str, undone: Sequence[str], *, now_ms: int) -> Done:
-    """Bring back what the last of these undos took back."""
+    """Redo the last of these undos."""
     return redo(tx, scope, session_id=None, operation_id=chosen_redo(tx, scope, undone)[0], now_ms=now_ms)
 
 
@@ -233,7 +234,7 @@ def _with_files(tx: Tx, scope: str, operation_id: str) -> tuple[str, str | None]
 def undo_session(
     tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int, files: View | None = None
 ) -> Done:
-    """Take back the newest operation of a session that stands, or a named one of it; ``files`` says what it changes."""
+    """Undo the newest standing operation of a session, or a named one; ``files`` says which files that changes."""
     session = sessions.get(tx, scope, session_id)
     if operation_id is None:
         row = _last_standing(tx, session)
@@ -246,12 +247,12 @@ def undo_session(
 
 
 def _last_standing(tx: Tx, session: SessionRow) -> OperationRow | None:
-    """Return the newest operation of a session that stands, or None."""
+    """Return the newest operation of a session that is not undone, or None."""
     return OPERATION.one(tx, f"{OF} AND {STANDS} ORDER BY oid DESC LIMIT 1", (session.scope, session.sid, 0))
 
 
 def find_to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str | None) -> OperationRow | None:
-    """Return the operation that an undo or a redo of a session would take up, or None."""
+    """Return the operation that an undo or redo of a session would act on, or None."""
     session = sessions.get(tx, scope, session_id)
     if kind == "redo":
         return _last_undo(tx, scope, session_id)
@@ -262,7 +263,7 @@ def find_to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id
 
 
 def to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str | None) -> OperationRow:
-    """Return the operation that an undo or a redo of a session would take up; none raises ``Conflict``."""
+    """Return the operation that an undo or redo of a session would act on; none raises ``Conflict``."""
     found = find_to_take_up(tx, scope, session_id, kind, operation_id)
     if found is None:
         raise Conflict(f"there is nothing to {kind} in this session")
@@ -275,16 +276,16 @@ def moved_files(row: OperationRow) -> bool:
 
 
 def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, files: View | None = None) -> Done:
-    """Take back a named operation unless a later one touched the same thing."""
+    """Undo a named operation; a later one that changed the same property raises ``Conflict``."""
     row = find(tx, scope, operation_id)
     if row.kind in ("undo", "redo", "purge"):
-        raise Conflict(f"an operation of kind {row.kind} cannot be undone; redo brings back what an undo took back")
+        raise Conflict(f"an operation of kind {row.kind} cannot be undone; to revert an undo, use redo")
     if row.undone_by is not None:
-        raise Conflict(f"operation {operation_id!r} is undone already")
+        raise Conflict(f"operation {operation_id!r} is already undone")
     later = _touched_since(tx, row, STANDS)
     if later is not None:
         raise Conflict(
-            f"a later operation ({later.kind}) changed the same thing; undo that first",
+            f"a later operation ({later.kind}) changed the same thing; undo that one first",
             expected=operation_id,
             found=later.id,
         )
@@ -292,7 +293,7 @@ def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, files: View | No
 
 
 def _touched_since(tx: Tx, row: OperationRow, which: str) -> OperationRow | None:
-    """Return the newest later operation of some that has a thing in common with one, or None."""
+    """Return the newest later operation among ``which`` that changed a property this one changed, or None."""
     things = codec.decode(row.before).keys()
     where = f"{OF} AND oid > ? AND {which} ORDER BY oid DESC"
     later = OPERATION.all(tx, where, (row.scope, row.session, row.agent, row.oid))
@@ -314,10 +315,10 @@ def redo(
     now_ms: int,
     files: View | None = None,
 ) -> Done:
-    """Bring back what the last undo of a session, or a named undo, took back; unless another operation came since."""
+    """Redo the last undo of a session, or a named undo, unless another operation came since."""
     last = _last_undo(tx, scope, session_id) if operation_id is None else _named_undo(tx, scope, operation_id)
     if last is None:
-        raise Conflict("there is nothing to redo here")
+        raise Conflict("there is nothing to redo")
     done = _again(tx, last, "redo", now_ms, files)
     _set_undone(tx, last, find(tx, scope, done.operation.id).oid)
     _set_undone(tx, by_number(tx, scope, last.undoes or 0), None)
@@ -332,13 +333,13 @@ def _last_undo(tx: Tx, scope: str, session_id: str | None) -> OperationRow | Non
 
 
 def _named_undo(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
-    """Return an undo that can be redone: nothing that stands has touched the same things since."""
+    """Return an undo that can be redone: nothing has changed the same properties since."""
     row = find(tx, scope, operation_id)
     return None if row.undone_by is not None or _touched_since(tx, row, "undone_by IS NULL") else row
 
 
 def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, files: View | None) -> Done:
-    """Put back what was before an operation."""
+    """Restore what was there before an operation."""
     before = codec.decode(row.before)
     if files is not None and "files" in before:
         before["files"] = {**before["files"], **files}
@@ -363,7 +364,7 @@ def _find(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
 
 
 def by_number(tx: Tx, scope: str, oid: int) -> OperationRow:
-    """Return an operation that must exist by its local number."""
+    """Return an operation by its local number; a missing one raises ``Corrupt``."""
     found = OPERATION.get(tx, scope, oid)
     if found is None:
         raise Corrupt(f"the record of operation number {oid} is missing", what=f"operation number {oid}")
@@ -371,13 +372,13 @@ def by_number(tx: Tx, scope: str, oid: int) -> OperationRow:
 
 
 def stands(tx: Tx, scope: str, operation_id: str) -> bool:
-    """Whether an operation is there and not taken back."""
+    """Whether an operation exists and is not undone."""
     found = _find(tx, scope, operation_id)
     return found is not None and found.undone_by is None
 
 
 def recorded_id(operation: Operation) -> str:
-    """Return the id of an operation; nothing for one that changed nothing and was not recorded."""
+    """Return the id of an operation; empty for one that changed nothing and was not recorded."""
     return "" if operation.summary == NOTHING else operation.id
 
 
@@ -394,7 +395,7 @@ def head_view(session: SessionRow) -> list[Any]:
 
 
 def view_of(tx: Tx, session: SessionRow, things: View) -> View:
-    """Describe the things of a session that an operation names, as they are now."""
+    """Describe the properties of a session that an operation names, as they are now."""
     return {thing: _thing(tx, session, thing, asked) for thing, asked in things.items()}
 
 
@@ -406,7 +407,7 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
             return sessions.decoded(sessions.detail(tx, session)).get("metadata", {})
         case "branch":  # made by a fork
             return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
-        case "files":  # what a move did in the workspace, for people to read; of a move of files alone also to what
+        case "files":  # what a move did in the workspace, for people; a move of files alone also has the root
             return {**asked, "root": snapshots.disk_of(tx, session)} if "root" in asked else asked
         case "below":  # sub-agents that moved with it
             known = all_unless_purged(tx, session.scope, asked)
@@ -419,12 +420,12 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
 
 
 def unless_purged(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
-    """Return a session that an operation names; a purge that came since leaves nothing to change."""
+    """Return a session that an operation names; None if it was purged since."""
     return sessions.find(tx, scope, session_id)
 
 
 def all_unless_purged(tx: Tx, scope: str, ids: Iterable[str]) -> dict[str, SessionRow]:
-    """Return the sessions that an operation names, by their ids, without those that were purged since."""
+    """Return the sessions that an operation names, by id, without those purged since."""
     found, wanted = dict[str, SessionRow](), sorted(ids)
     for first in range(0, len(wanted), _MANY):
         found |= sessions.several(tx, scope, wanted[first : first + _MANY])
@@ -447,8 +448,8 @@ def _agent_view(agent: AgentRow, things: View, known: dict[str, SessionRow]) -> 
 
 
 def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
-    """Return a session as ``after`` says, for the caller to store; what lies beside its row is changed here."""
-    if 0 in (after.get("hidden"), after.get("session", ["", 1])[1]):  # what returns may have lost its agent meanwhile
+    """Return a session as ``after`` says, for the caller to store; what is stored beside its row is written here."""
+    if 0 in (after.get("hidden"), after.get("session", ["", 1])[1]):  # the agent may have been deleted meanwhile
         agents.ensure(tx, session.scope, session.agent, now_ms=now_ms)
     if "hidden" in after:
         session = _visible(tx, session, after["hidden"], after.get("name", session.name))
@@ -469,12 +470,12 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
     return _moved(tx, session, *after["head"]) if "head" in after else session
 
 
-# No operation moves a session to another workspace: one of an imported file that says so is not followed.
+# Without "workspace": no operation changes it, so an imported file that claims so must not redirect a session.
 _PLAIN = frozenset({"title", "tags", "archived", "pinned", "status"})
 
 
 def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], now_ms: int) -> None:
-    """Bring a sub-agent to where it was, in the list or out of it."""
+    """Move a sub-agent back to where it was, and into the trash or out of it."""
     child = unless_purged(tx, session.scope, child_id)
     if child is None or [*head_view(child), child.hidden] == place:
         return
@@ -485,18 +486,18 @@ def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], n
 
 
 def _visible(tx: Tx, session: SessionRow, hidden: int, name: str | None) -> SessionRow:
-    """Return a session in the trash or out of it; a taken name gets `` (2)``, a taken key raises ``Conflict``."""
+    """Return a session moved to the trash or out of it; a taken name gets `` (2)``, a taken key raises ``Conflict``."""
     if not hidden and session.hidden:
         name = _free_name(tx, session, name)
         if sessions.find_by_key(tx, session.scope, session.key) is not None:
-            raise Conflict(f"another session has the key {session.key!r} by now; delete that one first")
+            raise Conflict(f"another session has the key {session.key!r} now; delete that one first")
         if session.label is not None and sessions.find_by_label(tx, session.scope, session.parent, session.label):
-            raise Conflict(f"another sub-agent has the label {session.label!r} by now; delete that one first")
+            raise Conflict(f"another sub-agent has the label {session.label!r} now; delete that one first")
     return session._replace(hidden=hidden, name=name)
 
 
 def _free_name(tx: Tx, session: SessionRow, name: str | None) -> str | None:
-    """Return the name, or with `` (2)`` and so on behind it where another session has it by now."""
+    """Return the name, with `` (2)`` and so on appended if another session has it by now."""
     if name is None:
         return None
     names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
@@ -510,7 +511,7 @@ def _free_name(tx: Tx, session: SessionRow, name: str | None) -> str | None:
 
 
 def _moved(tx: Tx, session: SessionRow, uid: str, seq: int, attached: int) -> SessionRow:
-    """Return a session with its head elsewhere; the branch that it leaves learns where it ends."""
+    """Return a session with its head elsewhere, after recording the tip of the branch that it leaves."""
     if [uid, seq, attached] == head_view(session):
         return session
     left = branches.get(tx, session.scope, session.branch)
@@ -529,7 +530,7 @@ def _moved(tx: Tx, session: SessionRow, uid: str, seq: int, attached: int) -> Se
 
 
 def counted(tx: Tx, session: SessionRow) -> SessionRow:
-    """Let the row show the tasks and build attempts of its head."""
+    """Write the tasks and build attempts at the head into the session's row."""
     return sessions.write(tx, session, **work.counts_at_head(tx, session))
 
 
@@ -561,7 +562,7 @@ def of_scope(tx: Tx, scope: str, *, limit: int, before: int = 1 << 62) -> list[O
         where = "INDEXED BY operation_scope WHERE scope = ? AND oid < ? ORDER BY oid DESC LIMIT ?"
         wanted = limit - len(found)
         rows = OPERATION.all(tx, where, (scope, before, wanted))
-        # A session that is half copied has its operations before anybody sees it.
+        # A session still being copied is invisible, but its operations are already stored: leave them out.
         known = SESSION.numbered(tx, scope, {row.session for row in rows if row.session})
         found += [row for row in rows if row.session not in known or not known[row.session].staged]
         if len(rows) < wanted:

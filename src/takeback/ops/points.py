@@ -1,6 +1,6 @@
-"""Points of a session as they are asked for: an entry of the path, of a branch, the tip of one.
+"""Points of a session as callers name them: an entry of the path or of a branch, a tip, a checkpoint.
 
-Here they are only found and looked from; ``moves`` goes there.
+This module only finds them and reads from there; ``moves`` moves the head.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .sessions import SessionRow
 
 
 class Target(NamedTuple):
-    """A point that is asked for: a seq of the head's path, or with ``uid`` the entry of that branch.
+    """A requested point: a seq of the head's path, or with ``uid`` the entry of that branch.
 
-    ``tip_of`` names a branch and ``checkpoint`` a checkpoint instead: where those are is found in the transaction.
+    ``tip_of`` names a branch and ``checkpoint`` a checkpoint instead; both are resolved in the transaction.
     """
 
     seq: int = 0
     uid: str | None = None
     anywhere: bool = False  # a checkpoint's point need not be on the path of the head
-    attached: bool = False  # at the tip of the branch, and going on there
-    at_head: bool = False  # where the session is
-    at_tip: bool = False  # wherever the branch of ``uid`` ends by now
+    attached: bool = False  # at the tip of the branch, to continue it
+    at_head: bool = False  # where the session is now
+    at_tip: bool = False  # wherever the branch of ``uid`` ends now
     tip_of: str = ""
     checkpoint: str = ""
 
@@ -37,7 +37,7 @@ def located(tx: Tx, session: SessionRow, target: Target) -> Target:
         uid, seq, _ = tip_of(tx, session, target.tip_of)
         return Target(seq, uid, anywhere=True, attached=target.attached)
     if target.checkpoint:
-        from . import checkpoint_rows  # only those who name one pay for it
+        from . import checkpoint_rows  # imported only by those who name a checkpoint
 
         row = checkpoint_rows.get(tx, session, target.checkpoint)
         return Target(row.seq, checkpoint_rows.seen_from(tx, session, row).uid, anywhere=True)
@@ -55,12 +55,12 @@ def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
     """Describe a head at the tip of a branch."""
     row = branches.find(tx, session.scope, session.sid, branch)
     if row.hidden:
-        raise NotFound(f"branch {branch!r} was taken back by an undo; redo brings it back")
+        raise NotFound(f"branch {branch!r} was removed by an undo; redo brings it back")
     return [row.uid, _tip(session, row), 1]
 
 
 def point_of(tx: Tx, session: SessionRow, target: Target | None) -> tuple[log.Point, branches.BranchRow]:
-    """Find a point, the head without one, and the branch from which it is seen."""
+    """Find a point, by default the head, and the branch through which its path runs."""
     origin = branches.get(tx, session.scope, session.branch)
     if target is None:
         return log.point(tx, session, session.seq), origin
@@ -72,7 +72,7 @@ def point_of(tx: Tx, session: SessionRow, target: Target | None) -> tuple[log.Po
 
 
 def seen_from(tx: Tx, session: SessionRow, target: Target | None) -> SessionRow:
-    """Return a session as it stood at a point; as it stands without one."""
+    """Return a session as it was at a point, by default as it is now."""
     if target is None:
         return session
     point, origin = point_of(tx, session, target)

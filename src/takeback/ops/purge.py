@@ -1,8 +1,8 @@
-"""Purging: the one thing that erases, asked for by name and never undone.
+"""Purging: the only operation that erases; it must be requested explicitly and cannot be undone.
 
-Content, names and details of the session are erased and overwritten. What stays is its row and its branches,
-empty of anything a person wrote, so that numbers are never used twice and the feed keeps its order. Entries
-that a branch of another session reads stay until that session is purged too, and are named.
+Content, names and details of the session are erased and overwritten. Its row and its branches stay, emptied of
+anything a person wrote, so that numbers are never reused and the feed keeps its order. Entries that a branch of another
+session reads stay until that session is purged too, and are reported.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 
 
 def purge_named(tx: Tx, scope: str, wanted: str, *, include_forks: bool, now_ms: int) -> Purged:
-    """Erase a session by its id, key or name; absent is no error."""
+    """Erase a session by id, key or name; it is not an error if it does not exist."""
     row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
     return Purged() if row is None else purge(tx, scope, row.id, include_forks=include_forks, now_ms=now_ms)
 
 
 def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: int) -> Purged:
-    """Erase a session, with the sessions forked from it if asked; one that is absent returns an empty answer."""
+    """Erase a session, and with ``include_forks`` the sessions forked from it; return an empty result if absent."""
     found = sessions.find(tx, scope, session_id)
     if found is None:
         return Purged()
@@ -52,7 +52,7 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
     if include_forks:
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
-    for session in doomed.values():
+    for session in doomed.values():  # before any entry is erased: the totals are computed from entries
         agent_checkpoints.forget_session(tx, scope, session.sid)
     needed_by, hashes, gone, kept = set[str](), set[str](), 0, 0
     needs, roots = _needs(tx, doomed), set[str]()
@@ -83,7 +83,7 @@ def _add_forks(tx: Tx, doomed: dict[int, SessionRow]) -> None:
 
 
 def _add_remains(tx: Tx, doomed: dict[int, SessionRow]) -> None:
-    """Look again at sessions purged earlier whose entries were kept for these."""
+    """Add sessions purged earlier whose entries were kept only for these."""
     waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
     seen = {branch.bid for branch in waiting}
     while waiting:
@@ -100,10 +100,10 @@ def _add_remains(tx: Tx, doomed: dict[int, SessionRow]) -> None:
 
 
 def _needs(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, tuple[int, set[str]]]:
-    """Return for each branch of the doomed sessions its last entry that others read, and who they are.
+    """Return for each branch of the doomed sessions the last entry that others read, and who reads it.
 
-    A fork has a higher number than the branch it starts on, so going down the numbers every fork is known
-    before the branch it needs; no depth of forks is too deep.
+    A fork has a higher number than the branch it starts on, so in descending order every fork is known before the
+    branch it needs. No recursion, so forks may be nested to any depth.
     """
     found = _with_forks(tx, doomed)
     scope = next(iter(doomed.values())).scope
@@ -125,7 +125,7 @@ def _needs(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, tuple[int, set[st
 
 
 def _with_forks(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, BranchRow]:
-    """Return the branches of the doomed sessions and all that start on them, however far down."""
+    """Return the branches of the doomed sessions and all that start on them, directly or indirectly."""
     waiting = [branch for s in doomed.values() for branch in branches.of_session(tx, s.scope, s.sid, s.branches)]
     found = {branch.bid: branch for branch in waiting}
     while waiting:
@@ -138,12 +138,12 @@ def _with_forks(tx: Tx, doomed: dict[int, SessionRow]) -> dict[int, BranchRow]:
 
 
 def _behind(branch: BranchRow, need: int) -> tuple[str, int, int]:
-    """Return the scope and the range of keys of the entries of a branch behind the last one needed."""
+    """Return the scope and the key range of a branch's entries after the last one needed."""
     return branch.scope, entries.key_of(branch.bid, need), entries.key_of(branch.bid, entries.MAX_SEQ)
 
 
 def drop(tx: Tx, branch: BranchRow, need: int) -> int:
-    """Erase the entries of a branch behind the last one needed; return how many."""
+    """Erase the entries of a branch after the last one needed; return how many."""
     count = tx.one(COUNT, _behind(branch, need))
     for sql in DROP:
         tx.run(sql, _behind(branch, need))
@@ -152,7 +152,7 @@ def drop(tx: Tx, branch: BranchRow, need: int) -> int:
 
 
 def _cut(tx: Tx, branch: BranchRow, need: int) -> None:
-    """Let a branch end where it is still needed; one that is not needed at all starts nowhere."""
+    """End a branch at the last entry still needed; detach it from its parent if none is."""
     cut = branch._replace(name=branch.uid, hidden=1)
     last = ENTRY.get(tx, branch.scope, entries.key_of(branch.bid, need)) if need > branch.fork_seq else None
     if last is not None:
@@ -167,7 +167,7 @@ def blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     """Empty a session's row of everything a person wrote."""
     for (place,) in tx.all(PLACES, (session.scope,)) if session.workspace else ():
         if place.endswith(f":{session.workspace}"):
-            tx.run(FORGET, (session.scope, place))  # it names files; what others need of it is read again
+            tx.run(FORGET, (session.scope, place))  # it contains file names; others just scan again
     tx.run(DROP_PIECES, (session.scope, session.scope, session.sid))
     for sql in DROP_OF_SESSION:
         tx.run(sql, (session.scope, session.sid))

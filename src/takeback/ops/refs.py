@@ -1,8 +1,8 @@
 """Refs: how people name a session and a point in it. Only shells parse them; programs use exact ids, keys or names.
 
-A ref is a session - its key, name, id, a beginning of its id, ``@`` for the newest of the workspace, ``@-1`` for
-the one before - then ``/branch``, then ``:point``. A key is matched whole first, since it holds colons. Nothing is
-guessed: more than one match is ``Ambiguous`` and names the candidates.
+A ref is a session (its key, name, id or a prefix of its id, ``@`` for the newest of the workspace, ``@-1`` for the one
+before), then ``/branch``, then ``:point``. A key is matched whole first, since it contains colons. Nothing is guessed:
+more than one match raises ``Ambiguous``, which names the candidates.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
+from ..model import words
 from ..storage.base import Tx
 from ..tables.sessions import SESSION, SessionRow
 from ..tables.table import slots
@@ -29,7 +30,7 @@ _SHOWN = 10
 
 
 class Where(NamedTuple):
-    """The point of a ref: a branch, an entry of its path, a checkpoint; None where none was named."""
+    """The point of a ref: a branch, an entry of its path, a checkpoint; None for what was not named."""
 
     branch: str | None = None
     seq: int | None = None
@@ -37,14 +38,14 @@ class Where(NamedTuple):
 
 
 def exact(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str | None) -> SessionRow | None:
-    """Find a session by its whole id, key or name; several of that name raise ``Ambiguous``."""
+    """Find a session by its exact id, key or name; a name that several have raises ``Ambiguous``."""
     if is_id(wanted) and (found := sessions.find(tx, scope, wanted)):
         return found
     if wanted.startswith("agent:") and (found := sessions.find_by_key(tx, scope, wanted)):
         return found
     all_ = sessions.named(tx, scope, wanted)
     named = [row for row in all_ if agent in (None, row.agent) and workspace in (None, row.workspace)]
-    return _single(named, f"{len(named)} sessions are named {wanted!r}; say of which agent or workspace")
+    return _single(named, f"{len(named)} sessions are named {wanted!r}; name the agent or the workspace too")
 
 
 def exact_whole(tx: Tx, scope: str, wanted: str, *, agent: str | None, workspace: str | None) -> Whole | None:
@@ -60,7 +61,7 @@ def _single(found: list[SessionRow], message: str) -> SessionRow | None:
 
 
 def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[Whole, Where]:
-    """Parse a ref; the longest part of it that names a session is the session, the rest is the point."""
+    """Parse a ref: the longest prefix that names a session is the session, the rest is the point."""
     for end in _ends(ref):
         session = _session(tx, scope, ref[:end], workspace)
         if session is not None:
@@ -69,7 +70,7 @@ def resolve(tx: Tx, scope: str, ref: str, *, workspace: str | None) -> tuple[Who
 
 
 def _ends(ref: str) -> list[int]:
-    """Return where the session's part may end: the whole, then before each colon or slash, the last one first."""
+    """Return where the session part may end: at the end, then before each colon or slash, the last one first."""
     return [len(ref), *(at for at in range(len(ref) - 1, 0, -1) if ref[at] in ":/")]
 
 
@@ -89,14 +90,14 @@ def _by_prefix(tx: Tx, scope: str, text: str) -> SessionRow | None:
     if not prefix.isalnum() or not prefix.isascii():
         return None
     rows = SESSION.all(tx, PREFIX, (scope, prefix, prefix + "~", _SHOWN + 1))
-    return _single(rows, f"{text!r} is the beginning of several ids; give more of it")
+    return _single(rows, f"{text!r} matches several ids; add more characters")
 
 
 def shortest(tx: Tx, scope: str, ids: Sequence[str], least: int) -> dict[str, str]:
-    """Return for each id the shortest beginning of it, from ``least`` characters on, that names its session.
+    """Return for each id its shortest prefix of at least ``least`` characters that names its session.
 
-    One read finds the neighbours of all of them in the order of ids, a second one sessions that are named like such a
-    beginning: a name comes first.
+    One read finds the neighbours of all ids in order; a second finds sessions whose name equals such a prefix, since
+    a name takes precedence.
     """
     found = dict[str, str]()
     for wanted, before, after in tx.all(f"{NEIGHBOURS}({slots(len(ids))})", (scope, *ids)):
@@ -109,12 +110,12 @@ def shortest(tx: Tx, scope: str, ids: Sequence[str], least: int) -> dict[str, st
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the characters with which both begin."""
+    """Return the length of the common prefix."""
     return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
 def _named_otherwise(tx: Tx, scope: str, beginnings: dict[str, str]) -> set[str]:
-    """Return the ids whose beginning is the name of a session."""
+    """Return the ids whose prefix is the name of a session."""
     texts = [*beginnings.values()]
     if not texts:
         return set()
@@ -123,18 +124,19 @@ def _named_otherwise(tx: Tx, scope: str, beginnings: dict[str, str]) -> set[str]
 
 
 def _unnamed(tx: Tx, scope: str, wanted: str, text: str) -> str:
-    """Return a longer beginning of an id, one that is nobody's name."""
+    """Return a longer prefix of an id, one that is not the name of a session."""
     longer = (wanted[:length] for length in range(len(text) + 1, len(wanted)))
     return next((each for each in longer if not sessions.named(tx, scope, each)), wanted)
 
 
 def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow | None:
     if back and not (back[1:].isascii() and back[1:].isdigit() and len(back) < 6):
-        raise Invalid(f"'@{back[:20]}' is no ref; '@' is the newest session, '@-1' the one before, '@-9999' the last")
+        raise Invalid(f"'@{back[:20]}' is not a ref; '@' is the newest session, '@-1' to '@-9999' are earlier ones")
     count = int(back[1:]) + 1 if back else 1
     found = listing.page(tx, scope, listing.Filter(workspace=workspace), order="updated", before=None, limit=count)
     if len(found.found) < count:
-        raise NotFound(f"there are only {len(found.found)} sessions here")
+        some = words.count(len(found.found), "session")
+        raise NotFound(f"there is no session {'@' + back}: only {some} here" if found.found else "no sessions here yet")
     return found.found[-1][0]
 
 
@@ -162,8 +164,8 @@ def _at_tip(tx: Tx, session: SessionRow, branch: branches.BranchRow) -> SessionR
 
 
 def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[int, str | None]:
-    """Read what stands behind the colon: a turn, a point before a turn, an entry, a checkpoint."""
-    from . import checkpoint_rows  # few refs have a point
+    """Parse what follows the colon: a turn, the point before a turn, an entry or a checkpoint."""
+    from . import checkpoint_rows  # imported here, since few refs have a point
 
     found = checkpoint_rows.find(tx, session, text)
     if found is not None:
@@ -179,10 +181,10 @@ def _point(tx: Tx, session: SessionRow, seen: SessionRow, text: str) -> tuple[in
 
 
 def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
-    """Find the last entry of a turn of the path by halving: turns only grow along it."""
+    """Find the last entry of a turn of the path by binary search: turns only grow along it."""
     if not 0 <= turn <= session.turns:
         raise NotFound(f"the session has turns 1 to {session.turns}; there is no turn {turn}")
-    low, high = 0, session.seq  # turns at low are at most ``turn``
+    low, high = 0, session.seq  # invariant: the turn at ``low`` is at most ``turn``
     while low < high:
         middle = (low + high + 1) // 2
         if log.point(tx, session, middle).numbers.turns <= turn:
@@ -195,7 +197,7 @@ def turn_end(tx: Tx, session: SessionRow, turn: int) -> int:
 def overview(
     tx: Tx, scope: str, ids: Sequence[str], least: int
 ) -> tuple[dict[str, SessionRow], dict[int, list[BranchRow]], dict[str, str]]:
-    """Return the rows of sessions, their branches and their shortest ids, all of one moment."""
+    """Return the rows of sessions, their branches and their shortest ids, all as of one moment."""
     rows = sessions.several(tx, scope, ids)
     there = {row.sid: row.branches for row in rows.values()}
     known = branches.of_sessions(tx, scope, there) if there else {}

@@ -1,7 +1,7 @@
-"""Moving a session in time with its files and its sub-agents: what it would mean, and the transaction that does it.
+"""Moving a session in time with its files and its sub-agents: what that would change, and the transaction for it.
 
-Files are not touched here. ``look`` says which snapshots are in force at the head and at the point, and who changed
-what in between; ``move`` makes the move an operation once the files are in their place.
+Files are not touched here. ``look`` reads which snapshots are in force at the head and at the point, and who changed
+what in between. ``move`` records the move as an operation once the files are in place.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ class MoveFacts(NamedTuple):
     """A session as it is, and as it was at a point of its path or of another branch."""
 
     session: SessionRow
-    view: list[Any]  # the head that the move gives
+    view: list[Any]  # the head after the move
     point: entries.Point
     parting: entries.Point  # the last entry that both paths share
     at_ms: int
-    here: str | None  # the root of the snapshot at the head, or what is known to be on disk where there is none
-    there: str | None  # that of the one at the point
+    here: str | None  # the root of the snapshot at the head; without one, of what is known to be on disk
+    there: str | None  # the root of the snapshot at the point
     disk: str | None
-    changes: tuple[WorkEntry, ...]  # snapshots behind the parting, newest first, and the one in force there last
-    history: tuple[tuple[WorkEntry, int], ...]  # the same of the way to what is on disk, each with its turn
-    open: tuple[str, ...]  # calls that may be at work
+    changes: tuple[WorkEntry, ...]  # snapshots after the parting, newest first, ending with the one in force there
+    history: tuple[tuple[WorkEntry, int], ...]  # the same along the path to what is on disk, each with its turn
+    open: tuple[str, ...]  # calls that may be running
     below: dict[str, list[Any]]
-    elsewhere: tuple[str, ...]  # workspaces of sub-agents that are not that of the session
-    work: bool  # tasks, plan, notes or state are not the same at the point
-    runners: tuple[tuple[SessionRow, LeaseRow], ...]  # who runs it and its sub-agents
+    elsewhere: tuple[str, ...]  # workspaces of sub-agents other than the session's own
+    work: bool  # whether tasks, plan, notes or state differ at the point
+    runners: tuple[tuple[SessionRow, LeaseRow], ...]  # who runs the session and its sub-agents
 
     @property
     def is_quiet(self) -> bool:
-        """Whether both ends hold the same conversation: only snapshots lie between them."""
+        """Whether both ends hold the same conversation, with only snapshots between them."""
         new = sum(each.seq > self.parting.seq for each in self.changes)
         return self.point.seq == self.parting.seq and self.session.seq - self.parting.seq == new
 
 
 class Goal(NamedTuple):
-    """Where a move goes: to a point that is found again each time, or to what an operation was before.
+    """Where a move goes: to a point that is resolved anew each time, or to what was before an operation.
 
-    ``asked`` describes it for comparing two requests with one idempotency key.
+    ``asked`` describes the request, to compare two with the same idempotency key.
     """
 
     kind: str
     target: Target
     asked: list[Any]
     operation: str | None = None
-    files: tuple[str, int] | None = None  # a root to go to with files alone, and since when they are otherwise
-    since: tuple[str, int] | None = None  # where the operation left the head: what was there then is its own doing
+    files: tuple[str, int] | None = None  # for a move of files alone: the root, and the entry since which they differ
+    since: tuple[str, int] | None = None  # where the operation left the head: earlier changes are its own doing
 
 
 def goal_of(row: OperationRow, kind: str, wanted: str | None) -> Goal:
@@ -78,17 +78,17 @@ def goal_of(row: OperationRow, kind: str, wanted: str | None) -> Goal:
         target = Target(seq, uid, anywhere=True, at_tip=bool(attached))
         return Goal(kind, target, asked, wanted, since=(left_uid, left_seq))
     if alone is None:
-        raise Invalid(f"that operation ({row.kind}) moves neither the conversation nor files; {kind} it")
+        raise Invalid(f"that operation ({row.kind}) moves neither the conversation nor files: use {kind} directly")
     return Goal(kind, Target(at_head=True), asked, wanted, files=(alone, before["files"]["seq"]))
 
 
 def asked_again(kind: str, wanted: str | None) -> list[Any]:
-    """Describe an undo or redo for comparing two requests with one idempotency key."""
+    """Describe an undo or redo, to compare two requests with the same idempotency key."""
     return ["undo", wanted] if kind == "undo" else [kind]
 
 
 def look_at(tx: Tx, session: SessionRow, goal: Goal) -> MoveFacts:
-    """Read what a move means now."""
+    """Read what a move to a goal would change now."""
     found = look(tx, session, goal.target)
     if goal.files is not None:
         return of_files(tx, found, *goal.files)
@@ -96,7 +96,7 @@ def look_at(tx: Tx, session: SessionRow, goal: Goal) -> MoveFacts:
 
 
 def look(tx: Tx, session: SessionRow, target: Target) -> MoveFacts:
-    """Read what a move to a point means."""
+    """Read what a move to a point would change."""
     place = located(tx, session, target)
     point, origin = moves.point_of(tx, session, place)
     parting = moves.common_point(tx, session, place)
@@ -105,7 +105,7 @@ def look(tx: Tx, session: SessionRow, target: Target) -> MoveFacts:
     changes = snapshots.since(tx, session, parting.seq)
     disk = snapshots.disk_of(tx, session)
     then = work.latest(tx, there, snapshots.KIND)
-    if then is None and changes:  # nothing was seen to change before the first look
+    if then is None and changes:  # nothing was seen to change before the first scan
         then = work.entry_at(tx, session, changes[0].body["first"])
     children = subagents.below(tx, session)
     moved = below.wanted(tx, children, there, at_ms)
@@ -129,9 +129,9 @@ def look(tx: Tx, session: SessionRow, target: Target) -> MoveFacts:
 
 
 def _history(tx: Tx, session: SessionRow, place: Target, changes: list[WorkEntry]) -> Iterator[tuple[WorkEntry, int]]:
-    """Yield the snapshots that say how the files of a place became what is on disk, newest first, with their turns.
+    """Yield the snapshots by which the files of a point became what is on disk, newest first, with their turns.
 
-    Where the head moved and the files stayed, these are on the path on which the files were seen.
+    If the head moved and the files stayed, they are on the path where the files were last scanned.
     """
     row: SessionRow | None = _where_files_are(tx, session)
     if row == session and not any("at" in each.body for each in changes):
@@ -149,7 +149,7 @@ def _history(tx: Tx, session: SessionRow, place: Target, changes: list[WorkEntry
 
 
 def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
-    """Return the session as it was when it last saw its files, if that is not where its head is."""
+    """Return the session as it was when its files were last scanned; as it is now if they match the head."""
     disk, at = snapshots.disk_of(tx, session), snapshots.disk_at(tx, session)
     last = work.latest(tx, session, snapshots.KIND)
     if disk is None or at is None or (last is not None and last.body["root"] == disk):
@@ -158,7 +158,7 @@ def _where_files_are(tx: Tx, session: SessionRow) -> SessionRow:
 
 
 def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
-    """Return the session as it stood at an entry of a branch, or None if that was purged."""
+    """Return the session as it was at an entry of a branch, or None if that was purged."""
     try:
         point, origin = moves.point_of(tx, session, Target(at[1], at[0], anywhere=True))
     except NotFound:
@@ -167,12 +167,12 @@ def _standing(tx: Tx, session: SessionRow, at: list[Any]) -> SessionRow | None:
 
 
 def of_files(tx: Tx, look: MoveFacts, root: str, seq: int) -> MoveFacts:
-    """Return the look at a move of files alone: to a root, from what was recorded since an entry."""
+    """Return the facts for a move of files alone: to a root, from what was recorded since an entry."""
     return _changed_since(tx, look._replace(there=root), min(seq, look.session.seq))
 
 
 def seen_since(tx: Tx, look: MoveFacts, uid: str, seq: int) -> MoveFacts:
-    """Return the look at the undo of a move: only what changed since that move can be somebody else's."""
+    """Return the facts for the undo of a move: only what changed since that move can be somebody else's."""
     if seq:
         branch = branches.find(tx, look.session.scope, look.session.sid, uid)
         if not entries.is_on_path(tx, look.session, branches.owner(tx, branch, seq).uid, seq):
@@ -181,7 +181,7 @@ def seen_since(tx: Tx, look: MoveFacts, uid: str, seq: int) -> MoveFacts:
 
 
 def _changed_since(tx: Tx, look: MoveFacts, seq: int) -> MoveFacts:
-    """Count from a move on: what it kept or brought back itself, in the snapshot behind it, is no change since."""
+    """Count changes from a move on; what the move itself kept or restored, in the next snapshot, does not count."""
     changes = snapshots.since(tx, look.session, seq)
     own = len(changes) > 1 and changes[-2].body.get("kept") and changes[-2].seq == seq + 1
     history = _with_turns(tx, look.session, changes[:-1] if own else changes)
@@ -193,7 +193,7 @@ def _with_turns(tx: Tx, session: SessionRow, changes: list[WorkEntry]) -> Iterat
 
 
 def _work_of(tx: Tx, session: SessionRow) -> dict[str, int]:
-    """Return the last entries of the state of work that people see."""
+    """Return the last entry of each kind of work that people see."""
     hidden = (snapshots.KIND, snapshots.ANNOUNCED, below.KIND)
     return {kind: seq for kind, seq in work.lasts(tx, session).items() if kind not in hidden}
 
@@ -211,7 +211,7 @@ def _runners(tx: Tx, tree: list[SessionRow]) -> tuple[tuple[SessionRow, LeaseRow
 
 
 def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
-    """Return the sessions that somebody runs in the same workspace, without this one and its sub-agents."""
+    """Return the running sessions in the same workspace, except this one and its sub-agents."""
     own = {session.sid, *(each.sid for each in subagents.below(tx, session))}
     rows = tx.all(LIVE, (session.scope,)) if session.workspace else []
     found = ((SESSION.checked(row[: SESSION.width]), LEASE.checked(row[SESSION.width :])) for row in rows)
@@ -219,30 +219,30 @@ def others_in(tx: Tx, session: SessionRow) -> list[tuple[SessionRow, LeaseRow]]:
 
 
 def _overlap(one: SessionRow, other: SessionRow) -> bool:
-    """Whether one workspace is the other, or lies in it."""
+    """Whether one workspace is the other or is inside it."""
     paths = [f"{each.workspace}/" for each in (one, other)]
     return bool(one.workspace) and (paths[0].startswith(paths[1]) or paths[1].startswith(paths[0]))
 
 
 class Wish(NamedTuple):
-    """A move that was previewed: where to, with what, and what was seen then."""
+    """A move that was previewed: where to, with what, and the facts at that time."""
 
     look: MoveFacts
     kind: str
-    operation: str | None = None  # what an undo or a redo takes up
+    operation: str | None = None  # the operation that an undo or redo acts on
     conversation: bool = True
     files: bool = True
-    paths: tuple[str, ...] = ()  # what changes on disk
-    result: str | None = None  # the root of the workspace once that is done
+    paths: tuple[str, ...] = ()  # the paths that change on disk
+    result: str | None = None  # the root of the workspace after that
     take_over: bool = False
-    token: int = 0  # of the lease that whoever asks for it holds
-    actual: str | None = None  # the root of what is in the workspace then: with what was kept
+    token: int = 0  # of the caller's lease
+    actual: str | None = None  # the root of what is really in the workspace then, including what was kept
 
 
 def move_as_seen(
     tx: Tx, scope: str, session_id: str, wish: Wish, revision: int, *, now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Move a session unless it changed since it was looked at."""
+    """Move a session unless it changed since the preview."""
     _require_same(sessions.get(tx, scope, session_id), revision)
     return move(tx, scope, session_id, wish, now_ms=now_ms)
 
@@ -250,7 +250,7 @@ def move_as_seen(
 def finish(
     tx: Tx, root: str, *, where: tuple[str, str], call: ApiCall, wish: Wish, revision: int, fence: leases.Fence | None
 ) -> tuple[SessionRow, Operation]:
-    """Move a session whose files are in place, once per idempotency key; ``root`` is what is in the workspace now."""
+    """Move a session whose files are in place, once per idempotency key; ``root`` is the workspace as it is now."""
     session = sessions.get(tx, *where)
     _require_same(session, revision)
     if fence is not None:
@@ -266,11 +266,11 @@ def _require_same(session: SessionRow, revision: int) -> None:
 
 
 def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tuple[SessionRow, Operation]:
-    """Make a move: the head, the state of work, sub-agents, and what is known of the files, as one operation."""
+    """Move the head, state of work, sub-agents and what is known of the files, as one operation."""
     session = sessions.get(tx, scope, session_id)
     if wish.take_over:
         _fence(tx, session, wish.token, now_ms)
-        session = sessions.get(tx, scope, session_id)
+        session = sessions.get(tx, scope, session_id)  # again: fencing changed its row
     moved = wish.result is not None
     about = {"workspace": session.workspace, "paths": list(wish.paths)}
     if wish.kind in ("undo", "redo"):
@@ -284,7 +284,7 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
         session, operation = _rewind_files(tx, session, wish, about, now_ms)
     if wish.result is not None and operation.summary != operations.NOTHING:
         snapshots.set_disk(tx, session, wish.result)
-        if wish.actual not in (None, wish.result):  # what was kept is still somebody else's
+        if wish.actual not in (None, wish.result):  # what was kept stays attributed to somebody else
             session = _say_files(tx, session, str(wish.actual), snapshots.OUTSIDE, now_ms, kept=True)
     return session, operation
 
@@ -299,14 +299,14 @@ def _take_up(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) 
 
 
 def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int, *, kept: bool = False) -> SessionRow:
-    """Note at the head what is in the workspace now."""
+    """Record at the head what is in the workspace now."""
     if snapshots.disk_of(tx, session) == root:
         return session
     return snapshots.put(tx, session, root, who=who, carried=None, now_ms=now_ms, kept=kept)
 
 
 def _rewind_files(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> tuple[SessionRow, Operation]:
-    """Let only files go back: the conversation stays, and a snapshot at its head says what is there now."""
+    """Rewind only the files: the conversation stays, and a snapshot at its head records what is there now."""
     before = snapshots.disk_of(tx, session)
     if wish.result is None or before == wish.result:
         return operations.on_session(tx, session, wish.kind, {}, now_ms=now_ms)
@@ -329,7 +329,7 @@ def _rewind(tx: Tx, session: SessionRow, wish: Wish, files: View, now_ms: int) -
 def _without_files(
     tx: Tx, session: SessionRow, kind: str, after: View, root: str, now_ms: int
 ) -> tuple[SessionRow, Operation]:
-    """Let only the conversation go back: a snapshot on a branch of its own says what is in the workspace then."""
+    """Rewind only the conversation: a snapshot on a new branch records what is in the workspace."""
     before = operations.view_of(tx, session, after)
     moved = operations.put_in_place(tx, session, after, now_ms)
     if moved.attached:
@@ -342,7 +342,7 @@ def _without_files(
 
 
 def _fence(tx: Tx, session: SessionRow, own: int, now_ms: int) -> None:
-    """Take a session and all below it from whoever else runs them: their next write is refused."""
+    """Fence off everybody else who runs a session or its sub-agents: their next write is refused."""
     for each, lease in _runners(tx, [session, *subagents.below(tx, session)]):
         if each.sid != session.sid or lease.token != own:
             leases.put(tx, lease._replace(token=lease.token + 1, holder=None))

@@ -1,8 +1,8 @@
-"""Runs: taking a session to work in it, and leaving it.
+"""Runs: taking a session's lease to work in it, and giving it back.
 
-Whoever takes a session that its last holder did not leave first writes down what became of it: half answers are
-sealed as interrupted, calls that ran are lost, the status says interrupted at that turn. All of that, going on and
-the new lease are one transaction, so it happens once however many want the session.
+Whoever takes a session that its last holder never left first records what became of it: partial answers are sealed as
+interrupted, running calls are lost, and the status becomes interrupted at that turn. All of that and the new lease are
+one transaction, so it happens once, however many processes want the session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .sessions import Whole
 
 
 class TakenLease(NamedTuple):
-    """A session with its new lease, and what it was before."""
+    """A session with its new lease, and whether it had been used before."""
 
     session: SessionRow
     doc: bytes
@@ -28,16 +28,16 @@ class TakenLease(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Who wants a session: as whom, and what was judged of it: its last token, why it may be taken, streams left."""
+    """A request for a session: by whom, its last token when judged, why it may be taken, and abandoned streams."""
 
     holder: bytes
-    last: tuple[int, bool]  # the last token, and whether somebody has it
+    last: tuple[int, bool]  # the last token, and whether somebody holds it
     why: str
     left: Collection[str]
 
 
 def standing(tx: Tx, session: SessionRow, now_ms: int) -> tuple[LeaseRow | None, frozenset[str]]:
-    """Read the lease of a session, and which streams their writers left."""
+    """Return the lease of a session, and the streams whose writers are gone."""
     left = (stream.id for stream in streams.of_session(tx, session) if streams.is_left(tx, stream, now_ms))
     return sessions.find_lease(tx, session), frozenset(left)
 
@@ -54,7 +54,7 @@ def end(
     key: str | None,
     about: dict[str, Any],
 ) -> Whole:
-    """Change the status of a session; what a holder that is ``gone`` left behind is recorded first."""
+    """Change the status of a session, after recording what a holder that is ``gone`` left behind."""
     session = entries.writable(tx, scope, session_id)
     if gone:
         session = settle(tx, session, gone, left, now_ms=now_ms)
@@ -63,11 +63,11 @@ def end(
 
 
 def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) -> TakenLease | None:
-    """Take the lease of a session; return None if somebody else came first."""
+    """Take the lease of a session; return None if somebody else was first."""
     session = entries.writable(tx, scope, session_id)
     lease = sessions.find_lease(tx, session)
     if last(lease) != wanted.last:
-        return None
+        return None  # the decision was based on a lease that has changed since
     resumed = session.seq > 0 or lease is not None
     token = 0 if lease is None else lease.token
     session = _cut_streams(tx, session, token, wanted.left, now_ms)
@@ -82,7 +82,7 @@ def take(tx: Tx, scope: str, session_id: str, wanted: Wanted, *, now_ms: int) ->
 
 
 def _cut_streams(tx: Tx, session: SessionRow, token: int, left: Collection[str], now_ms: int) -> SessionRow:
-    """Seal the answers of earlier holders, and those whose writers are gone."""
+    """Seal the streams of earlier holders, and those whose writers are gone."""
     for stream in streams.of_session(tx, session):
         if stream.id in left or 0 < stream.token <= token:
             session = streams.cut(tx, session, stream, now_ms=now_ms)
@@ -90,7 +90,7 @@ def _cut_streams(tx: Tx, session: SessionRow, token: int, left: Collection[str],
 
 
 def settle(tx: Tx, session: SessionRow, gone: int, left: Collection[str], *, now_ms: int) -> SessionRow:
-    """Write down that the holder with a token is gone, for somebody who does not take the session; once."""
+    """Record, once, that the holder with this token is gone, without taking the session."""
     lease = sessions.find_lease(tx, session)
     if lease is None or lease.holder is None or lease.token != gone:
         return session
@@ -102,17 +102,17 @@ def settle(tx: Tx, session: SessionRow, gone: int, left: Collection[str], *, now
 
 
 def last(lease: LeaseRow | None) -> tuple[int, bool]:
-    """Return the last token of a session and whether somebody has it."""
+    """Return the last token of a session, and whether somebody holds it."""
     return (0, False) if lease is None else (lease.token, lease.holder is not None)
 
 
 def _is_same(holder: bytes, other: bytes | None) -> bool:
-    """Whether two records are of one taking: of two that wanted the same token only one got it."""
+    """Whether two records describe the same taking of a lease: of two that tried for one token, only one got it."""
     return other is not None and presence.decode(holder).id == presence.decode(other).id
 
 
 class Leaving(NamedTuple):
-    """A lease that is given back: of which session, the calls that ran under it, and how the run ended."""
+    """A lease to give back: its session, the calls that ran under it, and how the run ended."""
 
     session_id: str
     held: LeaseRow
@@ -121,7 +121,7 @@ class Leaving(NamedTuple):
 
 
 def leave_all(tx: Tx, scope: str, leaving: Sequence[Leaving], *, now_ms: int) -> list[bool]:
-    """Give leases back; False for one that somebody else has by now."""
+    """Release leases; False for one that somebody else holds by now."""
     return [
         leave(tx, scope, each.session_id, each.held, running=each.running, now_ms=now_ms, **each.end) is not None
         for each in leaving
@@ -139,10 +139,10 @@ def leave(
     now_ms: int,
     **about: Any,
 ) -> SessionRow | None:
-    """Give a lease back, with the status that the run ended in; return None if somebody else has it by now.
+    """Release a lease with the status in which the run ended; return None if somebody else holds it by now.
 
-    Without a status it was left in order: nothing is remembered, also of an earlier end. Calls that were ``running``
-    are lost.
+    Without a status the run ended normally, and even the record of an earlier end is dropped. Calls that were
+    ``running`` are recorded as lost.
     """
     session = sessions.find(tx, scope, session_id)
     if session is None:

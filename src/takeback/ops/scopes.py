@@ -1,4 +1,4 @@
-"""Scopes: whose data a store holds. No table lists them; a scope is there as long as a row is of it."""
+"""Scopes: whose data a store holds. No table lists them; a scope exists as long as a row belongs to it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from ..storage.base import Tx, scalar
 
-# Everything else belongs to one of these. The condition is that of the index by which the next scope is found.
+# Every other row belongs to one of these. The blob condition matches the partial index that finds the next scope.
 _ROOTS = ("FROM agent WHERE scope", "FROM session WHERE scope", "FROM blob WHERE hash IS NOT NULL AND scope")
 
 
 def every(tx: Tx) -> list[str]:
-    """Return the scopes that hold anything, in order; one step of an index for each, however much they hold."""
+    """Return the scopes that hold anything, in order, with one index step each, however much they hold."""
     return sorted({scope for rows in _ROOTS for scope in _of(tx, rows)})
 
 

@@ -1,11 +1,11 @@
 """Sessions: the row that knows where a session is.
 
-The row holds head, hash, running numbers and open tool calls, so an append is one read, one insert and one update.
-What is long and rarely looked at lies beside it, in ``detail``; tags are rows of their own, so that they can be found.
-The invariant: the numbers and the hash of the row are those of the entry at the head.
+The row holds head, hash, running totals and open tool calls, so an append is one read, one insert and one update. What
+is long and rarely read is stored beside it, in ``detail``; tags have rows of their own, so that they can be searched.
+The invariant: the totals and the hash in the row are those of the entry at the head.
 
-Whoever changes a session computes its new row from the one that was read. So the statements that read one by itself end
-with ``LOCK``; those that show sessions with what lies beside them do not, and nothing is written from their rows.
+A session's new row is computed from the one that was read. So statements that read a single session end with ``LOCK``.
+Those that read sessions together with details and leases do not, and their rows must never be written back.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ OF_AGENT = f"INDEXED BY session_agent WHERE scope = ? AND agent = ? AND hidden =
 BY_NAME = f"INDEXED BY session_name WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0{LOCK}"
 BY_KEY = f"INDEXED BY session_key WHERE scope = ? AND key = ? AND hidden = 0{LOCK}"
 BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0{LOCK}"
-# Not locked: everybody who writes asks for it.
+# Without a lock: every writer reads this, and a lock would make them all wait for each other.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
 _OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
 _NO_LEASE = (None,) * LEASE.width
 DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
-# What lies beside a session and is of this store alone: how many messages were sent and answers are being written, and
-# what was last seen in its workspace.
+# Details that belong to this store alone: the number of messages sent and of streams open, and what was last seen in
+# the workspace. Copies and forks leave them out.
 UNDER_WAY = ("sent", "open", "disk", "disk_at", "told")
 NO_NUMBERS = Numbers()
 _TAGGED = ("tags", "hidden", "rank")
 _MINUTE = 60_000
-_POSITIONS = (1 << 36) - 1  # the part of a rank that is a position
+_POSITIONS = (1 << 36) - 1  # the bits of a rank that are a feed position
 _LAST_MINUTE = (1 << 27) - 1  # in the year 2225
-_FULL = 2048  # changes that one rank is for
+_FULL = 2048  # changes that share one rank
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +58,7 @@ Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with i
 
 
 class SessionFields(NamedTuple):
-    """What a new session is given; the store adds ids, times and its place."""
+    """What the caller says of a new session; the store adds ids, times and positions."""
 
     agent: str
     kind: str = "main"
@@ -74,18 +74,18 @@ class SessionFields(NamedTuple):
 
 
 def find_any(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
-    """Return a session by its id, even one in the trash or purged, or None."""
+    """Return a session by id, even one in the trash or purged, or None."""
     return SESSION.one(tx, BY_ID, (scope, session_id))
 
 
 def find(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
-    """Return a session by its id, even one in the trash, or None; a purged one is gone."""
+    """Return a session by id, even one in the trash; None if it does not exist or was purged."""
     found = find_any(tx, scope, session_id)
     return None if found is None or found.hidden == 2 else found
 
 
 def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
-    """Return a session by its id, even one in the trash; a purged one and another scope's raise ``NotFound``."""
+    """Return a session by id, even one in the trash; a purged one or one of another scope raises ``NotFound``."""
     found = find(tx, scope, session_id)
     if found is None:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
@@ -100,7 +100,7 @@ def given(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Run an operation that takes a session's row."""
+    """Run a function that takes a session's row."""
     return op(tx, get(tx, scope, session_id), *args, **kwargs)
 
 
@@ -111,13 +111,13 @@ def is_gone(tx: Tx, scope: str, session_id: str) -> bool | None:
 
 
 def several(tx: Tx, scope: str, ids: Sequence[str]) -> dict[str, SessionRow]:
-    """Return sessions by their ids in one read, even those in the trash; those that are not there are left out."""
+    """Return sessions by id in one read, even those in the trash; ids that do not exist are left out."""
     where = f"INDEXED BY session_id WHERE scope = ? AND id IN ({slots(len(ids))}) AND hidden < 2{LOCK}"
     return {row.id: row for row in SESSION.all(tx, where, (scope, *ids))}
 
 
 def by_number(tx: Tx, scope: str, sid: int) -> SessionRow:
-    """Return a session that must exist by its local number."""
+    """Return a session by its local number; a missing one raises ``Corrupt``."""
     found = SESSION.get_locked(tx, scope, sid)
     if found is None:
         raise Corrupt(f"the record of session number {sid} is missing", what=f"session number {sid}")
@@ -125,7 +125,7 @@ def by_number(tx: Tx, scope: str, sid: int) -> SessionRow:
 
 
 def named(tx: Tx, scope: str, name: str) -> list[SessionRow]:
-    """Return the visible sessions of that name, whichever agent and workspace they belong to."""
+    """Return the visible sessions with that name, of any agent and workspace."""
     return SESSION.all(tx, NAMED, (scope, name))
 
 
@@ -135,7 +135,7 @@ def of_agent(tx: Tx, scope: str, agent: str) -> list[SessionRow]:
 
 
 def find_by_name(tx: Tx, scope: str, *, agent: str, workspace: str, name: str) -> SessionRow | None:
-    """Return the visible session of that name, or None."""
+    """Return the visible session of that agent and workspace with that name, or None."""
     return SESSION.one(tx, BY_NAME, (scope, agent, workspace, name))
 
 
@@ -155,19 +155,19 @@ def find_by_label(tx: Tx, scope: str, parent: int, label: str) -> SessionRow | N
 def create(tx: Tx, scope: str, fields: SessionFields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
     """Start a session with one branch, ``main``, empty or at a point of another session's path.
 
-    A taken name, label or key raises ``Conflict``, and so does a sub-agent of a finished session; a parent that does
-    not exist raises ``NotFound``.
+    A name, label or key that is taken raises ``Conflict``, as does a sub-agent of a finished session; a parent that
+    does not exist raises ``NotFound``.
     """
     from . import feed
 
-    _require_free(tx, scope, fields)  # first: a call that is refused waits for others while it keeps nobody waiting
+    _require_free(tx, scope, fields)  # before any lock is held: a call about to be refused must keep nobody waiting
     above = None if fields.parent is None else get(tx, scope, fields.parent)
     if above is not None and fields.kind == "subagent":
         require_open(above.status)
         _require_shallow(tx, above)
     parent = 0 if above is None else above.sid
     _require_free_label(tx, scope, fields.label, parent)
-    # The session and its branch point at each other: the branch comes second and the head follows it.
+    # The session and its branch refer to each other: insert the session, then the branch, then set the head.
     session = insert(tx, _new(tx.next("session"), scope, fields, parent, now_ms))
     put_detail(tx, session, fields.detail)
     start = origin or Origin(None, 0, GENESIS, NO_NUMBERS)
@@ -209,7 +209,7 @@ def _new(sid: int, scope: str, fields: SessionFields, parent: int, now_ms: int) 
     )
 
 
-# A session that holds nothing yet: its head is at the beginning of no branch.
+# The fields of a session that holds nothing yet and has no branch.
 EMPTY: dict[str, Any] = {
     **dict.fromkeys(("tasks", "completed", "builds", "states", "branch", "fork", "seq", "revision"), 0),
     **NO_NUMBERS._asdict(),
@@ -223,7 +223,7 @@ EMPTY: dict[str, Any] = {
 
 
 class Origin(NamedTuple):
-    """Where a session that is a fork begins."""
+    """Where a forked session begins."""
 
     branch: branches.BranchRow | None
     seq: int
@@ -232,7 +232,7 @@ class Origin(NamedTuple):
 
 
 def _require_shallow(tx: Tx, above: SessionRow) -> None:
-    """Refuse sub-agents of sub-agents without end: each costs, and none would ever be looked at."""
+    """Refuse endless nesting of sub-agents: each costs money, and nobody would ever see it."""
     depth, parent = 1, above.parent
     while parent:
         depth, parent = depth + 1, by_number(tx, above.scope, parent).parent
@@ -243,24 +243,24 @@ def _require_shallow(tx: Tx, above: SessionRow) -> None:
 def _require_free(tx: Tx, scope: str, fields: SessionFields) -> None:
     name = fields.name
     if name is not None and find_by_name(tx, scope, agent=fields.agent, workspace=fields.workspace, name=name):
-        raise Conflict(f"there is a session named {name!r} already; get it, or choose another name", found=name)
+        raise Conflict(f"a session named {name!r} already exists; get it, or choose another name", found=name)
     if fields.key is not None and find_by_key(tx, scope, fields.key):
-        raise Conflict(f"there is a session with the key {fields.key!r} already", found=fields.key)
+        raise Conflict(f"a session with the key {fields.key!r} already exists", found=fields.key)
 
 
 def _require_free_label(tx: Tx, scope: str, label: str | None, parent: int) -> None:
     if label is not None and find_by_label(tx, scope, parent, label):
-        raise Conflict(f"there is a sub-agent with the label {label!r} already; choose another label", found=label)
+        raise Conflict(f"a sub-agent with the label {label!r} already exists; choose another label", found=label)
 
 
 def key_of(fields: SessionFields, session_id: str) -> str:
-    """Make the key of a session that has no fixed one: unique because the id in it is."""
+    """Return the key of a session without a fixed one: unique, since it contains the id."""
     kind = "subagent" if fields.kind == "subagent" else "session"
     return f"agent:{escape(fields.agent)}:{kind}:{session_id}"
 
 
 def escape(part: str) -> str:
-    """Write a part of a key so that no other part list can give the same key."""
+    """Escape a part of a key, so that different parts never make the same key."""
     return part.replace("%", "%25").replace(":", "%3A").replace("/", "%2F")
 
 
@@ -277,7 +277,7 @@ def write(tx: Tx, session: SessionRow, **changed: Any) -> SessionRow:
 
 
 def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
-    """Write what differs between a session as it is stored and as it is to be, and its tags with it."""
+    """Write what differs between a session as stored and as it should be, including its tags."""
     if new == session:
         return session
     SESSION.update(tx, session, new)
@@ -287,7 +287,7 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
 
 
 def _store_tags(tx: Tx, old: Sequence[TagRow], new: Sequence[TagRow]) -> None:
-    """Write the rows of a session's tags; one that it keeps is updated, since on PostgreSQL that stays on its page."""
+    """Write the rows of a session's tags; a tag it keeps is updated in place, which is cheaper on PostgreSQL."""
     kept = {row.tag: row for row in new}
     for row in old:
         if row.tag in kept:
@@ -299,12 +299,12 @@ def _store_tags(tx: Tx, old: Sequence[TagRow], new: Sequence[TagRow]) -> None:
 
 
 def next_rank(now_ms: int, newest: int, position: int) -> int:
-    """Return the rank of a session that changes now; ``newest`` is the highest one of the scope.
+    """Return the rank of a session that changes now; ``newest`` is the highest rank of the scope.
 
-    A rank is a minute and the position of the first change that got it. It goes on with the next minute, or after
-    ``_FULL`` changes, so that what listings sort within one rank is bounded. It never sinks: the order of
-    listings follows the feed even where the clock was set back. An index over ranks is written when a session that
-    changes is not of the newest rank: once a minute at most, unless very much else changes.
+    A rank is a minute and the feed position of the first change that got it. A new one starts with the next minute, or
+    after ``_FULL`` changes, which bounds what listings sort within one rank. Ranks never decrease, so listings follow
+    the feed even if the clock was set back. An append rewrites the rank indexes only if its session does not have the
+    newest rank: at most once a minute, unless a lot else changes.
     """
     began = newest & _POSITIONS
     if minute_rank(now_ms) > newest:
@@ -323,7 +323,7 @@ def top_rank(tx: Tx, scope: str) -> int:
 
 
 def standing_at(session: SessionRow, branch: branches.BranchRow, seq: int, numbers: Numbers) -> SessionRow:
-    """Return the row as it would be with its head at another point: to read from there, not to write."""
+    """Return the row as if its head were at another point: for reading from there, never for writing."""
     place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
     return session._replace(**place, attached=0, calls=None, **numbers._asdict())
 
@@ -332,12 +332,12 @@ def standing_at(session: SessionRow, branch: branches.BranchRow, seq: int, numbe
 
 
 def put_detail(tx: Tx, session: SessionRow, doc: bytes) -> None:
-    """Write what lies beside a session's row."""
+    """Write the details stored beside a session's row."""
     DETAIL.upsert(tx, DetailRow(session.scope, session.sid, doc))
 
 
 def detail(tx: Tx, session: SessionRow) -> bytes:
-    """Read what lies beside a session's row."""
+    """Read the details stored beside a session's row."""
     found = DETAIL.get(tx, session.scope, session.sid)
     if found is None:
         raise _no_detail(session)
@@ -349,19 +349,19 @@ def _no_detail(session: SessionRow) -> Corrupt:
 
 
 def lasting(doc: bytes) -> bytes:
-    """Return details without what is of this store alone: how much is under way in the session here."""
+    """Return details without those that belong to this store alone (``UNDER_WAY``)."""
     if not any(f'"{name}"'.encode() in doc for name in UNDER_WAY):
         return doc
     return codec.encode({name: value for name, value in decoded(doc).items() if name not in UNDER_WAY})
 
 
 def find_lease(tx: Tx, session: SessionRow) -> LeaseRow | None:
-    """Return the lease of a session, held or not; None if nobody ever had it."""
+    """Return the lease of a session, held or not; None if nobody ever took it."""
     return LEASE.get(tx, session.scope, session.sid)
 
 
 def find_whole(tx: Tx, scope: str, session_id: str) -> Whole | None:
-    """Return a session with its details and its lease, or None; a purged one is gone."""
+    """Return a session with its details and lease; None if it does not exist or was purged."""
     row = tx.one(WHOLE, (scope, session_id))
     found = None if row is None else checked_whole(row)
     return None if found is None or found[0].hidden == 2 else found
@@ -376,17 +376,17 @@ def whole(tx: Tx, scope: str, session_id: str) -> Whole:
 
 
 def with_rest(tx: Tx, session: SessionRow) -> Whole:
-    """Return a session that was read with what lies beside it."""
+    """Return a session that was read, with its details and lease."""
     return session, detail(tx, session), find_lease(tx, session)
 
 
 def parts(row: Row) -> tuple[Row, Row, Row]:
-    """Split what ``SELECT_WHOLE`` read by its tables."""
+    """Split a row of ``SELECT_WHOLE`` by table."""
     return row[:_OWN], row[_OWN:_BESIDE], row[_BESIDE:]
 
 
 def checked_whole(row: Row) -> Whole:
-    """Check a session's row that was read with its details and its lease."""
+    """Check a row of ``SELECT_WHOLE``: a session with its details and lease."""
     own, beside, held = parts(row)
     session = SESSION.checked(own)
     try:
@@ -397,12 +397,12 @@ def checked_whole(row: Row) -> Whole:
 
 
 def pack_tags(tags: tuple[str, ...]) -> str:
-    """Write tags so that one can be looked for: each between newlines, in the order given."""
+    """Encode tags, each between newlines, in the order given."""
     return "\n" + "".join(f"{tag}\n" for tag in tags) if tags else ""
 
 
 def unpack_tags(text: str) -> tuple[str, ...]:
-    """Read tags back."""
+    """Decode tags."""
     return tuple(text.split("\n")[1:-1])
 
 
@@ -415,6 +415,6 @@ def decoded(doc: bytes) -> dict[str, Any]:
 
 
 def ended(doc: bytes) -> dict[str, Any]:
-    """Return how a session's last run ended; nothing if it was left in order."""
+    """Return how a session's last run ended; empty if it ended normally."""
     found = decoded(doc).get("ended")
     return found if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
-"""Counts of what a store holds, by one aggregate per table.
+"""Counts of what a store holds, with one aggregate per table.
 
-How many messages and entries there are, the sessions' rows say. Only those with more branches than the one their head
-is at the tip of are read, in pages, with the entries at which their branches begin and end.
+The rows of sessions know how many messages and entries they have. Only sessions with more than the one branch whose
+tip is their head need more: they are read in pages, with the entries where their branches begin and end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .sessions import SessionRow
 
 AGENTS = "SELECT count(*) FROM agent WHERE scope = ? AND hidden = 0"
 BRANCHES = "SELECT count(*) FROM branch WHERE scope = ?"
-_BRANCHED = "branches > 1 OR fork > 0 OR attached = 0"  # as the index says it
+_BRANCHED = "branches > 1 OR fork > 0 OR attached = 0"  # literally as in the partial index
 SESSIONS = f"""SELECT count(*) FILTER (WHERE hidden = 0), sum(branches), sum(messages) FILTER (WHERE NOT ({_BRANCHED})),
 sum(seq) FILTER (WHERE NOT ({_BRANCHED})) FROM session WHERE scope = ?"""
 CHECKPOINTS = "SELECT count(*) FROM checkpoint WHERE scope = ?"
@@ -32,10 +32,9 @@ _PAGE = 500
 
 
 def store_stats(tx: Tx, scope: str, *, total_bytes: int, careful: bool = False) -> StoreStats:
-    """Count what a scope holds; time follows sessions and branches, not messages.
+    """Count what a scope holds; the cost follows sessions and branches, not messages.
 
-    ``careful`` compares the check of every session first, which an aggregate does not: for a store that somebody else
-    may have damaged.
+    ``careful`` first checks every session's row, which an aggregate does not: for a store that may be damaged.
     """
     if careful:
         for stored in SESSION.walk(tx):
@@ -47,7 +46,7 @@ def store_stats(tx: Tx, scope: str, *, total_bytes: int, careful: bool = False) 
             held += count
     found = _count(tx, BRANCHES, scope)
     if found != expected:
-        raise Corrupt(f"{expected} branches were recorded, {found} are there; run verify", what="branch")
+        raise Corrupt(f"{expected} branches were recorded, but {found} were found; run verify", what="branch")
     return StoreStats(
         agents=_count(tx, AGENTS, scope),
         sessions=visible,
@@ -65,7 +64,7 @@ def _count(tx: Tx, sql: str, scope: str) -> int:
 
 
 def _pages(tx: Tx, scope: str) -> Iterator[list[SessionRow]]:
-    """Yield the sessions of a scope that have branches of their own, whatever their state."""
+    """Yield the sessions of a scope that have more than one branch or a detached head, in pages."""
     after = 0
     where = f"INDEXED BY session_branched WHERE scope = ? AND sid > ? AND ({_BRANCHED}) ORDER BY sid LIMIT ?"
     while page := SESSION.all(tx, where, (scope, after, _PAGE)):
@@ -74,7 +73,7 @@ def _pages(tx: Tx, scope: str) -> Iterator[list[SessionRow]]:
 
 
 def _own_of(tx: Tx, scope: str, found: Sequence[SessionRow]) -> list[tuple[int, Numbers]]:
-    """Return for each branch of some sessions how many entries it holds and what they add up to."""
+    """Return for each branch of some sessions how many entries it owns, and their totals."""
     if not found:
         return []
     heads = {session.branch: session for session in found if session.attached}
@@ -85,16 +84,16 @@ def _own_of(tx: Tx, scope: str, found: Sequence[SessionRow]) -> list[tuple[int, 
 
 
 def _at_tip(branch: BranchRow, heads: Mapping[int, SessionRow]) -> BranchRow:
-    """Return a branch with its true tip: where a head is attached to it, only that session's row knows it."""
+    """Return a branch with its true tip, which only the session's row knows while its head is attached."""
     head = heads.get(branch.bid)
     return branch if head is None else branch._replace(tip_seq=head.seq)
 
 
 def own_numbers(tx: Tx, rows: Sequence[BranchRow], heads: Mapping[int, SessionRow]) -> list[Numbers]:
-    """Return what the entries of each branch add up to; ``heads`` are the sessions at the tips of some of them."""
+    """Return the totals of each branch's own entries; ``heads`` are the sessions attached to some of them."""
     held = [branch for branch in rows if branch.tip_seq > branch.fork_seq]
     ends = {branch.bid: (branch.bid, branch.tip_seq) for branch in held if branch.bid not in heads}
-    # The parent of a branch is the one that holds the entry at which it begins.
+    # The parent of a branch always owns the entry at which the branch begins.
     starts = {branch.bid: (branch.parent or 0, branch.fork_seq) for branch in held if branch.fork_seq}
     known = _numbers_at(tx, rows, {*ends.values(), *starts.values()})
     found = []
@@ -109,12 +108,12 @@ def own_numbers(tx: Tx, rows: Sequence[BranchRow], heads: Mapping[int, SessionRo
 
 
 def _numbers_at(tx: Tx, rows: Sequence[BranchRow], places: set[tuple[int, int]]) -> dict[tuple[int, int], Numbers]:
-    """Return the running numbers at entries, given by the branches that hold them, many in one read."""
+    """Return the running totals at entries, given as (branch, seq) of their owners, many in one read."""
     if not places:
         return {}
     stored = ENTRY.numbered(tx, rows[0].scope, (entries.key_of(*place) for place in places))
     found = {(row.branch, row.seq): row.chain.numbers for row in stored.values()}
-    for bid, seq in places - found.keys():  # which says what is missing
+    for bid, seq in places - found.keys():  # this raises, naming the entry that is missing
         entries.point_on(tx, rows[0].scope, branches.get(tx, rows[0].scope, bid), seq)
     return found
 
@@ -125,7 +124,7 @@ def spent_since(tx: Tx, session: SessionRow) -> tuple[Numbers, int]:
 
 
 def spent(tx: Tx, session: SessionRow) -> Numbers:
-    """Return what a session's own branches add up to, each entry counted once: what was spent does not go back."""
+    """Return the totals of all branches of a session, each entry once: a rewind does not refund what was spent."""
     total = Numbers()
     for _, numbers in _own_of(tx, session.scope, [session]):
         total = Numbers._make(map(add, total, numbers))

@@ -1,8 +1,8 @@
-"""The status of a session: its column, an entry in the log for each change, and how its last run ended.
+"""The status of a session: a column, an entry in the log for each change, and how the last run ended.
 
-``ended`` beside the session's row says how: status, turn, time, error, result, and how many times in a row a crash
-cut it off in the same turn. A change of status is an entry, not an operation: ``reopen`` is what takes it back. Calls
-that were running when a session ended are noted as lost with it: nobody knows what they did.
+``ended`` in the session's details says how: status, turn, time, error, result, and how many times in a row a crash
+interrupted the same turn. A change of status is an entry, not an operation: ``reopen`` reverts it, not ``undo``. Calls
+that were running when a session ended are recorded as lost with it, since nobody knows what they did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .sessions import SessionRow, Whole
 def change(
     tx: Tx, session: SessionRow, status: str, *, now_ms: int, key: str | None = None, **about: Any
 ) -> SessionRow:
-    """Change the status of a session; ``about`` holds an error or a result. A retry with the same key does nothing."""
+    """Change the status of a session; ``about`` holds an error or result. A retry with the same key does nothing."""
     said = {"status": status, **{name: value for name, value in about.items() if value is not None}}
     if key is not None and entries.repeat(tx, session, [_draft(said, [])], key):
         return session
@@ -34,7 +34,7 @@ def change(
 
 
 def note_lost(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
-    """Note the calls that are running as lost, where whoever ran them left and the status stays as it is."""
+    """Record the running calls as lost, when whoever ran them is gone but the status stays as it is."""
     lost = _running(tx, session)
     if not lost:
         return session
@@ -49,7 +49,7 @@ def _draft(said: dict[str, Any], lost: list[str]) -> Draft:
 
 
 def _running(tx: Tx, session: SessionRow) -> list[str]:
-    """Return the calls that were started and have no result; damaged entries are for verify to report."""
+    """Return the calls that were started and have no result; damage must not keep a session from ending."""
     try:
         return [call.id for call in open_calls.at(tx, session) if call.is_running]
     except Corrupt:
@@ -60,16 +60,16 @@ def _running(tx: Tx, session: SessionRow) -> list[str]:
 
 
 def seconds(whole: Whole, status: str, now_ms: int) -> float:
-    """Return the seconds from a session's beginning to its end, or to now; ``status`` is what is shown of it."""
+    """Return the seconds from a session's start to its end, or to now; ``status`` is the one shown."""
     session, doc, lease = whole
     end = sessions.ended(doc).get("at_ms") if session.status != ACTIVE else None
-    if status != session.status and lease is not None:  # its holder is gone: it was last alive then
+    if status != session.status and lease is not None:  # its holder is gone: count to its last sign of life
         end = max(lease.beat_ms, session.updated_ms)
     return max(0, (now_ms if end is None else end) - session.created_ms) / 1000
 
 
 def forget_end(tx: Tx, session: SessionRow) -> None:
-    """Let the record of an earlier end go: the session was left in order since."""
+    """Drop the record of an earlier end: the session has since been left normally."""
     kept = sessions.decoded(sessions.detail(tx, session))
     if kept.pop("ended", None) is not None:
         sessions.put_detail(tx, session, codec.encode(kept))

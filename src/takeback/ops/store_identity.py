@@ -1,4 +1,4 @@
-"""Which store this is: a name that it got when it was made, and that copies of its files keep."""
+"""The identity of a store: given when it was created, and kept by copies of its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tables.store import META
 
 
 def fingerprint(tx: Tx, scope: str) -> str:
-    """Name a store and a scope of it, in letters that tell nothing of either."""
+    """Return an opaque name of a store and a scope, which reveals neither."""
     try:
         row = META.get(tx, "store")
     except Corrupt:
@@ -21,4 +21,4 @@ def fingerprint(tx: Tx, scope: str) -> str:
 
 
 def require_readable(tx: Tx) -> None:
-    """Read nothing: a store that cannot be read at all raises when the transaction begins."""
+    """Do nothing: a store that cannot be read at all raises when the transaction begins."""

@@ -1,8 +1,7 @@
-"""What an operation may say that it changed, and what sessions and agents may say of themselves: the forms of it.
+"""The schemas of JSON stored beside the log: operations, details of sessions, fields of agents.
 
-Operations, details and fields of agents are JSON that is no part of the hash chain, so a file from elsewhere can say
-anything there. What does not have its form would be found out only when somebody lists operations or takes one back;
-``verify`` finds it, and so an import refuses it.
+None of it is covered by the hash chain, so a file from elsewhere can contain anything there. A malformed value would
+fail only when somebody lists operations or undoes one; ``verify`` finds it first, and so an import refuses it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class FilesView(msgspec.Struct):
 
 
 class Things(msgspec.Struct, forbid_unknown_fields=True):
-    """What an operation changed, as it was or as it became."""
+    """The properties that an operation changed, as they were before or after it."""
 
     head: Place | _Maybe = _UNSET
     branch: tuple[str, Flag] | _Maybe = _UNSET
@@ -54,7 +53,7 @@ class Things(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Detail(msgspec.Struct):
-    """What lies beside a session; other members are kept as they are."""
+    """The details of a session; other members are kept as they are."""
 
     metadata: dict[str, Any] = {}
     prompt: str | None = None
@@ -65,7 +64,7 @@ class Detail(msgspec.Struct):
 
 
 class AgentFields(msgspec.Struct):
-    """What an agent says of itself; other members are kept as they are."""
+    """The fields of an agent; other members are kept as they are."""
 
     name: str | None = None
     type: str | None = None
@@ -76,7 +75,7 @@ class AgentFields(msgspec.Struct):
 
 
 def fault(data: bytes, form: type[msgspec.Struct]) -> str:
-    """Say what does not have its form in stored JSON, if anything does not."""
+    """Describe how stored JSON violates its schema; empty if it does not."""
     try:
         msgspec.convert(codec.decode(data), form)
     except (msgspec.MsgspecError, Error, RecursionError) as error:
@@ -85,6 +84,6 @@ def fault(data: bytes, form: type[msgspec.Struct]) -> str:
 
 
 def tags_fault(tags: str) -> str:
-    """Say what is wrong with the tags of a session as they are stored: each between two line breaks."""
+    """Describe what is wrong with a session's stored tags, each of which stands between newlines; empty if nothing."""
     whole = not tags or (len(tags) > 2 and tags[0] == tags[-1] == "\n" and "\n\n" not in tags)
-    return "" if whole else "they are not written as tags are"
+    return "" if whole else "they are not encoded as tags"

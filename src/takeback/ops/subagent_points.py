@@ -1,7 +1,7 @@
-"""Sub-agents and time: where each of them was at a point of the session above, and bringing them there.
+"""Where the sub-agents of a session were at a point of its path, so that a rewind can take them along.
 
-What was noted (at checkpoints, and with the files of a turn) is exact; between notes the clock of the entries tells,
-for nothing else ties two logs together. A sub-agent that began later leaves the list, and comes back with an undo.
+Positions recorded at checkpoints and with the files of a turn are exact. Between those the times of entries decide,
+since nothing else relates two logs. A sub-agent that started later is hidden, and an undo shows it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KIND = "agents"
 
 
 def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
-    """Note where the sub-agents of a session are, if any moved since the last note."""
+    """Record where the sub-agents of a session are, if any moved since the last record."""
     found = [each for each in subagents.below(tx, session) if not each.hidden]
     if not found:
         return session
@@ -37,13 +37,14 @@ def note(tx: Tx, session: SessionRow, *, now_ms: int) -> SessionRow:
 
     revision = session.revision
     session, _ = work.change(tx, session.scope, session.id, KIND, decide, ask=None, now_ms=now_ms)
+    # This is bookkeeping: an append that expects the old revision must still succeed.
     return sessions.write(tx, session, revision=revision)
 
 
 def wanted(tx: Tx, children: list[SessionRow], there: SessionRow, at_ms: int) -> dict[str, list[Any]]:
-    """Return the places of all sub-agents that are not where they were at a point: branch, seq, attached, hidden.
+    """Return where each sub-agent that has moved was at a point: branch, seq, attached, hidden.
 
-    ``there`` is the session as it stood at that point.
+    ``there`` is the session as it was at that point.
     """
     if not children:
         return {}
@@ -74,7 +75,7 @@ def _then(tx: Tx, child: SessionRow, noted: list[Any] | None, at_ms: int) -> lis
 
 
 def _last_before(tx: Tx, child: SessionRow, at_ms: int) -> int:
-    """Find the last entry of a path that is not later than a time."""
+    """Find the last entry of a path at or before a time, by binary search."""
     low, high = 0, child.seq
     while low < high:
         middle = (low + high + 1) // 2

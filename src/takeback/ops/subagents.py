@@ -1,4 +1,4 @@
-"""Sub-agents: the sessions below a session, what they spent, and ending all of them at once."""
+"""Sub-agents: the sessions below a session, what they spent, and how to end all of them at once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HAS_CHILDREN = "SELECT 1 FROM session INDEXED BY session_parent WHERE scope = ? 
 
 
 def children(tx: Tx, session: SessionRow) -> list[Whole]:
-    """Return the sub-agents of a session in the order they were made; those in the trash too."""
+    """Return the sub-agents of a session in the order they were created, including those in the trash."""
     return [sessions.checked_whole(row) for row in tx.all(CHILDREN, (session.scope, session.sid))]
 
 
 def tree(tx: Tx, session: SessionRow, is_gone: Callable[[LeaseRow], bool], now_ms: int) -> Tree:
-    """Return a session and all below it; those in the trash are not shown, but what they spent was spent."""
+    """Return a session and all below it; those in the trash are not shown, but their totals count."""
     return _tree(tx, sessions.with_rest(tx, session), is_gone, now_ms)[0]
 
 
@@ -56,21 +56,21 @@ def _tree(tx: Tx, whole: Whole, is_gone: Callable[[LeaseRow], bool], now_ms: int
 
 
 def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
-    """Yield a session and all below it, each behind its parent."""
+    """Yield a session and all below it, each after its parent."""
     yield session
     for child, _, _ in children(tx, session):
         yield from subtree(tx, child)
 
 
 def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
-    """Return all sessions below one, those in the trash too."""
+    """Return all sessions below one, including those in the trash."""
     return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.scope, session.sid)) else []
 
 
 def end_once(
     tx: Tx, scope: str, session_id: str, call: ApiCall, status: str, reason: str | None, *, below: bool
 ) -> Whole:
-    """End a session, and with ``below`` all sub-agents that go on, once per idempotency key."""
+    """End a session, and with ``below`` all unfinished sub-agents, once per idempotency key."""
     session = entries.writable(tx, scope, session_id)
 
     def do() -> tuple[SessionRow, str]:
@@ -81,9 +81,9 @@ def end_once(
 
 
 def end(tx: Tx, session: SessionRow, status: str, *, below: bool, now_ms: int, reason: str | None) -> SessionRow:
-    """End a session, and all below it that go on; nothing to end raises ``Conflict``."""
+    """End a session, and with ``below`` all unfinished ones below it; nothing to end raises ``Conflict``."""
     ended, others = session, [each.sid for each in subtree(tx, session)][1:] if below else []
-    found = [sessions.by_number(tx, session.scope, sid) for sid in others]  # as nobody can change them any more
+    found = [sessions.by_number(tx, session.scope, sid) for sid in others]  # read again, now locked
     going = [each for each in found if each.status not in FINISHED and not each.hidden]
     if session.status not in FINISHED or not going:
         ended = statuses.change(tx, session, status, now_ms=now_ms, error=reason)

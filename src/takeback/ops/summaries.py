@@ -1,4 +1,4 @@
-"""What contexts, summaries and documents need of a session beside its messages, each read as of one moment."""
+"""What contexts, summaries and documents need of a session besides its messages, each read at one moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sessions import LeaseRow, SessionRow, Whole
 
 
 def for_context(tx: Tx, session: SessionRow, target: Target | None) -> tuple[SessionRow, str | None, Compaction | None]:
-    """Return a session as it stands, or stood at a point, with its agent's prompt and the compaction in force."""
+    """Return a session as it is, or was at a point, with its agent's prompt and the compaction in force."""
     agent = agents.find(tx, session.scope, session.agent)
     prompt = None if agent is None else codec.decode(agent.fields).get("system_prompt")
     there = seen_from(tx, session, target)
@@ -25,7 +25,7 @@ def for_context(tx: Tx, session: SessionRow, target: Target | None) -> tuple[Ses
 
 
 def brief(tx: Tx, session: SessionRow) -> Brief:
-    """Return what a summary says of a session."""
+    """Return what a summary says about a session."""
     plan = work.text_at(tx, session, "plan")
     return Brief(
         session.title, session.workspace or None, work.task_list(tx, session), work.file_list(tx, session), plan
@@ -35,7 +35,7 @@ def brief(tx: Tx, session: SessionRow) -> Brief:
 def for_document(
     tx: Tx, session: SessionRow, target: Target | None, is_gone: Callable[[LeaseRow], bool]
 ) -> tuple[Whole, SessionRow, About]:
-    """Return a session, the session as it stood at a point if one is given, and what a document says of it."""
+    """Return a session, the session as it was at a point if one is given, and what a document says about it."""
     whole = sessions.with_rest(tx, session)
     there = seen_from(tx, session, target)
     return whole, there, _about(tx, there, whole[1], shown_status(whole, is_gone))

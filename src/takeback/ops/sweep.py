@@ -1,8 +1,8 @@
-"""Sweeping out contents that nothing needs any more.
+"""Garbage collection: erasing content that nothing needs any longer.
 
-What entries link is needed, and of a snapshot everything that its tree leads to. Uploads under way are spared, and so
-is what was stored lately: somebody may be about to link it. Looking and erasing are one transaction, and its number is
-counted, so that whoever looked at a workspace before it looks again (``snapshots.record``).
+Content is needed if an entry links it, or if the tree of a linked snapshot leads to it. Uploads in progress are spared,
+and so is content stored recently: somebody may be about to link it. Finding and erasing are one transaction, and each
+sweep is counted, so that whoever scanned a workspace before it scans again (``snapshots.record``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NO
 
 
 def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
-    """Erase contents that nothing needs and that were stored before a time; or only return how much that is."""
+    """Erase content that nothing needs and that was stored before a time, or with ``dry_run`` only count it."""
     needed = needed_in(tx, scope)
     doomed = [
         (name, size) for name, size, at_ms in tx.all(STORED, (scope,)) if name not in needed and at_ms < before_ms
@@ -39,7 +39,7 @@ def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
 
 
 def needed_in(tx: Tx, scope: str) -> set[str]:
-    """Return the hashes of all contents of a scope that something needs."""
+    """Return the hashes of all content of a scope that something needs."""
     needed = set(scalars(tx, LINKED, (scope,)))
     roots = scalars(tx, ROOTS, (scope,))
     needed.update(each.hex() for each in reached(tx, scope, roots))
@@ -47,9 +47,9 @@ def needed_in(tx: Tx, scope: str) -> set[str]:
 
 
 def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int:
-    """Erase what entries that are gone linked, and what their snapshots led to; return how many contents.
+    """Erase what deleted entries linked and what their snapshots led to; return how many contents were erased.
 
-    What something else needs stays, be it a link or a file of another session's snapshot with the same content.
+    Content that something else needs stays: another link, or a file in another snapshot with the same content.
     """
     candidates = {*hashes, *(each.hex() for each in reached(tx, scope, roots))}
     gone = {each for each in candidates if not tx.one(LINKED_ONCE, (scope, each))}
@@ -61,7 +61,7 @@ def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int
 
 
 def reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
-    """Yield the digests of all trees and files that roots lead to, each once; what is damaged leads nowhere."""
+    """Yield the digests of all trees and files that roots lead to, each once; damaged ones lead nowhere."""
     known = set[bytes]()
     waiting = [each for each in (_tree_of(tx, scope, root) for root in roots) if each is not None]
     while waiting:

@@ -1,4 +1,4 @@
-"""Titles: what a session is called until somebody names it, made from its first user message."""
+"""Titles: what a session is called until somebody names it, taken from its first user message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of_body(body: bytes | None, raw: bytes | None = None) -> str | None:
 
 
 def of_drafts(drafts: Sequence[Draft]) -> str | None:
-    """Make a title from the first user message among these, if there is one."""
+    """Make a title from the first user message among drafts; None if there is none."""
     for draft in drafts:
         if draft.adds.turns:
             return of_body(draft.body, draft.raw)

@@ -1,7 +1,7 @@
-"""Runs of tools: the start of a call is stored before its tool runs, its result or error after.
+"""Running tools: the start of a call is stored before its tool runs, the result or error after.
 
-A result goes where its tool was started. If the head has moved away since, it is stored on that branch without moving
-the head back.
+A result is stored where its tool was started. If the head has since moved away, it is stored on that branch and the
+head stays where it is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .sessions import SessionRow
 from .streams import StreamRow
 
 Stored = tuple[entries.Appended, list[Draft]]
-NOWHERE = ("", 0)  # where a call began that was not started here
+NOWHERE = ("", 0)  # the start of a call that was not recorded here
 
 
 class ToolStart(NamedTuple):
     """A call that is about to run. ``seq`` is where it was announced, if it was read from this session.
 
-    A ``fresh`` id was made just now. With ``tries`` the call may run again, so many times.
+    A ``fresh`` id was just generated. ``tries`` is how often a call may be started; 0 allows no retry.
     """
 
     id: str
@@ -38,7 +38,7 @@ class ToolStart(NamedTuple):
 
 
 class ToolOutcome(NamedTuple):
-    """What a tool returned, as a draft; ``began`` is where its start was stored, ``output`` what it wrote meanwhile."""
+    """A tool's result as a draft; ``began`` is where its start was stored, ``output`` the stream of its output."""
 
     call_id: str
     drafts: list[Draft]
@@ -50,10 +50,10 @@ class ToolOutcome(NamedTuple):
 def start(
     tx: Tx, scope: str, session_id: str, run: ToolStart, *, now_ms: int
 ) -> tuple[SessionRow, ToolCall, tuple[str, int]]:
-    """Store that a tool starts; return the call, and where that record is if it was made now."""
+    """Record that a tool starts; return the call, and where the record is if this call made it."""
     session = entries.writable(tx, scope, session_id)
-    require_open(session.status)  # whoever was stopped starts nothing more
-    if run.seq:  # a call that was read from this session must still wait
+    require_open(session.status)  # a session that was stopped starts no more tools
+    if run.seq:  # a call read from this session must still be open
         _require_patience(calls.require_waiting(tx, session, run.id), run.tries)
     call, draft = calls.start(tx, session, run.id, run.name, run.arguments, fresh=run.fresh, again=run.tries > 0)
     if draft is None:
@@ -63,18 +63,18 @@ def start(
 
 
 def _require_patience(call: OpenCall, tries: int) -> None:
-    """Refuse a call that was started too often."""
+    """Raise ``Conflict`` for a call that was started too often."""
     if tries and call.starts >= tries:
         raise Conflict(
-            f"tool call {call.id!r} was started {words.count(call.starts, 'time')} and never reported; say with"
-            " resolve_call how it ended, or allow more tries",
+            f"tool call {call.id!r} was started {words.count(call.starts, 'time')} and never finished; record how it"
+            " ended with resolve_call, or allow more tries",
             expected=tries,
             found=call.starts,
         )
 
 
 def finish(tx: Tx, scope: str, session_id: str, result: ToolOutcome, *, now_ms: int) -> Stored:
-    """Store what a tool returned, in the place of what it had written."""
+    """Store a tool's result, which replaces the output streamed so far."""
     session = entries.writable(tx, scope, session_id)
     if result.output is not None:
         streams.drop_open(tx, scope, session_id, result.output)

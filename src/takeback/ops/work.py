@@ -1,10 +1,10 @@
 """The state of work: tasks, plan, walkthrough, notes, files, build attempts, session state, compactions.
 
-Each is an entry, so it has a history and goes back with a rewind. Every entry of a path knows the last such
-entry before it (``work_seq``), and each such entry the last one of every kind (``last``): the state at any
-point is a few point reads at any depth. Maps (tasks, files, state) are kept as what changed since an entry that
-holds the whole map (``base``); once that outgrows half of the map, the next entry is whole again. So a
-change costs about what it changes and two reads give the map.
+Each is an entry, so it has a history and a rewind takes it back. Every entry of a path knows the last work entry before
+it (``work_seq``), and each work entry the last one of every kind (``last``), so the state at any point takes a few
+point reads at any depth. Maps (tasks, files, state) are stored as what changed since an entry that holds the whole map
+(``base``); once that outgrows half of the map, the next entry is whole again. So a change costs about what it changes,
+and two reads return the map.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _WHOLE_BYTES = 2048
 
 
 class Lost(Corrupt):
-    """Damage destroyed a piece of the state of work; a repair kept its place."""
+    """Damage destroyed a piece of the state of work, and a repair left a placeholder for it."""
 
     def __init__(self, name: str, kind: str, seq: int) -> None:
         what = {"tasks": "the tasks", "state": "the session's state", "file": "the files touched"}.get(
             kind, f"the {kind}"
         )
         super().__init__(
-            f"{what} set by entry {name} were lost to damage before a repair; set them anew, or restore a backup",
+            f"{what} set by entry {name} were lost to damage before a repair; set them again, or restore a backup",
             what=f"entry {name}",
         )
         self.kind = kind
@@ -52,7 +52,7 @@ class WorkEntry(NamedTuple):
 
 
 class WorkChange(NamedTuple):
-    """What a state entry is to say, what it makes of the counts that the session's row shows, and contents it names."""
+    """What to store: the body, the new counts in the session's row, and the content it links."""
 
     body: dict[str, Any]
     counts: Mapping[str, int] = MappingProxyType({})
@@ -65,9 +65,9 @@ Decide = Callable[[Tx, SessionRow], "WorkChange | WorkEntry"]
 def change(
     tx: Tx, scope: str, session_id: str, kind: str, decide: Decide, *, ask: Any, now_ms: int, key: str | None = None
 ) -> tuple[SessionRow, WorkEntry]:
-    """Add one state entry: ``decide`` reads what it needs and says what is new, in the same transaction.
+    """Add one state entry: ``decide`` reads what it needs and returns the change, in the same transaction.
 
-    ``ask`` is the request in plain values: a retry with the same key and request gives the first entry again.
+    ``ask`` is the request in plain values: a retry with the same key and request returns the first entry.
     """
     session = entries.writable(tx, scope, session_id)
     asked = {} if key is None else {"ask": ask}
@@ -78,7 +78,7 @@ def change(
             return session, WorkEntry(earlier.first, row.at_ms, codec.decode(row.body or b"{}"))
     decided = decide(tx, session)
     if isinstance(decided, WorkEntry):
-        return session, decided  # it is so already
+        return session, decided  # nothing changes
     body = {"last": lasts(tx, session), **decided.body, **asked}
     draft = Draft(kind, codec.encode(body), adds=_ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
     if decided.counts:
@@ -97,7 +97,7 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, WorkEntry]:
     if row.kind not in STATE_KINDS or row.body is None:
         if tx.one(LOST_AT, (session.scope, row.key)) is not None:
             raise Lost(what, row.kind, seq)
-        raise Corrupt(f"entry {what} should hold a state of work and does not", what=f"entry {what}")
+        raise Corrupt(f"entry {what} should hold a state of work but does not", what=f"entry {what}")
     body = codec.decode(row.body)
     if not isinstance(body, dict) or not isinstance(body.get("last"), dict):
         raise Corrupt(f"the state of work in entry {what} cannot be read", what=f"entry {what}")
@@ -105,21 +105,21 @@ def _read(tx: Tx, session: SessionRow, seq: int) -> tuple[str, WorkEntry]:
 
 
 def entry_at(tx: Tx, session: SessionRow, seq: int) -> WorkEntry:
-    """Return the state entry at a point of the path that is known to be one."""
+    """Return the state entry at a seq of the path that is known to hold one."""
     return _read(tx, session, seq)[1]
 
 
 def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
-    """Return the seq of the last entry of every state kind at a point of the path; the head without one."""
+    """Return the seq of the last entry of every state kind at a point of the path, by default the head."""
     work_seq, lost = entries.numbers_at(tx, session, at).work_seq, dict[str, int]()
     while work_seq:
         try:
             kind, found = _read(tx, session, work_seq)
-        except Lost as gone:  # what came before it is known from the entry before
+        except Lost as gone:  # its own ``last`` is gone too: continue from the state entry before it
             lost.setdefault(gone.kind, work_seq)
             before = entries.numbers_at(tx, session, work_seq - 1).work_seq
             if before >= work_seq:
-                raise Corrupt("the state of work leads in a circle", what=f"session {session.id}") from gone
+                raise Corrupt("the entries of the state of work form a cycle", what=f"session {session.id}") from gone
             work_seq = before
             continue
         return {**found.body["last"], kind: work_seq, **lost}
@@ -127,7 +127,7 @@ def lasts(tx: Tx, session: SessionRow, at: int | None = None) -> dict[str, int]:
 
 
 def latest(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> WorkEntry | None:
-    """Return the last entry of a kind at a point of the path, or None; one that is lost raises ``Lost``."""
+    """Return the last entry of a kind at a point of the path, or None; a lost one raises ``Lost``."""
     work_seq = entries.numbers_at(tx, session, at).work_seq
     if work_seq == 0:
         return None
@@ -148,7 +148,7 @@ def known(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Work
 
 
 def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> Iterator[WorkEntry]:
-    """Yield all entries of a kind, newest first, each by one read; those that are lost are left out."""
+    """Yield all entries of a kind, newest first, one read each; lost ones are left out."""
     seq = lasts(tx, session, at).get(kind)
     while seq is not None:
         try:
@@ -161,7 +161,7 @@ def history(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> It
 
 
 def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
-    """Return the counts that a session's row shows, as of its head."""
+    """Return the counts for a session's row, as of its head."""
     tasks = task_list(tx, session)
     return {"tasks": len(tasks), "completed": _completed(tasks), "builds": builds(tx, session)}
 
@@ -170,7 +170,7 @@ def counts_at_head(tx: Tx, session: SessionRow) -> dict[str, int]:
 
 
 def mapping(tx: Tx, session: SessionRow, found: WorkEntry | None) -> dict[str, Any]:
-    """Return the whole map that an entry stands for."""
+    """Return the whole map that an entry represents."""
     if found is None:
         return {}
     body = found.body
@@ -184,7 +184,7 @@ def mapping(tx: Tx, session: SessionRow, found: WorkEntry | None) -> dict[str, A
 def next_map(
     tx: Tx, session: SessionRow, before: WorkEntry | None, put: Mapping[str, Any], drop: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return how a map changes: as a difference to its base while that is short, else whole."""
+    """Return the body for a changed map: the difference from its base while that is short, else the whole map."""
     if before is None:
         return whole_map(dict(put))
     body = before.body
@@ -203,7 +203,7 @@ def next_map(
 
 
 def next_or_new(tx: Tx, session: SessionRow, kind: str, put: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a map of the session's own records changes; where it is lost it begins anew."""
+    """Return the body for a changed map that the session records itself; start a new map if the old one is lost."""
     try:
         return next_map(tx, session, latest(tx, session, kind), put)
     except Lost:
@@ -211,7 +211,7 @@ def next_or_new(tx: Tx, session: SessionRow, kind: str, put: Mapping[str, Any]) 
 
 
 def whole_map(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return what a map is, whole."""
+    """Return the body that holds a whole map."""
     return {"base": 0, "size": len(codec.encode(whole)), "set": whole, "del": []}
 
 
@@ -233,7 +233,7 @@ def _completed(tasks: Iterable[Task]) -> int:
 
 
 def set_tasks(tasks: list[Task]) -> Decide:
-    """Replace the list of tasks; those without an id get one."""
+    """Replace the list of tasks; tasks without an id get one."""
     named = _with_ids(tasks)
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange:
@@ -246,7 +246,7 @@ def set_tasks(tasks: list[Task]) -> Decide:
 def _with_ids(tasks: list[Task]) -> list[Task]:
     taken = {task.id for task in tasks if task.id}
     if len(taken) != sum(bool(task.id) for task in tasks):
-        raise Invalid("two tasks have the same id; leave ids out to get them")
+        raise Invalid("two tasks have the same id; leave ids out to have them assigned")
     free = (name for number in range(1, 1 << 31) if (name := f"t{number}") not in taken)
     return [task if task.id else Task(task.description, task.status, next(free)) for task in tasks]
 
@@ -264,7 +264,7 @@ def add_task(task: Task) -> Decide:
 
 
 def update_task(index: int, status: str | None, description: str | None) -> Decide:
-    """Change one task by its index, from 0; a wrong index raises ``Invalid``."""
+    """Change one task by index, from 0; a wrong index raises ``Invalid``."""
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange:
         before = latest(tx, session, "tasks")
@@ -280,7 +280,7 @@ def update_task(index: int, status: str | None, description: str | None) -> Deci
 
 
 def require_index(tasks: list[Task], index: object) -> int:
-    """Check the index of a task."""
+    """Return the index of a task; a wrong one raises ``Invalid``."""
     if type(index) is not int or not 0 <= index < len(tasks):
         there = f"0 to {len(tasks) - 1}" if tasks else "none"
         raise Invalid(f"there is no task {index!r}; the indexes are {there}")
@@ -302,7 +302,7 @@ def text_at(tx: Tx, session: SessionRow, kind: str, at: int | None = None) -> st
 
 
 def add_note(text: str, task: int | str | None) -> Decide:
-    """Note something, on a task if one is named by index or id; a task that is not there raises ``Invalid``."""
+    """Add a note, on a task if one is named by index or id; an unknown task raises ``Invalid``."""
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange:
         return WorkChange({"text": text, "task": _task_id(tx, session, task)})
@@ -328,7 +328,7 @@ def note_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[Note]:
 
 
 def record_file(path: str, action: str, call_id: str | None) -> Decide:
-    """Note that a path was touched; its earlier action gives way."""
+    """Record that a path was touched, replacing its earlier action."""
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange:
         touched = {path: {"action": action, "call": call_id, "seq": session.seq + 1}}
@@ -338,7 +338,7 @@ def record_file(path: str, action: str, call_id: str | None) -> Decide:
 
 
 def file_list(tx: Tx, session: SessionRow, at: int | None = None) -> list[FileTouched]:
-    """Return the paths touched at a point of the path, each once, in the order of their first touch."""
+    """Return the files touched up to a point, each once, in the order first touched."""
     whole = mapping(tx, session, latest(tx, session, "file", at))
     return [FileTouched(path, each["action"], each["call"], each["seq"]) for path, each in whole.items()]
 
@@ -356,13 +356,13 @@ def add_build(tx: Tx, session: SessionRow) -> WorkChange:
 
 
 def compact(target: Target, summary: str) -> Decide:
-    """Let a summary stand for the path up to a point, which must be on it."""
+    """Replace the path up to a point, which must be on it, with a summary."""
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange:
         point, origin = points.point_of(tx, session, target)
         here, upto = branches.get(tx, session.scope, session.branch), point.seq
         if upto and branches.owner(tx, origin, upto).bid != branches.owner(tx, here, upto).bid:
-            raise NotFound(f"that point is not on the path of this session; entry {upto} is another one")
+            raise NotFound(f"that point is not on the path of this session; entry {upto} is a different one")
         if not 1 <= upto <= session.seq:
             raise NotFound(f"the session has entries 1 to {session.seq}; it cannot be compacted up to {upto}")
         return WorkChange({"upto": upto, "summary": summary})
@@ -371,7 +371,7 @@ def compact(target: Target, summary: str) -> Decide:
 
 
 def uncompact(tx: Tx, session: SessionRow) -> WorkChange:
-    """Take the compaction in force back: what was in force before it is so again."""
+    """Revert the compaction in force: the previous one is in force again."""
     now = latest(tx, session, "compaction")
     if now is None or now.body["upto"] == 0:
         raise NotFound("no compaction is in force in this session; there is nothing to take back")
@@ -382,13 +382,13 @@ def uncompact(tx: Tx, session: SessionRow) -> WorkChange:
 
 
 def _made_at(found: WorkEntry) -> int:
-    """Return the entry that made a compaction; another one may have brought it back."""
+    """Return the entry that first made a compaction, which a later one may have put back in force."""
     return int(found.body.get("of", found.seq))
 
 
 def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction | None:
     """Return the compaction in force at a point of the path, or None."""
-    found = known(tx, session, "compaction", at)  # without one that is lost, more of the conversation counts
+    found = known(tx, session, "compaction", at)  # ignoring a lost one only makes the conversation longer
     if found is None or found.body["upto"] == 0:
         return None
     return Compaction(_made_at(found), found.body["upto"], found.body["summary"])
@@ -398,12 +398,12 @@ def compaction(tx: Tx, session: SessionRow, at: int | None = None) -> Compaction
 
 
 def state_version(found: WorkEntry | None) -> int:
-    """Return the version of a session's state: 1 while nothing was ever set."""
+    """Return the version of a session's state: 1 until something is set."""
     return 1 if found is None else int(found.body["version"])
 
 
 def state(tx: Tx, session: SessionRow, at: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Return version and content of a session's state at a point of the path."""
+    """Return the version and content of a session's state at a point of the path."""
     found = latest(tx, session, "state", at)
     return state_version(found), mapping(tx, session, found)
 
@@ -421,9 +421,9 @@ def state_at_version(tx: Tx, session: SessionRow, version: int) -> dict[str, Any
 
 
 def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: int | None) -> Decide:
-    """Set and delete keys of a session's state; another version than the expected one raises ``Conflict``.
+    """Set and delete keys of a session's state; an unexpected version raises ``Conflict``.
 
-    Versions grow over all branches, so one number never names two contents.
+    Versions grow across all branches, so one number never names two contents.
     """
 
     def decide(tx: Tx, session: SessionRow) -> WorkChange | WorkEntry:
@@ -431,7 +431,7 @@ def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: 
         try:
             before = latest(tx, session, "state")
             now = mapping(tx, session, before)
-        except Lost:  # it begins anew with what is set here
+        except Lost:  # start over with what is set here
             return WorkChange({**whole_map(dict(put)), "version": new + 1}, {"states": new})
         require_version(state_version(before), expected_version)
         if not _changes(now, put, drop):
@@ -448,10 +448,10 @@ def _changes(now: Mapping[str, Any], put: Mapping[str, Any], drop: Iterable[str]
 
 
 def require_version(found: int, expected: int | None) -> None:
-    """Refuse with ``Conflict`` if a state has moved on since it was read."""
+    """Raise ``Conflict`` if a state has changed since it was read."""
     if expected is not None and expected != found:
         raise Conflict(
-            f"it is at version {found}, not {expected}; read it again and decide what still applies",
+            f"the version is {found}, not {expected}; read again and decide what still applies",
             expected=expected,
             found=found,
         )

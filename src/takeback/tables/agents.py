@@ -51,7 +51,7 @@ class AgentCheckpointRow(NamedTuple):
     position: int
     rank: int
     sessions: int
-    checksum: bytes  # hash of the agent, sum over the pins in force, how many are its own; what sessions add up to
+    checksum: bytes  # hash of the agent, sum of the pins in force, number of own pins, totals of the sessions
 
 
 class PinRow(NamedTuple):
@@ -68,7 +68,10 @@ class PinRow(NamedTuple):
 
     @property
     def number(self) -> int:
-        """What it adds to the sum of its checkpoint."""
+        """What it adds to its checkpoint's sum.
+
+        The checkpoint's number is left out: a pin that moves to the next checkpoint still adds the same.
+        """
         place = (self.session, self.branch, self.seq, self.attached, self.hash, self.hidden)
         return int.from_bytes(hashlib.sha256(_pack(place)).digest(), "big")
 

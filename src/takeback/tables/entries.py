@@ -1,7 +1,7 @@
-"""Entries of the log, the blobs that they need, and what damage destroyed of them.
+"""Entries of the log, the blobs they need, and what damage destroyed of them.
 
-What no read of a conversation looks at - the running numbers, the hashes, the salt - lies in ``rest``, packed, and is
-unpacked by whoever asks for it (``EntryRow.chain``). One check seals all of it.
+What reading a conversation does not need (running totals, hashes, the salt) is packed into ``rest`` and unpacked on
+demand (``EntryRow.chain``). One check covers all of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .table import Index, Table
 
 
 class Chain(NamedTuple):
-    """What lies in ``rest``: the chain and the running numbers of the path after this entry."""
+    """The contents of ``rest``: the chain, and the running totals of the path after this entry."""
 
     late_ms: int  # how long after it happened it was stored
     messages: int
@@ -40,7 +40,7 @@ class Chain(NamedTuple):
 
     @property
     def numbers(self) -> Numbers:
-        """The running numbers."""
+        """The running totals."""
         return Numbers._make(numbers_in(self))
 
 
@@ -64,7 +64,7 @@ class EntryRow(NamedTuple):
 
     @property
     def seq(self) -> int:
-        """Its place on its path."""
+        """Its position on its path."""
         return self.key & MAX_SEQ
 
     @property
@@ -74,12 +74,12 @@ class EntryRow(NamedTuple):
 
     @property
     def chain(self) -> Chain:
-        """What is packed in ``rest``; ``msgspec.ValidationError`` or ``DecodeError`` where it is not that."""
+        """What is packed in ``rest``; malformed data raises ``msgspec.ValidationError`` or ``DecodeError``."""
         return _read(self.rest)
 
     @property
     def spilled(self) -> tuple[str, str]:
-        """The hashes of the blobs that hold body and raw, each empty if it lies in the row."""
+        """The hashes of the blobs that hold body and raw, each empty if the row holds it."""
         body, _, raw = (self.spill or "").partition(",")
         return body, raw
 

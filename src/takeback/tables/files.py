@@ -1,4 +1,4 @@
-"""Files of workspaces: what a directory looked like when it was last scanned, and changes of files under way."""
+"""Files of workspaces: what a directory looked like when last scanned, and file changes in progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .table import Index, Table
 
 
 class SeenRow(NamedTuple):
-    """A row of ``seen``: a directory of a workspace as it was last scanned; only saves reading files again."""
+    """A row of ``seen``: a directory of a workspace as last scanned; a cache that saves reading files again."""
 
     scope: str
     place: str
@@ -17,7 +17,7 @@ class SeenRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """A row of ``journal``: a change of files under way, taken back unless it became an operation."""
+    """A row of ``journal``: a file change in progress, rolled back unless it became an operation."""
 
     scope: str
     place: str

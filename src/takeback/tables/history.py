@@ -1,4 +1,4 @@
-"""What names points and changes of sessions: checkpoints, operations, idempotency keys, the feed."""
+"""Records of points and changes: checkpoints, operations, idempotency keys, the feed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OperationRow(NamedTuple):
 class OnceRow(NamedTuple):
     """A row of ``idempotency``: what a call with a key made.
 
-    Entries are named by their branch and their first and last seq; anything else by its kind and id.
+    Entries are identified by branch and first and last seq; anything else by kind and id.
     """
 
     scope: str
@@ -122,7 +122,7 @@ FEED = Table(
     key="scope, pos",
     number="pos",
     order={"postgresql": "scope, epoch, xid, pos"},
-    # Most stores on SQLite have the default scope alone and pay nothing for this; on PostgreSQL the key begins with it.
+    # Most SQLite stores have only the default scope and pay nothing for this; on PostgreSQL the key begins with scope.
     indexes=[Index("feed_scope", "scope, pos", where="scope <> ''", engine="sqlite")],
     called=lambda row: f"change {row.pos} of the feed",
     notes={

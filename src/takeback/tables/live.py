@@ -1,4 +1,4 @@
-"""What is under way: answers that are being written, messages that wait to be received."""
+"""What is in progress: answers being written, and messages waiting to be received."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .table import Table
 
 
 class StreamRow(NamedTuple):
-    """A row of ``stream``: an answer that is being written; it has no seq yet."""
+    """A row of ``stream``: an answer being written, which has no seq yet."""
 
     scope: str
     session: int
@@ -23,7 +23,7 @@ class StreamRow(NamedTuple):
 
 
 class DeltaRow(NamedTuple):
-    """A row of ``delta``: what arrived of a stream."""
+    """A row of ``delta``: a piece that arrived on a stream."""
 
     scope: str
     stream: str

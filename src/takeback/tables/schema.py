@@ -1,8 +1,8 @@
-"""The schema as SQL, written from the descriptors, for SQLite and PostgreSQL.
+"""The schema as SQL for SQLite and PostgreSQL, generated from the descriptors.
 
-A new store is made from this at once, whatever its version; a store that is older is brought here by migrations. On
-SQLite a numbered table is keyed by its number alone, which is its rowid: the cheapest key there is, and unique in the
-file. On PostgreSQL the scope leads every key and every reference, so that tables can be partitioned by it.
+A new store is created directly from this; migrations bring an older one to the same schema. On SQLite a numbered table
+is keyed by its number alone, which is its rowid: the cheapest key there is, and unique in the file. On PostgreSQL the
+scope leads every key and every reference, so that tables can be partitioned by it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from . import agents, branches, content, entries, files, history, live, sessions, store
 from .table import Table
 
-# In the order in which references allow them to be made.
+# In an order in which every table is created after those it references.
 TABLES: tuple[Table[tuple[object, ...]], ...] = (  # type: ignore[assignment]
     agents.AGENT,
     agents.VERSION,
@@ -70,7 +70,7 @@ def sqlite_table(table: Table[tuple[object, ...]]) -> str:
 
 
 def without_rowid(table: Table[tuple[object, ...]]) -> bool:
-    """Whether rows lie in their key on SQLite; a chunk holds up to a megabyte, which does not belong there."""
+    """Whether a table on SQLite is WITHOUT ROWID; chunks of up to a megabyte would bloat such an index."""
     return not table.number and table.name != "chunk"
 
 
@@ -90,9 +90,9 @@ def _postgres_table(table: Table[tuple[object, ...]]) -> str:
 
 
 def _places(table: Table[tuple[object, ...]]) -> list[str]:
-    """Order the columns for PostgreSQL: numbers first, since it aligns them, and what most changes write last.
+    """Return the columns in PostgreSQL's order: numbers first, since it aligns them, and what changes most last.
 
-    The log of an update has what lies between the first byte that changed and the last one.
+    The WAL record of an update holds everything between the first and the last byte that changed.
     """
     resting = [(kind != "INTEGER", name) for name, (kind, _) in table.types().items() if name not in table.moving]
     return [name for _, name in sorted(resting, key=lambda each: each[0])] + list(table.moving)

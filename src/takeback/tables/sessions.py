@@ -1,8 +1,8 @@
-"""Sessions: what filters use as columns, everything else packed, one check; tags, details and leases beside them.
+"""Sessions: columns for what filters use, everything else packed, one check; also tags, details and leases.
 
-``rank`` says about when a session was last changed; it is never below that of a session changed earlier. An append
-leaves it alone most of the time, and it is the only column of an index that an append changes: so on PostgreSQL nearly
-every append updates the row in place. Within one rank, ``updated`` orders.
+``rank`` says roughly when a session last changed and is never lower than that of a session changed earlier. It is the
+only indexed column that an append ever changes, and most appends leave it alone, so on PostgreSQL nearly every append
+is a heap-only update. Within one rank, ``updated`` gives the order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .table import Index, Table
 
 PURGED = 2  # the value of ``hidden``
 STAGED_KEY = "copying:"
-IS_STAGED = f"hidden = {PURGED} AND key LIKE '{STAGED_KEY}%'"  # as ``SessionRow.staged`` says it
+IS_STAGED = f"hidden = {PURGED} AND key LIKE '{STAGED_KEY}%'"  # the same condition as ``SessionRow.staged``
 
 
 class SessionRow(NamedTuple):
@@ -72,17 +72,17 @@ class SessionRow(NamedTuple):
 
     @property
     def numbers(self) -> Numbers:
-        """The running numbers at the head."""
+        """The running totals at the head."""
         return Numbers._make(numbers_in(self))
 
     @property
     def staged(self) -> bool:
-        """Whether it is half copied: it has the place of a purged one, so nobody sees it, and a key that says so."""
+        """Whether it is still being copied: marked as purged, so that nobody sees it, with a key that says so."""
         return self.hidden == PURGED and self.key.startswith(STAGED_KEY)
 
     @property
     def tag_rows(self) -> list[TagRow]:
-        """The rows by which it is found by its tags; a purged one is not found."""
+        """The rows by which its tags find it; none once it is purged."""
         if self.hidden == PURGED or not self.tags:
             return []
         tags = dict.fromkeys(self.tags.split("\n")[1:-1])
@@ -90,7 +90,7 @@ class SessionRow(NamedTuple):
 
 
 class TagRow(NamedTuple):
-    """A row of ``session_tag``: a visible or archived session has a tag; rank is the session's."""
+    """A row of ``session_tag``: a session that is not purged has a tag; rank is the session's."""
 
     scope: str
     tag: str
@@ -100,7 +100,7 @@ class TagRow(NamedTuple):
 
 
 class DetailRow(NamedTuple):
-    """A row of ``detail``: what no append reads or writes."""
+    """A row of ``detail``: what appends neither read nor write."""
 
     scope: str
     sid: int
@@ -127,7 +127,7 @@ SESSION = Table(
     number="sid",
     called=lambda row: f"session {row.id}",
     packed=SessionRow._fields[SessionRow._fields.index("tags") : SessionRow._fields.index("message_ms") + 1],
-    moving="rest, updated_ms, updated, seq, messages, chk",  # rest begins with what an append leaves alone
+    moving="rest, updated_ms, updated, seq, messages, chk",  # rest first: it begins with what an append keeps
     position="updated",
     indexes=[
         Index("session_id", "scope, id", unique=True),

@@ -1,20 +1,20 @@
 """One table, described once: its columns, the check that seals a row, and every statement that follows from them.
 
-A row is a ``NamedTuple``; its fields are the columns, in order, and ``chk`` follows them. Fields named in ``packed``
-share one column, ``rest``: a MessagePack array that is sealed with the others. So a field that no statement filters or
-orders by costs neither a column nor a line of SQL, and moving one in or out is a change of its descriptor alone.
+A row is a ``NamedTuple``; its fields are the columns, in order, followed by ``chk``. Fields named in ``packed`` share
+one column, ``rest``: a MessagePack array that the check covers too. So a field that no statement filters or orders by
+costs neither a column nor a line of SQL, and moving one in or out changes only its descriptor.
 
-A column that a later version adds is named in ``added`` and comes last. It may be NULL, and while it is, the check does
-not cover it: rows that were sealed before it existed still match.
+A column added by a later version is named in ``added`` and comes last. It may be NULL, and then the check leaves it
+out, so that rows sealed before it existed still match.
 
-``moving`` names the columns that most changes of a row write. SQLite has the columns in the order of the fields;
-PostgreSQL has these last (``schema``), so no statement may rely on an order. ``position`` names the column that says
-where in the feed a row's last change is.
+``moving`` names the columns that most updates write. SQLite has the columns in field order, PostgreSQL has these last
+(``schema``), so no statement may rely on column order. ``position`` names the column that holds the feed position of a
+row's last change.
 
-A read locks nothing unless its statement says so: ``get_locked``, or a condition that ends with ``LOCK``.
+A read takes no lock unless its statement says so: ``get_locked``, or a condition that ends with ``LOCK``.
 
-The invariant: whoever has a row of a descriptor has one whose check was compared. What may be damaged (``verify``,
-``repair``) is asked for by name: ``is_sound``, ``unchecked``.
+The invariant: every row that a descriptor returns has passed its check. Code that must handle damage (``verify``,
+``repair``) asks for unchecked rows by name: ``is_sound``, ``unchecked``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Index(NamedTuple):
 
 
 def row_check(values: Sequence[Value]) -> int:
-    """Compute a row's check: CRC-32 of its columns as a MessagePack array."""
+    """Return a row's check: CRC-32 of its columns as a MessagePack array."""
     return zlib.crc32(_pack(values))
 
 
@@ -60,7 +60,7 @@ def packed(values: Sequence[Value]) -> bytes:
 
 
 class Table(Generic[R]):
-    """A table of rows of one type. ``number`` is the column whose values the store gives out, if it has one."""
+    """A table of rows of one type. ``number`` is the column whose values the store assigns, if it has one."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Table(Generic[R]):
         self.refs = dict(refs or {})
         self.indexes = tuple(indexes)
         self.notes = dict(notes or {})
-        self.local = local  # of this store, whatever the scope
+        self.local = local  # belongs to the store, not to a scope
         self._called = called
         self._orders = {engine: tuple(columns.split(", ")) for engine, columns in (order or {}).items()}
         self.added = tuple(added)
@@ -100,7 +100,7 @@ class Table(Generic[R]):
         self.stored = (*fields[: self._plain], *(("rest",) if packed else ()), *added, "chk")
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
-        self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without counting again
+        self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without its length check
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
@@ -123,7 +123,7 @@ class Table(Generic[R]):
         return (*values, zlib.crc32(self._covered(values) if self.added else _pack(values)))
 
     def _covered(self, values: Row) -> bytes:
-        """Pack what a check covers: everything but added columns at the end that are NULL."""
+        """Pack what a check covers: everything except trailing added columns that are NULL."""
         count = len(values)
         if self.added:
             least = count - len(self.added)
@@ -140,7 +140,7 @@ class Table(Generic[R]):
         return int(self.seal(row)[-1])  # type: ignore[arg-type]
 
     def around(self, row: R, name: str) -> tuple[bytes, bytes]:
-        """Return the packed columns before and behind one of them, for an engine that computes the check around it."""
+        """Return the packed columns before and after one of them, for an engine that computes the check around it."""
         values = self.seal(row)[:-1]
         at = self.stored.index(name)
         whole, end = self._covered(values), _pack(values[: at + 1])
@@ -149,14 +149,14 @@ class Table(Generic[R]):
         return whole[: len(whole) - len(behind) - len(_pack(values[at]))], behind
 
     def is_sound(self, stored: Row) -> bool:
-        """Whether what was read matches its check."""
+        """Whether a stored row matches its check."""
         try:
             return bool(zlib.crc32(self._covered(stored[:-1])) == stored[-1])
         except (TypeError, OverflowError, UnicodeError):
             return False
 
     def unchecked(self, stored: Row) -> R:
-        """Return what was read as a row without comparing its check; what cannot be unpacked is None."""
+        """Return a stored row without comparing its check; fields that cannot be unpacked are None."""
         if not self.packed:
             return self.row(*stored[:-1])
         try:
@@ -168,7 +168,7 @@ class Table(Generic[R]):
         return self.row(*stored[: self._plain], *rest, *stored[self._plain + 1 : -1])
 
     def checked(self, stored: Row) -> R:
-        """Return what was read as a row; one that does not match its check raises ``Corrupt``."""
+        """Return a stored row; one that does not match its check raises ``Corrupt``."""
         values = stored[:-1]
         if zlib.crc32(self._covered(values) if self.added else _pack(values)) != stored[-1]:
             raise self.damaged(self.unchecked(stored))
@@ -181,12 +181,12 @@ class Table(Generic[R]):
         return self._make(values[:plain] + rest + values[plain + 1 :])
 
     def _absent(self, known: int) -> tuple[Any, ...]:
-        """Return what packed fields are in a row that was written before they existed: their defaults."""
+        """Return the defaults of packed fields that a row lacks because it was written before they existed."""
         defaults: dict[str, Any] = self.row._field_defaults  # type: ignore[attr-defined]
         return tuple(defaults[name] for name in self.packed[known:])
 
     def all_checked(self, rows: Sequence[Row]) -> list[R]:
-        """Return many rows that were read, as ``checked`` does each; this is what reading a conversation costs."""
+        """Return many stored rows, as ``checked`` does for one; this dominates the cost of reading a conversation."""
         if self.packed or self.added:
             return [self.checked(stored) for stored in rows]
         crc32, make = zlib.crc32, self._make
@@ -202,7 +202,7 @@ class Table(Generic[R]):
         return Corrupt(f"the record of {what} is damaged; run verify to see what else is", what=what)
 
     def called(self, row: R) -> str:
-        """Name a row for people, however damaged it is."""
+        """Return a name of a row for people, however damaged the row is."""
         try:
             return self._called(row)
         except (TypeError, ValueError):
@@ -216,25 +216,25 @@ class Table(Generic[R]):
         return None if stored is None else self.checked(stored)
 
     def get_locked(self, tx: Tx, *key: Value) -> R | None:
-        """Return the row of a key, or None; in a write, nobody else changes it until the end."""
+        """Return the row of a key, or None; in a write transaction nobody else can change it until the end."""
         stored = tx.one(self._by_key_locked, key)
         return None if stored is None else self.checked(stored)
 
     def one(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> R | None:
-        """Return the first row that a condition finds, or None; ``where`` is SQL from WHERE on."""
+        """Return the first row that matches a condition, or None; ``where`` is SQL from WHERE on."""
         stored = tx.one(f"{self.select} {where}", args)
         return None if stored is None else self.checked(stored)
 
     def all(self, tx: Tx, where: str, args: Sequence[Value] = ()) -> list[R]:
-        """Return every row that a condition finds."""
+        """Return every row that matches a condition."""
         return self.all_checked(tx.all(f"{self.select} {where}", args))
 
     def numbered(self, tx: Tx, scope: str, numbers: Iterable[int]) -> dict[int, R]:
-        """Return rows by their numbers, many in one read; those that are not there are left out."""
+        """Return rows by number, many per read; missing ones are left out."""
         wanted, found = sorted(set(numbers)), dict[int, R]()
         for first in range(0, len(wanted), _SEVERAL):
             some = wanted[first : first + _SEVERAL]
-            # Without an index by name: SQLite would walk one of the whole scope rather than go to each row.
+            # NOT INDEXED, or SQLite would walk an index of the whole scope instead of seeking each row.
             source = f"SELECT {self.selected('n')} FROM {self.name} n NOT INDEXED"
             sql = f"{source} WHERE n.scope = ? AND n.{self.number} IN ({slots(len(some))})"
             for row in map(self.checked, tx.all(sql, (scope, *some))):
@@ -242,7 +242,7 @@ class Table(Generic[R]):
         return found
 
     def selected(self, alias: str) -> str:
-        """Return the columns for a join, each behind the name of the table there."""
+        """Return the columns for a join, each qualified with the table's alias."""
         return ", ".join(f"{alias}.{name}" for name in self.stored)
 
     # ------------------------------------------------------------------ writing
@@ -253,7 +253,7 @@ class Table(Generic[R]):
         return row
 
     def put_many(self, tx: Tx, rows: Sequence[R]) -> None:
-        """Insert rows, many in one statement."""
+        """Insert rows, many per statement."""
         for first in range(0, len(rows), _MANY):
             some = rows[first : first + _MANY]
             values = ", ".join([f"({slots(len(self.stored))})"] * len(some))
@@ -270,9 +270,9 @@ class Table(Generic[R]):
         return row
 
     def update(self, tx: Tx, old: R, new: R) -> R:
-        """Write the columns in which a row differs from what is stored; nothing if there is none.
+        """Write the columns in which ``new`` differs from the stored row; nothing if none does.
 
-        An index is written only if one of its columns changed, so an append leaves those of the session alone.
+        An engine rewrites an index only if one of its columns is set, so an append leaves the session's indexes alone.
         """
         changed = self._differing(old, new)
         if changed:
@@ -281,17 +281,17 @@ class Table(Generic[R]):
         return new
 
     def _differing(self, old: R, new: R) -> tuple[int, ...]:
-        """Return the places of the stored columns in which two rows differ, the check's behind them."""
+        """Return the positions of the stored columns in which two rows differ, followed by the check's."""
         plain, behind = self._plain, self._behind
         found = [n for n in range(plain) if old[n] != new[n]]
         if self.packed and old[plain:behind] != new[plain:behind]:
             found.append(plain)
-        shift = self.width - 1 - len(old)  # packed fields take one place
+        shift = self.width - 1 - len(old)  # the packed fields share one column
         found += [n + shift for n in range(behind, len(old)) if old[n] != new[n]]
         return (*found, self.width - 1) if found else ()
 
     def _update_sql(self, changed: tuple[int, ...]) -> str:
-        """Return the statement that writes some columns, by their places."""
+        """Return the statement that writes some columns, given by position."""
         sql = self._updates.get(changed)
         if sql is None:
             names = [self.stored[n] for n in changed]
@@ -309,9 +309,9 @@ class Table(Generic[R]):
     # ------------------------------------------------------------------ every row, in pages
 
     def order(self, tx: Tx) -> tuple[str, ...]:
-        """Return the columns by which the rows lie: where numbers are unique in the store, a number is enough.
+        """Return the columns by which rows are stored; the number alone where numbers are unique in the store.
 
-        An engine may have columns of its own there, which no row shows.
+        An engine may have columns of its own there, which rows do not include.
         """
         own = self._orders.get(tx.dialect.name)
         return own or ((self.number,) if self.number and tx.dialect.gapless else self.key)
@@ -351,7 +351,7 @@ class Table(Generic[R]):
             asks = {"scope = ?": scoped, f"({order}) > ({key})": behind, f"({order}) <= ({key})": bounded}
             where = f" WHERE {' AND '.join(each for each in asks if asks[each])}" if any(asks.values()) else ""
             what = order if keys else f"{order}, {self.columns}"
-            # An index of the scope would be sorted again for every page: rows are walked as they lie instead.
+            # NOT INDEXED: through an index of the scope, every page would sort again; walk in storage order instead.
             walk = " NOT INDEXED" if scoped and "scope" not in self.order(tx) else ""
             sql = self._pages[asked] = f"SELECT {what} FROM {self.name}{walk}{where} ORDER BY {order} LIMIT ?"
         return sql
@@ -389,12 +389,12 @@ def slots(count: int) -> str:
 
 
 def matches(columns: Sequence[str]) -> str:
-    """Return the condition that columns have the values bound to it."""
+    """Return the condition that columns equal the bound values."""
     return " AND ".join(f"{name} = ?" for name in columns)
 
 
 def _header(count: int) -> int:
-    """Return how many bytes begin a MessagePack array of that many values."""
+    """Return the size in bytes of the header of a MessagePack array."""
     return 1 if count < 16 else 3
 
 

@@ -1,6 +1,6 @@
-"""Tools to test against Takeback, and the suite that every backend must pass.
+"""Tools for testing with Takeback, and the suite that every backend must pass.
 
-``contract.StoreContract`` is the conformance kit, ``model`` a dict that behaves like a store, ``machine`` a
-Hypothesis state machine that compares the two, ``faults`` a file system that fails on demand, ``clock`` a
-clock moved by hand, ``validators`` the rules of the providers for requests. Needs the extra ``takeback[testing]``.
+``contract.StoreContract`` is the conformance suite, ``model`` a session kept in plain dicts, ``machine`` a Hypothesis
+state machine that compares the two, ``faults`` a file system that fails on demand, ``clock`` a clock moved by hand,
+``validators`` the providers' rules for requests. It needs the extra ``takeback[testing]``.
 """

@@ -1,9 +1,9 @@
-"""The awaitable API behind blocking calls, so that one suite proves both.
+"""The awaitable API behind blocking calls, so that one test suite covers both.
 
-    store = awaited.open(path)        # a Store to look at; every call goes through an event loop
+    store = awaited.open(path)        # looks like a Store; every call goes through an event loop
 
-Each call is a coroutine on a loop that runs in a thread of its own; results that are awaitable handles are
-wrapped again. It is for tests only: it shows nothing that the awaitable API does not do.
+Each call is a coroutine on an event loop in a separate thread; results that are awaitable handles are wrapped in turn.
+It is for tests only and adds nothing to the awaitable API.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """Wrap what is awaitable, wherever it lies."""
+    """Wrap awaitable handles, wherever they are nested."""
     if type(value).__name__.startswith("Async"):
         return Awaited(value)
     if isinstance(value, AsyncIterator):

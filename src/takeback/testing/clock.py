@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Stands still until it is moved, in either direction."""
+    """A clock that stands still until it is moved, in either direction."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.ms = now_ms
 
     def now_ms(self) -> int:
-        """Give the time that was last set."""
+        """Return the time that was last set."""
         return self.ms
 
     def advance(self, ms: int) -> None:
-        """Move by ``ms``; a negative number moves back."""
+        """Move the clock by ``ms``; a negative number moves it back."""
         self.ms += ms

@@ -1,14 +1,13 @@
-"""A file system that fails on command, for SQLite through apsw.
+"""A file system that fails on demand, for SQLite through apsw.
 
     vfs = FaultyVFS()
     store = Store(SqliteBackend(path, vfs=vfs.name, sync=vfs.sync), clock=SystemClock())
     vfs.arm(7, "torn")          # the 7th write, sync, truncate or delete from now on
-    session.user("...")         # raises a takeback.Error, or succeeds if it needs fewer calls
+    session.user("...")         # raises a takeback.Error, or succeeds if it makes fewer calls
 
-Every call that changes a file is counted, whichever file of the store it is for, and so are the syncs of the
-log that the backend makes itself. Reads work until the disk is dead; nothing but SQLite's own files goes
-through here, so locks and marks stay intact as they do when a disk fails under a living process. One object
-serves one process; a forked child has its own copy.
+Every call that changes any file of the store is counted, and so are the syncs of the log that the backend makes itself.
+Reads work until the disk is dead. Only SQLite's own files pass through here, so locks and marker files stay intact, as
+they do when a disk fails under a live process. One object serves one process; a forked child has its own copy.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _EXTENDED = {
 
 
 class Fault(NamedTuple):
-    """A call that was made to fail: its number, what it was to do, and to which file."""
+    """A call that was made to fail: its number, its kind, and its file."""
 
     number: int
     kind: Kind
@@ -46,11 +45,11 @@ class Fault(NamedTuple):
 
 
 class FaultyVFS(apsw.VFS):
-    """SQLite's own files, with one call in n that fails as asked.
+    """SQLite's own file access, with chosen calls made to fail.
 
-    ``error``: the call fails and changes nothing, the disk goes on. ``full``: the same, said to be for want of
-    space. ``torn``: half of a write reaches the file, or nothing of another call, and the disk is dead from
-    then on. ``kill``: the process gets SIGKILL instead of making the call.
+    ``error``: the call fails and changes nothing; later calls work. ``full``: the same, reported as a full disk.
+    ``torn``: half of a write reaches the file (of any other call, nothing), and the disk is dead from then on.
+    ``kill``: the process gets SIGKILL instead of making the call.
     """
 
     def __init__(self, name: str = "takeback-faults", base: str = "") -> None:
@@ -65,7 +64,7 @@ class FaultyVFS(apsw.VFS):
         self._first, self._last = 0, -1
 
     def arm(self, number: int, mode: Mode, *, kinds: Collection[Kind] = KINDS, times: int = 1) -> None:
-        """Make the call with that number fail, counted from now, and ``times - 1`` of the calls that follow it."""
+        """Make call ``number``, counted from now, and the ``times - 1`` calls after it fail."""
         if number < 1 or times < 1 or mode not in (*MODES, "kill"):
             raise ValueError(f"cannot fail call {number}, {times} times, in mode {mode!r}")
         self.disarm()
@@ -73,7 +72,7 @@ class FaultyVFS(apsw.VFS):
         self._first, self._last = number, number + times - 1
 
     def disarm(self) -> None:
-        """Work again, a dead disk included; count from 0."""
+        """Stop failing, even after a dead disk, and count from 0 again."""
         self._mode, self._kinds = "error", frozenset(KINDS)
         self._first, self._last = 0, -1
         self.calls, self.dead, self.fired = 0, False, []
@@ -83,20 +82,20 @@ class FaultyVFS(apsw.VFS):
         return _File(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
-        """Delete a file, unless it is this call's turn to fail."""
+        """Delete a file, unless this call must fail."""
         if self.fails("delete", filename):
             raise self.failure("delete")
         super().xDelete(filename, syncdir)
 
     def sync(self, descriptor: int) -> None:
-        """Sync a file by its descriptor, unless it is this call's turn to fail: what ``SqliteBackend`` takes."""
+        """Sync a file by its descriptor, unless this call must fail; pass it to ``SqliteBackend``."""
         if self.fails("sync", f"descriptor {descriptor}"):
             code = errno.ENOSPC if self._mode == "full" else errno.EIO
             raise OSError(code, f"{os.strerror(code)} (injected)")
         os.fsync(descriptor)
 
     def fails(self, kind: Kind, file: str) -> bool:
-        """Count a call and say whether it must fail; on a dead disk every call must."""
+        """Count a call and return whether it must fail; on a dead disk every call must."""
         if self.dead:
             return True
         if kind not in self._kinds:
@@ -111,7 +110,7 @@ class FaultyVFS(apsw.VFS):
         return True
 
     def failure(self, kind: str) -> apsw.Error:
-        """Give the exception that says what the armed mode means."""
+        """Return the exception for the armed mode."""
         if self._mode == "full":
             return apsw.FullError("no space is left (injected)")
         error = apsw.IOError(f"{kind} failed (injected)")
@@ -121,12 +120,12 @@ class FaultyVFS(apsw.VFS):
     def excepthook(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Keep quiet about our own failures where SQLite has nobody to tell."""
+        """Suppress our own failures where SQLite has no caller to report them to."""
         return True
 
 
 class _File(apsw.VFSFile):
-    """A file whose changing calls ask the VFS first."""
+    """A file whose changing calls ask the VFS first whether to fail."""
 
     def __init__(self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         super().__init__(vfs.base, name, flags)

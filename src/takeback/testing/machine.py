@@ -1,7 +1,7 @@
-"""A Hypothesis state machine: a real store and the dict model, step by step the same.
+"""A Hypothesis state machine: a real store and the dict model must agree after every step.
 
-Subclass ``SessionMachine`` with ``open_store`` to run it on another backend; Hypothesis shrinks any
-sequence of steps after which the two disagree.
+Subclass ``SessionMachine`` and override ``open_store`` to run it on another backend. Hypothesis shrinks any sequence of
+steps after which the two disagree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.model = ModelSession()
 
     def open_store(self) -> takeback.Store:
-        """Open the store under test; called again to reopen it where ``persistent`` is true."""
+        """Open the store under test; called again to reopen it if ``persistent`` is true."""
         return takeback.open(os.path.join(self._folder.name, "machine.db"), durability="relaxed")
 
     @initialize(texts=st.lists(_TEXT, max_size=3))
@@ -43,7 +43,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.append(texts)
 
     def _add(self, store: Callable[[], object], model: Callable[[], None]) -> None:
-        """Add something to both; a session in the trash must refuse."""
+        """Add something to both; a session in the trash must refuse it."""
         if self.model.deleted:
             try:
                 store()
@@ -62,13 +62,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(plan=_TEXT)
     def set_plan(self, plan: str) -> None:
-        """Set the plan: an entry that goes back with the conversation."""
+        """Set the plan: an entry that a rewind takes back."""
         self._add(lambda: self.session.set_plan(plan), lambda: self.model.set_plan(plan))
 
     @precondition(lambda self: not self.model.deleted)
     @rule()
     def pop(self) -> None:
-        """Take the last message off."""
+        """Pop the last message."""
         popped = self.session.pop()
         assert (None if popped is None else popped.text) == self.model.pop()
 
@@ -101,20 +101,20 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(title=_TITLE)
     def rename(self, title: str) -> None:
-        """Give another title."""
+        """Change the title."""
         self.session.rename(title)
         self.model.rename(title)
 
     @rule(deleted=st.booleans())
     def delete_or_restore(self, deleted: bool) -> None:
-        """Put the session into the trash, or take it out; doing it twice does nothing."""
+        """Move the session to the trash or out of it; doing it twice changes nothing."""
         (self.store.delete_session if deleted else self.store.restore_session)(self.session.id)
         self.model.delete(deleted)
         self.session.refresh()
 
     @rule(redo=st.booleans())
     def undo_or_redo(self, redo: bool) -> None:
-        """Undo or redo; both sides must find something to do, or neither."""
+        """Undo or redo; either both sides find something to do, or neither does."""
         try:
             (self.model.redo if redo else self.model.undo)()
         except NothingToDo:
@@ -136,7 +136,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def path_is_the_same(self) -> None:
-        """The path, read whole, from the end and in a stream, is the model's; so is the plan there."""
+        """The path, read whole, from the end and as a stream, equals the model's, and so does the plan."""
         expected = self.model.texts()
         assert [message.text for message in self.session.messages()] == expected
         assert [message.text for message in self.session.messages(limit=2)] == expected[-2:]
@@ -145,7 +145,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def place_is_the_same(self) -> None:
-        """Head, revision, totals, title and branches are the model's, in the handle and in the store."""
+        """Head, revision, totals, title and branches equal the model's, in the handle and in the store."""
         for session in (self.session, self.store.get_session(self.session.id)):
             assert (session.head.seq, session.head.attached) == self.model.head[1:]
             assert session.revision == self.model.revision
@@ -156,7 +156,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(self.store.list_sessions()) == (0 if self.model.deleted else 1)
 
     def teardown(self) -> None:
-        """Whatever was done, the store must verify."""
+        """Verify the store, whatever was done to it."""
         report = self.store.verify()
         self.store.close()
         self._folder.cleanup()

@@ -1,8 +1,8 @@
-"""A session as a dict would keep it: every branch a full copy of its path.
+"""A session kept in plain dicts: every branch is a full copy of its path.
 
-Wasteful and obviously right, which is the point: the store must agree with it after any sequence of
-appends, forks, switches, rewinds, renames, deletes, restores, undos and redos. An operation notes each thing it
-changes as it was before, and undo puts exactly that back.
+It is wasteful and obviously correct, which is the point: the store must agree with it after any sequence of appends,
+forks, switches, rewinds, renames, deletes, restores, undos and redos. An operation records what it changes as it was
+before, and undo restores exactly that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An entry of a path: the branch that owns it, what it says, and the plan once it was added."""
+    """An entry of a path: the branch that owns it, its text, and the plan after it."""
 
     owner: str
     text: str
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Done:
-    """An operation of the model, as the operations log would keep it."""
+    """An operation of the model, as the operations log would record it."""
 
     def __init__(self, kind: str, before: dict[str, Any], undoes: Done | None = None) -> None:
         self.kind = kind
@@ -53,23 +53,23 @@ class ModelSession:
         self.log: list[Done] = []
         self.revision = 0
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def path(self) -> list[Step]:
-        """The entries of the head's path."""
+        """Return the entries of the head's path."""
         return self.paths[self.head.branch][: self.head.seq]
 
     def texts(self) -> list[str]:
-        """What the messages of the path say."""
+        """Return the texts of the messages on the path."""
         return [step.text for step in self.path() if step.text != "\0plan"]
 
     def plan(self) -> str | None:
-        """The plan at the head."""
+        """Return the plan at the head."""
         path = self.path()
         return path[-1].plan if path else None
 
     def branches(self) -> dict[str, tuple[int, int, bool]]:
-        """The branches that a listing shows, each with where it starts and ends and whether the head is there."""
+        """Return the branches that a listing shows: where each starts and ends, and whether the head is on it."""
         return {
             name: (self.forks[name], len(path), name == self.head.branch)
             for name, path in self.paths.items()
@@ -79,7 +79,7 @@ class ModelSession:
     # ------------------------------------------------------------------ adding
 
     def append(self, *texts: str) -> None:
-        """Add messages; the first ever makes the title."""
+        """Add messages; the first one ever becomes the title."""
         if self.title is None:
             self.title = _title(texts)
         self._add([(text, self.plan()) for text in texts])
@@ -132,16 +132,16 @@ class ModelSession:
         self._do("switch", {"head": Place(name, len(self.paths[name]), True)})
 
     def rename(self, title: str) -> None:
-        """Give another title."""
+        """Change the title."""
         self._do("rename", {"title": title})
 
     def delete(self, deleted: bool) -> None:
-        """Put the session into the trash, or take it out."""
+        """Move the session to the trash or out of it."""
         if self.deleted != deleted:
             self._do("delete", {"deleted": deleted})
 
     def undo(self) -> None:
-        """Take back the newest operation that stands."""
+        """Undo the newest operation that is not undone."""
         standing = [done for done in self.log if done.kind not in ("undo", "redo") and not done.undone]
         if not standing:
             raise NothingToDo
@@ -149,7 +149,7 @@ class ModelSession:
         standing[-1].undone = True
 
     def redo(self) -> None:
-        """Bring back what the last undo took back, unless an operation came after it."""
+        """Redo the last undo, unless an operation came after it."""
         undos = [at for at, done in enumerate(self.log) if done.kind == "undo" and not done.undone]
         if not undos or any(done.kind not in ("undo", "redo") for done in self.log[undos[-1] :]):
             raise NothingToDo
@@ -162,7 +162,7 @@ class ModelSession:
 
     def _do(self, kind: str, after: dict[str, Any], undoes: Done | None = None) -> None:
         if undoes is None and all(self._thing(thing) == value for thing, value in after.items()):
-            return  # it is so already
+            return  # nothing changes
         self.log.append(Done(kind, {thing: self._thing(thing) for thing in after}, undoes))
         for thing, value in after.items():
             self._put(thing, value)
@@ -197,6 +197,6 @@ class ModelSession:
 
 
 def _title(texts: tuple[str, ...]) -> str | None:
-    """The title that these messages make: of the first one, whatever it says."""
+    """Return the title made from the first of these messages, whatever it says."""
     line = " ".join(texts[0].replace("\0", " ").split())
     return line or None

@@ -1,12 +1,12 @@
-"""A real PgBouncer in transaction mode before a PostgreSQL server, for tests of what pooling takes away.
+"""A real PgBouncer in transaction mode in front of a PostgreSQL server, to test what pooling takes away.
 
     with pgbouncer.start(server, "chats") as bouncer:
         store = takeback.open(bouncer.dsn())
 
-Each transaction of a client may run in another session of the server: what belongs to a session (advisory locks,
-``SET``, ``LISTEN``, temporary tables) is lost between two. The settings are PgBouncer's own defaults otherwise;
-prepared statements follow the client in new versions and break in old ones (see ``version``). The program is taken
-from the system; where apt knows the package, it is unpacked into a cache folder and nothing is installed.
+Each transaction of a client may run in a different server session, so whatever belongs to a session (advisory locks,
+``SET``, ``LISTEN``, temporary tables) is lost between transactions. All other settings are PgBouncer's defaults;
+prepared statements follow the client in new versions and break in old ones (see ``version``). The program comes from
+the system, or is unpacked from its apt package into a cache folder, without installing anything.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _APT_OPTIONS = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10", "
 
 
 def start(server: Server, database: str, *, pool_size: int = 2) -> Bouncer:
-    """Pool connections to a database of the server: no more than ``pool_size`` at a time."""
+    """Start a pool of at most ``pool_size`` connections to a database of the server."""
     account = unprivileged()
     return Bouncer(_find_program(account), account, server, database, pool_size)
 
@@ -83,7 +83,7 @@ class Bouncer:
         return f"<Bouncer {self.version} on 127.0.0.1:{self.port}>"
 
     def dsn(self, **params: object) -> str:
-        """Give the URL of the pooled database."""
+        """Return the URL of the pooled database."""
         return self._address.dsn(None, None, **params)
 
     def close(self) -> None:
@@ -92,9 +92,8 @@ class Bouncer:
             return
         atexit.unregister(self.close)
         if self._process is not None:
-            end(
-                self._process, signal.SIGKILL
-            )  # it has nothing to lose, and what others wait for depends on the version
+            # It has nothing to lose, and what gentler signals wait for depends on the version.
+            end(self._process, signal.SIGKILL)
             self._process = None
             self._guard.watch(None)
         shutil.rmtree(self._home, ignore_errors=True)
@@ -103,7 +102,7 @@ class Bouncer:
     def _start(self, account: Account, configuration: str) -> None:
         file = self._home / "pgbouncer.ini"
         file.write_text(configuration)
-        file.chmod(0o600)  # there may be a password in it
+        file.chmod(0o600)  # it may contain a password
         if account:
             os.chown(file, account["user"], account["group"])
         with self.log.open("wb") as log:
@@ -114,7 +113,7 @@ class Bouncer:
                 stderr=log,
                 cwd=self._home,
                 env=_environment(self._program),
-                start_new_session=True,  # an interrupt from the keyboard is for the tests
+                start_new_session=True,  # Ctrl-C is for the tests, not for the server
                 **account,
             )
         self._guard.watch(self._process.pid)
@@ -137,7 +136,7 @@ def _configuration(server: Server, port: int, pool_size: int) -> str:
     place = " ".join(f"{name}={_quoted(value)}" for name, value in target.items())
     lines = [
         "[databases]",
-        f"* = {place}",  # any database: a name need not be one that this format can say
+        f"* = {place}",  # any database, since this format cannot express every name
         "[pgbouncer]",
         "listen_addr = 127.0.0.1",
         f"listen_port = {port}",
@@ -159,7 +158,7 @@ def _version(program: Path) -> str:
 
 
 def _environment(program: Path) -> dict[str, str]:
-    """Let a program that was only unpacked find the libraries that were unpacked with it."""
+    """Return the environment in which an unpacked program finds the libraries unpacked with it."""
     libraries = [str(each) for each in program.parent.parent.glob("lib/*-linux-gnu*")]
     unpacked = _MARK in program.parts
     return {**environment(), "LD_LIBRARY_PATH": ":".join(libraries)} if unpacked else environment()
@@ -178,13 +177,13 @@ def _find_program(account: Account) -> Path:
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             raise ServerUnavailable(
-                f"pgbouncer is not on the PATH, and apt does not give it: {said}: {_ADVICE}"
+                f"pgbouncer is not on the PATH, and apt cannot download it: {said}: {_ADVICE}"
             ) from error
     return unpacked / _PROGRAM
 
 
 def _unpack(target: Path) -> None:
-    """Fetch the package, and the two libraries that few systems have, without installing anything."""
+    """Download and unpack the package and the two libraries that few systems have; install nothing."""
     draft = Path(tempfile.mkdtemp(prefix="unpacking-", dir=target.parent))
     try:
         [package] = _fetch(draft, "pgbouncer")

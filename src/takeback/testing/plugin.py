@@ -1,10 +1,10 @@
-"""Fixtures for people who test their agents: pytest finds them as soon as Takeback is installed.
+"""Fixtures for testing your own agents: pytest finds them as soon as Takeback is installed.
 
     def test_my_agent_remembers(takeback_store):
         my_agent.run(takeback_store.session("chat"), "hello")
         assert takeback_store.get_session("chat").messages()[-1].role == "assistant"
 
-A store lives in memory and is verified when the test ends: a test that damages it fails.
+The store is in memory and is verified when the test ends, so a test that damages it fails.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the contract classes of this package be used under ``--strict-markers``."""
+    """Register the markers of the contract classes, so that they work under ``--strict-markers``."""
     for name in ("feature", "promise", "defect"):
         config.addinivalue_line("markers", f"{name}(*ids): what a test of Takeback's contracts proves")
 
 
 @pytest.fixture
 def takeback_clock() -> ManualClock:
-    """A clock that stands still until the test moves it."""
+    """Return a clock that stands still until the test moves it."""
     from takeback.testing.clock import ManualClock
 
     return ManualClock()
@@ -37,7 +37,7 @@ def takeback_clock() -> ManualClock:
 
 @pytest.fixture
 def takeback_store(takeback_clock: ManualClock) -> Iterator[Store]:
-    """An empty store in memory on ``takeback_clock``, verified and closed after the test."""
+    """Yield an empty in-memory store on ``takeback_clock``, verified and closed after the test."""
     import takeback
 
     with takeback.open(":memory:", clock=takeback_clock) as store:
@@ -48,7 +48,7 @@ def takeback_store(takeback_clock: ManualClock) -> Iterator[Store]:
 
 @pytest.fixture
 def takeback_file_store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store in a file of the test's own directory, for tests that close and reopen or use processes."""
+    """Yield an empty store in a file under ``tmp_path``, for tests that reopen it or use several processes."""
     import takeback
 
     with takeback.open(tmp_path / "takeback.db") as store:
@@ -57,5 +57,5 @@ def takeback_file_store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def takeback_session(takeback_store: Store) -> Session:
-    """An empty session of ``takeback_store``."""
+    """Return an empty session of ``takeback_store``."""
     return takeback_store.create_session("test")

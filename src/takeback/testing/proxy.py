@@ -1,13 +1,13 @@
-"""A network that fails on command: a TCP proxy on loopback between a client and a server.
+"""A network that fails on demand: a TCP proxy on loopback between a client and a server.
 
     with Proxy("127.0.0.1", server.port) as proxy:
         store = takeback.open(server.dsn(port=proxy.port))
-        proxy.drop_next_reply(b"COMMIT")    # committed, but the client never hears of it
-        session.user("...")                 # must look, not send again
+        proxy.drop_next_reply(b"COMMIT")    # committed, but the client never learns of it
+        session.user("...")                 # must check, not blindly send again
 
-One thread carries every connection, and every fault is switched in that thread: when a method returns, its
-fault is in force, and no byte passes half in one mode and half in the next. A stream never resumes with a gap:
-a connection that lost bytes is closed, or stays deaf for good, also after ``heal()``.
+One thread carries every connection and switches every fault, so a fault is in force when its method returns, and no
+read is split between two modes. A stream never resumes with a gap: a connection that lost bytes is closed, or stays
+silent for good, even after ``heal()``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 def free_port() -> int:
-    """Find a port of 127.0.0.1 that is free, and that no outgoing connection will be given while it is."""
-    # Below the ephemeral range: a server that is down for a moment must get the same port again.
+    """Return a free port of 127.0.0.1 that no outgoing connection will be assigned."""
+    # Below the ephemeral range, so that a server that is down for a moment gets the same port again.
     for port in random.SystemRandom().sample(range(15_000, 30_000), 200):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -45,34 +45,34 @@ def free_port() -> int:
 
 
 class _Flow:
-    """One direction of a connection: what was read and not yet written."""
+    """One direction of a connection: what was read but not yet written."""
 
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source, self.target = source, target
         self.buffer = bytearray()
-        self.ended = False  # nothing more is read
-        self.shut = False  # and the target was told
+        self.ended = False  # nothing more will be read
+        self.shut = False  # and the end was passed on to the target
 
 
 class _Link:
-    """A client's connection and the one that was made to the server for it."""
+    """A client's connection, and the one made to the server for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client, self.server = client, server
         self.up, self.down = _Flow(client, server), _Flow(server, client)
-        self.recent = b""  # the end of the requests, for a pattern that two reads cut apart
-        self.marked = False  # the next reply is to be lost
-        self.deaf = False  # replies are swallowed, the client is left waiting
-        self.doomed: float | None = None  # replies are swallowed, and from this time on the connection is ended
-        self.patience = 0.0  # until when the server may take to finish what it got
+        self.recent = b""  # the end of the requests, to find a pattern split between two reads
+        self.marked = False  # the next reply will be lost
+        self.deaf = False  # replies are dropped and the client is left waiting
+        self.doomed: float | None = None  # replies are dropped, and the connection is ended at this time
+        self.patience = 0.0  # until when the server may finish what it received
 
 
 class Proxy:
-    """Forwards ``127.0.0.1:port`` to a server, with the faults that a test asks for.
+    """Forwards ``127.0.0.1:port`` to a server, with the faults that a test requests.
 
-    ``connections`` are open now, ``accepted`` were made so far, ``faults`` of them were ended over a lost reply.
-    ``fault_rate``, which may be changed at any time, is the probability for each piece of a reply that it is
-    swallowed and both sides are reset; ``seed`` repeats the draw.
+    ``connections`` counts those open now, ``accepted`` those made so far, ``faults`` those ended by a lost reply.
+    ``fault_rate``, which may change at any time, is the probability that a piece of a reply is dropped and both
+    sides are reset; ``seed`` makes this repeatable.
     """
 
     def __init__(self, host: str, port: int, *, fault_rate: float = 0.0, seed: int = 0) -> None:
@@ -110,42 +110,42 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open now."""
+        """The number of open connections."""
         return len(self._links)
 
     def drop_replies(self, delay: float = 0.0) -> None:
-        """Pass requests on and swallow replies; ``delay`` after its first lost reply a connection is closed.
+        """Forward requests and drop replies; a connection is closed ``delay`` seconds after its first lost reply.
 
-        The server has carried out whatever it got by then: the client is only told that the connection is gone.
+        The server has carried out whatever it received by then; the client only sees the connection close.
         """
         self._call(lambda: self._set(reply_delay=delay))
 
     def drop_next_reply(self, pattern: bytes = b"", *later: bytes) -> None:
-        """Lose one reply: the next one to a request that contains ``pattern``; then reset that connection.
+        """Drop the next reply to a request that contains ``pattern``, then reset that connection.
 
-        With more patterns, lose one reply for each of them, one after the other.
-        The server has carried the request out, and all that came with it, before the client sees the reset.
+        With more patterns, drop one reply for each of them, in order. The server has carried out the request, and all
+        that came with it, before the client sees the reset.
         """
         self._call(lambda: self._arm([pattern, *later]))
 
     def stall(self) -> None:
-        """Forward nothing in either direction and close nothing; new connections are accepted. ``heal`` resumes."""
+        """Forward nothing in either direction and close nothing; accept new connections. ``heal`` resumes."""
         self._call(lambda: self._set(stalled=True))
 
     def half_close(self) -> None:
-        """Stop the direction to the client without a word, on all connections now and to come until ``heal``."""
+        """Silently stop the direction to the client, on all connections, also new ones, until ``heal``."""
         self._call(lambda: self._set(half_closed=True))
 
     def cut(self) -> None:
-        """Reset every connection, both sides; new ones are welcome."""
+        """Reset both sides of every connection; new ones are accepted."""
         self._call(self._reset_all)
 
     def refuse(self) -> None:
-        """Refuse new connections; those that are open go on."""
+        """Refuse new connections; open ones continue."""
         self._call(self._stop_listening)
 
     def heal(self) -> None:
-        """Forward everything and accept everybody again; forget faults that were armed."""
+        """Forward and accept everything again; disarm all faults."""
         self._call(self._heal)
 
     def close(self) -> None:
@@ -157,16 +157,16 @@ class Proxy:
         self._ear.close()
 
     def _call(self, what: Callable[[], None]) -> None:
-        """Run something in the proxy's thread and wait for it."""
+        """Run a function in the proxy's thread and wait for it."""
         if self._closing or not self._thread.is_alive():
             raise RuntimeError("the proxy is closed")
         done: Future[None] = Future()
         self._calls.append((what, done))
-        with contextlib.suppress(BlockingIOError):  # it has not yet heard an earlier ring
+        with contextlib.suppress(BlockingIOError):  # an earlier wake-up is still unread, which is enough
             self._bell.send(b"!")
         done.result(timeout=30)
 
-    # What follows runs in the proxy's thread.
+    # Everything below runs in the proxy's thread.
 
     def _set(self, *, stalled: bool = False, half_closed: bool = False, reply_delay: float | None = None) -> None:
         self._stalled, self._half_closed, self._reply_delay = stalled, half_closed, reply_delay
@@ -205,7 +205,7 @@ class Proxy:
                 for key, ready in self._selector.select(self._watch()):
                     self._handle(key, ready)
                 self._end_doomed()
-                self._obey()  # last: nothing of this round passes once the caller knows
+                self._obey()  # last: once the caller returns, nothing of this round is still forwarded
         finally:
             self._stop_listening()
             for link in list(self._links):
@@ -226,7 +226,7 @@ class Proxy:
             what, done = self._calls.popleft()
             try:
                 what()
-            except BaseException as error:  # it belongs to the thread that asked
+            except BaseException as error:  # it belongs to the calling thread
                 done.set_exception(error)
             else:
                 done.set_result(None)
@@ -235,7 +235,7 @@ class Proxy:
         assert self._listener is not None
         try:
             client, _ = self._listener.accept()
-        except OSError:  # the client has left already
+        except OSError:  # the client has already left
             return
         family = socket.AF_INET6 if ":" in self._target[0] else socket.AF_INET
         link = _Link(client, socket.socket(family))
@@ -246,12 +246,12 @@ class Proxy:
         self._links.add(link)
         self.accepted += 1
         try:
-            link.server.connect_ex(self._target)  # a refusal shows when it is read from
+            link.server.connect_ex(self._target)  # a refusal shows up on the first read
         except OSError:
             self._end(link, reset=True)
 
     def _watch(self) -> float | None:
-        """Register what each connection waits for; say how long to wait at most."""
+        """Register what each connection waits for; return how long to wait at most."""
         times = []
         for link in self._links:
             wanted = {link.client: 0, link.server: 0}
@@ -290,7 +290,7 @@ class Proxy:
             self._break(link, by_client)
 
     def _break(self, link: _Link, by_client: bool) -> None:
-        """End a connection of which one side failed; a client that hears nothing does not hear of this either."""
+        """End a connection after one side failed; a client that is cut off from replies must not notice this either."""
         if link.deaf and not by_client:
             link.down.ended = True
             link.up.buffer.clear()
@@ -308,7 +308,7 @@ class Proxy:
     def _take_request(self, link: _Link, data: bytes) -> None:
         link.up.buffer += data
         if self._patterns:
-            # One byte less than the pattern: a request from before it was armed cannot match alone.
+            # One byte less than the pattern, so that requests sent before it was armed cannot match alone.
             overlap = min(len(self._patterns[0]) - 1, len(link.recent))
             seen = link.recent[-overlap:] + data if overlap > 0 else data
             if self._patterns[0] in seen:
@@ -337,7 +337,7 @@ class Proxy:
             self._end(link, reset=link.marked)
 
     def _end_doomed(self) -> None:
-        """End the connections whose time has come: no more requests, the server finishes, the client is told."""
+        """End the connections that are due: stop requests, let the server finish, then close the client's side."""
         now = time.monotonic()
         for link in [each for each in self._links if each.doomed is not None and each.doomed <= now]:
             if not link.patience:
@@ -376,7 +376,7 @@ _proxies: weakref.WeakSet[Proxy] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    # A copy of a socket in a forked child would keep the connection open when the parent closes it.
+    # A forked child's copy of a socket would keep the connection open after the parent closes it.
     for proxy in _proxies:
         for each in proxy._sockets():
             each.close()

@@ -1,10 +1,10 @@
 """A store of any size that always has the same shape.
 
-``build`` makes a store of so many sessions, one every half a minute by its own clock. Nine scopes share it and one has
-most of the sessions. What grows with it is common: agents, tags, workspaces, sub-agents with labels, archived and
-finished sessions, forks, rewinds, checkpoints, attachments, a trash, and one session that is a twentieth of it all.
-What stays is rare: a handful of sessions with another agent, tag, workspace, kind, status, label or parent, spread over
-the older part, so that a call which looks through the newest sessions for them goes through nearly everything.
+``build`` makes a store with a number of sessions, one every half minute by its own clock, in nine scopes, of which one
+has most of the sessions. Common things grow with the store: agents, tags, workspaces, sub-agents with labels, archived
+and finished sessions, forks, rewinds, checkpoints, attachments, a trash, and one session that is a twentieth of it all.
+Rare things do not: a handful of sessions with another agent, tag, workspace, kind, status, label or parent. They are
+spread over the older part, so that a call that scans for them from the newest session on reads nearly everything.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ Tell: TypeAlias = Callable[[str], None]
 
 @dataclass
 class World:
-    """What a store was built with: where the calls find what they ask for."""
+    """What a store was built with, so that calls can find it."""
 
     sessions: int
     messages: int
     clock: ManualClock = field(default_factory=ManualClock)
-    plain: list[str] = field(default_factory=list)  # ids of sessions that nothing else happened to
+    plain: list[str] = field(default_factory=list)  # ids of sessions that nothing special happened to
     rare: dict[str, list[str]] = field(default_factory=dict)  # ids by what is rare about them
     long: str = ""
     parent: str = ""
 
     def spots(self, count: int) -> list[str]:
-        """Return sessions at the same places in stores of all sizes."""
+        """Return sessions at the same relative places in stores of all sizes."""
         return [self.plain[len(self.plain) * (2 * number + 1) // (2 * count)] for number in range(count)]
 
 
 def build(open_: Open, sessions: int, messages: int = 10, tell: Tell | None = None) -> World:
-    """Fill a new store with so many sessions of so many messages, at least 300 of at least 4."""
+    """Fill a new store with at least 300 sessions of at least 4 messages each."""
     world = World(sessions, messages)
     rare = {_spot(sessions, turn, number): kind for turn in range(FEW) for number, kind in enumerate(_RARE)}
     with open_(world.clock) as store:
@@ -68,7 +68,7 @@ def build(open_: Open, sessions: int, messages: int = 10, tell: Tell | None = No
 
 
 def _spot(sessions: int, turn: int, number: int) -> int:
-    """Return where a rare session comes: none is among the newest tenth."""
+    """Return the number of a rare session; none is among the newest tenth."""
     return sessions * (8 + 17 * turn) // 100 + number
 
 
@@ -132,7 +132,7 @@ class _Maker:
         self._world.rare.setdefault(kind, []).append(session.id)
 
     def make_long(self) -> None:
-        """Make a session that is a twentieth of the store and waits for three tools."""
+        """Make a session that is a twentieth of the store and has three open tool calls."""
         world = self._world
         session = self._in(MAIN).create_session("long", agent="main")
         length = max(_LONG, world.sessions * world.messages // 20)
@@ -144,7 +144,7 @@ class _Maker:
 
 
 def _fields(number: int, digit: int) -> dict[str, Any]:
-    """Return what an ordinary session is made with."""
+    """Return the fields of an ordinary session."""
     fields: dict[str, Any] = {"agent": "main" if digit < 6 else "helper" if digit < 9 else "coder"}
     fields["tags"] = ["common", f"topic-{number % 50}"] if number % 2 else [f"topic-{number % 50}"]
     if digit in (6, 9):
@@ -153,7 +153,7 @@ def _fields(number: int, digit: int) -> dict[str, Any]:
 
 
 def _afterwards(store: Store, session: Session, digit: int, turn: int) -> None:
-    """Do to some sessions what leaves rows beside them."""
+    """Do things to some sessions that leave rows in other tables."""
     if digit == 0:
         session.complete()
     elif digit == 3:
@@ -171,7 +171,7 @@ def _afterwards(store: Store, session: Session, digit: int, turn: int) -> None:
 
 
 def conversation(number: object, length: int) -> list[dict[str, Any]]:
-    """Return messages of a session: every tenth is a call of a tool, the next one its result."""
+    """Return messages of a session: every tenth calls a tool, and the next is its result."""
     return [_said(f"{number}-{place}", place % 10) for place in range(length)]
 
 

@@ -1,8 +1,8 @@
-"""The calls that must cost the same however large a store is, and their measurement on one that ``scale`` built.
+"""The calls that must cost the same however large a store is, measured on one that ``scale`` built.
 
-``measure`` runs each of ``CALLS`` a few times and returns its work. Every writing call of a round is made on the same
-session, one after the other, from the first append to the purge: sessions at the same places in stores of all sizes.
-What a call finds is counted where that is known, so that no call is cheap because it found nothing.
+``measure`` runs each of ``CALLS`` a few times and returns its work. All writing calls of a round use the same session,
+in order, from the first append to the purge, and rounds use sessions at the same places in stores of all sizes. Where
+the number of results is known it is checked, so that no call is cheap because it found nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOWHERE = "nowhere"
 
 
 class Scene:
-    """A store that is open for the calls, and the session of each round."""
+    """An open store for the calls, and the session of each round."""
 
     def __init__(self, world: World, store: Store) -> None:
         self.world, self.store = world, store
@@ -33,7 +33,7 @@ class Scene:
         self.long, self.parent = store.get_session(world.long), store.get_session(world.parent)
         self.early = [change.cursor for change in islice(store.events(), 50)][-1]
         self.all_of_tiny = [change.cursor for change in self.tiny.events()]
-        self.made: dict[str, Any] = {}  # by a call of this round, for the next one
+        self.made: dict[str, Any] = {}  # what a call made, for a later call
 
 
 Do: TypeAlias = Callable[[], Any]
@@ -41,14 +41,14 @@ Prepare: TypeAlias = Callable[[Scene, int], Do]
 
 
 class Call(NamedTuple):
-    """A call to measure: ``prepare`` does what does not count and returns the rest; ``gives`` is how much it finds."""
+    """A call to measure: ``prepare`` sets it up, uncounted, and returns it; ``gives`` is how many results to expect."""
 
     name: str
     prepare: Prepare
     trial: str = ""
     gives: int | None = None
     rounds: int = ROUNDS
-    grows: bool = False  # by its nature: it has to touch every session or every content once
+    grows: bool = False  # by its nature: it has to visit every session or all content
 
 
 def measure(world: World, counter: Counter, open_: Open, calls: Iterable[Call] | None = None) -> dict[str, Work]:
@@ -75,7 +75,7 @@ def _called(scene: Scene, counter: Counter, call: Call, round_: int) -> Work:
     with counter.counted() as work:
         answer = do()
     if call.gives is not None and len(answer) != call.gives:
-        raise AssertionError(f"{call.name} gave {len(answer)}, not {call.gives}")
+        raise AssertionError(f"{call.name} returned {len(answer)} results, not {call.gives}")
     return work
 
 
@@ -84,12 +84,12 @@ def _middle(works: list[Work]) -> Work:
 
 
 def _on(do: Callable[[Session], Any]) -> Prepare:
-    """Call something on the session of the round."""
+    """Return a call on the session of the round."""
     return lambda scene, round_: lambda: do(scene.targets[round_])
 
 
 def _of(do: Callable[[Store], Any]) -> Prepare:
-    """Call something on the store."""
+    """Return a call on the store."""
     return lambda scene, round_: lambda: do(scene.store)
 
 
@@ -102,7 +102,7 @@ def _list_beta(**filters: Any) -> Prepare:
 
 
 def _since(minutes: int) -> Prepare:
-    """List what changed in the last minutes, or will: those sessions are the newest, and the rest is not."""
+    """List what changed in the last minutes, or with a negative number nothing: none changed in the future."""
 
     def prepare(scene: Scene, round_: int) -> Do:
         moment = to_datetime(scene.world.clock.now_ms()) - timedelta(minutes=minutes)
@@ -208,7 +208,7 @@ def _run(scene: Scene, round_: int) -> Do:
 
 
 def _few(**filters: Any) -> Prepare:
-    """List no more than a small store has."""
+    """List no more sessions than a small store has."""
     return _list(**filters, limit=FEW)
 
 
@@ -216,7 +216,7 @@ def _append_with_key(session: Session) -> object:
     return session.append({"role": "user", "content": TEXT}, idempotency_key="again")
 
 
-# In this order: what a call leaves behind, the next one finds. The rounds of a call are made one after the other.
+# The order matters: a call finds what earlier ones left. All rounds of a call run before the next call.
 CALLS: tuple[Call, ...] = (
     Call("append a message", _on(lambda session: session.user(TEXT))),
     Call("append with a key", _on(_append_with_key)),
@@ -295,5 +295,5 @@ CALLS: tuple[Call, ...] = (
 
 
 def named(trial: str) -> list[str]:
-    """Return the names of the calls of a trial; ``""`` are those of none."""
+    """Return the names of the calls of a trial; ``""`` means those without one."""
     return [OPENING] * (trial == "T84") + [call.name for call in CALLS if call.trial == trial]

@@ -1,4 +1,4 @@
-"""Tests for any implementation of ``SessionStore``: a subclass says how to open it, to speak and to read."""
+"""Tests for any implementation of ``SessionStore``: a subclass defines how to open it, append and read."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from takeback.protocols import SessionStore
 
 
 class SessionStoreContract:
-    """What the five methods promise."""
+    """The contract of the five methods."""
 
     def open(self, path: Path) -> AbstractAsyncContextManager[SessionStore[Any]]:
-        """Open the store under test; opened twice with one path it must hold the same data."""
-        raise AssertionError("a contract test says how to open its store")
+        """Open the store under test; opening the same path twice must reach the same data."""
+        raise AssertionError("override open() to say how to open the store under test")
 
     async def say(self, session: Any, text: str) -> None:
         """Add a user message to a session."""
-        raise AssertionError("a contract test says how to add a message")
+        raise AssertionError("override say() to say how to add a message")
 
     async def said(self, session: Any) -> list[str]:
-        """Give the texts of a session."""
-        raise AssertionError("a contract test says how to read a session")
+        """Return the texts of a session."""
+        raise AssertionError("override said() to say how to read a session")
 
     @pytest.mark.feature("C3", "C1")
     @pytest.mark.defect("S2-2")

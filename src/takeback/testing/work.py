@@ -1,15 +1,14 @@
-"""What one call costs, counted by the engine: steps of SQLite's virtual machine, pages that PostgreSQL looks at.
+"""What one call costs, counted by the engine: steps of SQLite's virtual machine, or pages that PostgreSQL reads.
 
-Times cannot show that a call grows with the store: on a busy machine they are noise, and on a small store a scan of a
-whole table takes less than a sync. Work is the same in every run. A counter hands out a ``Work`` for the time of one
-call, and that lists every statement which ran, with its text.
+Times cannot show that a call grows with the store: on a busy machine they are noise, and on a small store a full table
+scan takes less time than a sync. Work is the same in every run. A counter yields a ``Work`` for the duration of one
+call, which lists every statement that ran, with its text.
 
-On SQLite a trace on every connection that is opened while the counter is entered reports the steps of each statement.
-A bare ``count(*)`` is one step however large its table is, so callers look out for that one by its text. On PostgreSQL
-``auto_explain``, which comes with the server, writes the plan and the buffers of each statement into the server's log,
-also of statements that functions and foreign keys run. Only the server's own role may turn it on, so the store is used
-through a role for which ``explain`` was called, and that role is neither a superuser nor the owner of the tables: row
-security applies.
+On SQLite, a trace on every connection opened while the counter is entered reports the steps of each statement. A bare
+``count(*)`` is one step however large its table is, so callers must watch for it by its text. On PostgreSQL,
+``auto_explain``, which comes with the server, logs the plan and the buffers of each statement, including those run by
+functions and foreign keys. Only a superuser can turn it on, so the store is used through a role for which ``explain``
+was called. That role is neither a superuser nor the owner of the tables, so row security applies.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _LIST = re.compile(rf"\({_SLOT}(?:, ?{_SLOT})+\)")
 
 
 class Statement(NamedTuple):
-    """A statement that ran; ``inside`` says that a function ran it, whose own work holds it already."""
+    """A statement that ran; ``inside`` means that a function ran it, whose own work already includes it."""
 
     sql: str
     work: int
@@ -68,11 +67,11 @@ class Work:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The work of all statements."""
         return sum(each.work for each in self.statements if not each.inside)
 
     def by_text(self) -> dict[str, int]:
-        """Return the work of all runs of each statement; lists of values of any length are one text."""
+        """Return the work of each statement over all its runs; lists of values of any length count as one text."""
         found = Tally[str]()
         for each in self.statements:
             found[plain(each.sql)] += each.work
@@ -80,18 +79,18 @@ class Work:
 
 
 def plain(sql: str) -> str:
-    """Write a statement in one line, with the same text for lists of values of any length."""
+    """Return a statement on one line, with the same text for lists of values of any length."""
     return _LIST.sub("(...)", " ".join(sql.split()))
 
 
 class Counter(AbstractContextManager["Counter"]):
-    """Counts the work of calls on a store that is opened after the counter was entered."""
+    """Counts the work of calls on a store that is opened after entering the counter."""
 
     unit: str
 
     @abstractmethod
     def counted(self) -> AbstractContextManager[Work]:
-        """Count what a block does; its work is complete when the block is left."""
+        """Count what a block does; the result is complete when the block ends."""
 
 
 class SqliteSteps(Counter):
@@ -127,22 +126,22 @@ class SqliteSteps(Counter):
 
 
 class PostgresBuffers(Counter):
-    """Counts pages that a server of our own looks at, in memory or on disk, for roles that are explained."""
+    """Counts the pages that our own server reads, from memory or disk, for roles that are explained."""
 
     unit = "buffers"
 
     def __init__(self, server: Server) -> None:
         log: Path | None = getattr(server, "log", None)
         if log is None:
-            raise ServerUnavailable("buffers are read from the log of a server that was started here")
+            raise ServerUnavailable("counting buffers needs the log of a server that this process started")
         self._log = log
 
     def __exit__(self, *_: object) -> None:
-        """The server goes on explaining."""
+        """Do nothing: the server keeps explaining."""
 
     @contextmanager
     def counted(self) -> Iterator[Work]:
-        """Count what the block does; a server writes its log before it answers."""
+        """Count what the block does; the server writes its log before it answers."""
         begin, work = self._log.stat().st_size, Work()
         yield work
         for left in range(_TRIES, -1, -1):
@@ -150,7 +149,7 @@ class PostgresBuffers(Counter):
                 with self._log.open("rb") as log:
                     log.seek(begin)
                     found = list(_explained(log.read()))
-            except msgspec.DecodeError:  # somebody else's connection is in the middle of writing its plan
+            except msgspec.DecodeError:  # another connection is still writing its plan
                 if not left:
                     raise
                 time.sleep(_PAUSE)
@@ -160,7 +159,7 @@ class PostgresBuffers(Counter):
 
 
 def explain(server: Server, role: str, **settings: str) -> None:
-    """Let a server explain all that a role does from its next connection on; ``settings`` are further ones for it."""
+    """Make a server explain everything a role does from its next connection on; ``settings`` are set for it too."""
     import psycopg
     from psycopg import sql
 
@@ -172,14 +171,14 @@ def explain(server: Server, role: str, **settings: str) -> None:
 
 
 def _explained(log: bytes) -> Iterator[Statement]:
-    """Read the statements from a piece of a log."""
+    """Yield the statements from a piece of a log."""
     for plan in _PLAN.finditer(log):
         text = b"\n".join(line[1:] for line in plan[1].splitlines())
         found = msgspec.json.decode(text)
         if "pg_notify(" in found["Query Text"]:
-            continue  # a notice of an earlier call, sent by a thread of its own some time later
+            continue  # the notification for an earlier call, sent later by a separate thread
         node = found["Plan"]
         context = _CONTEXT.match(log, plan.end())
-        # A foreign key's look-ups are statements too, beside the one that they belong to.
+        # Foreign key checks also have a context, but are not included in the statement that caused them.
         inside = context is not None and b"PL/pgSQL function" in context[0]
         yield Statement(found["Query Text"], node["Shared Hit Blocks"] + node["Shared Read Blocks"], inside)

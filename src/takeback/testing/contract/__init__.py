@@ -1,12 +1,12 @@
-"""The contract that every store keeps, as a test class.
+"""The contract of every store, as a test class.
 
-A backend's whole test is a subclass that says how to open it:
+The whole test of a backend is a subclass that defines how to open it:
 
     class TestMyBackend(StoreContract):
         def open(self, tmp_path, **options):
             return my_open(tmp_path / "store", **options)
 
-``open`` called twice with one ``tmp_path`` must reach the same data if the store says it is persistent.
+If the store is persistent, calling ``open`` twice with the same ``tmp_path`` must reach the same data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
 class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
-    """Subclass and define ``open``."""
+    """All contracts of a store: subclass it and define ``open``."""
 
 
 __all__ = ["StoreContract", "said"]

@@ -1,4 +1,4 @@
-"""The contract: agents and state, of agents and of sessions."""
+"""The contract: agents, and the state of agents and sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Agents(Contract):
 
     @pytest.fixture
     def agent(self, store: Store) -> Agent:
-        """A described agent."""
+        """Return an agent with all its fields."""
         return store.create_agent("coder", name="Coder", type="code", capabilities=["edit"], config={"t": 1})
 
     @pytest.mark.feature("E1")
@@ -127,7 +127,7 @@ class States(Contract):
 
     @pytest.fixture(params=["agent", "session"])
     def holder(self, request: pytest.FixtureRequest, store: Store) -> Any:
-        """Something that has a state."""
+        """Return something that has a state: an agent or a session."""
         return store.create_agent("a") if request.param == "agent" else store.create_session("s")
 
     @pytest.mark.feature("E1")

@@ -1,4 +1,4 @@
-"""The contract: files that are announced, and contents that are swept out."""
+"""The contract: files that are announced before they change, and garbage collection of content."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Announced(Folders):
 
 
 class Sweeping(Folders):
-    """Contents that nothing needs go when asked for, and no others."""
+    """Garbage collection erases content that nothing needs, and nothing else."""
 
     @pytest.mark.feature("F12")
     @pytest.mark.promise("R17")

@@ -21,12 +21,12 @@ _NOBODY = 99_999_999  # a number that no process has
 
 
 def said(session: Session) -> list[str]:
-    """The texts of a session's path."""
+    """Return the texts of a session's path."""
     return [message.text for message in session.messages()]
 
 
 def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Look until something is true; return it, or what was seen last."""
+    """Poll until a condition is true; return its last value."""
     deadline = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -34,12 +34,12 @@ def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 def blocking(handle: Any) -> Any:
-    """The blocking handle behind an awaited one; any other as it is."""
+    """Return the blocking handle behind an awaited one, or any other handle as it is."""
     return getattr(handle, "_sync", handle)
 
 
 def die(session: Session) -> None:
-    """Let the process that holds a session be gone, as kill -9 leaves it: nothing is given back, nothing sealed."""
+    """Make the holder of a session look killed with kill -9: no lease is released, no stream sealed."""
     inner = blocking(session)
     store, held = inner._store, inner._held
     dead = presence.encode(msgspec.structs.replace(presence.here(0), pid=_NOBODY))
@@ -62,15 +62,15 @@ def die(session: Session) -> None:
 
 
 class Contract:
-    """What the parts share: how a store is opened, and fixtures."""
+    """What all parts share: how to open the store, and fixtures."""
 
     def open(self, tmp_path: Path, **options: Any) -> Store:
         """Open the store under test."""
-        raise AssertionError("a contract test says how to open its store")
+        raise AssertionError("override open() to say how to open the store under test")
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
-        """An open store; verified and closed after the test."""
+        """Yield an open store, verified and closed after the test."""
         with self.open(tmp_path) as store:
             yield store
             report = store.verify()
@@ -78,10 +78,10 @@ class Contract:
 
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever waits is told of a change, or its engine looks all the time: no look of its own ends the wait."""
+        """Disable the fallback poll, so that only a notification (or an engine that always polls) can end a wait."""
         monkeypatch.setattr(waiting, "_LOOK_SECONDS", 2 * PATIENCE)
 
     @pytest.fixture
     def session(self, store: Store) -> Session:
-        """An empty session."""
+        """Return an empty session."""
         return store.create_session("work")

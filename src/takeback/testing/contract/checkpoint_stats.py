@@ -1,4 +1,4 @@
-"""The contract: statistics of checkpoints of agents, which are the sums over its visible sessions at that instant."""
+"""The contract: statistics of an agent's checkpoints, which are the sums over its visible sessions at that instant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTS = ("messages", "turns", "tool_calls", "tool_failures")
 
 
 def inner_of(store: Store) -> Any:
-    """The blocking store."""
+    """Return the blocking store."""
     return blocking(getattr(store, "_inner", store))
 
 
@@ -37,12 +37,12 @@ def added_up(store: Store) -> dict[str, Any]:
 
 
 def shown(stats: Stats) -> dict[str, Any]:
-    """Give the sums that statistics hold."""
+    """Return the sums in statistics."""
     return {name: getattr(stats, name) for name in (*_COUNTS, "usage", "duration")}
 
 
 def without_totals(store: Store, checkpoint_id: str) -> None:
-    """Let a checkpoint not say what its sessions add up to, as where that could not be carried on."""
+    """Remove the totals from a checkpoint, as if they could not be carried forward."""
 
     def cut(tx: Tx) -> None:
         row = agent_checkpoints.find(tx, "", checkpoint_id)
@@ -53,7 +53,7 @@ def without_totals(store: Store, checkpoint_id: str) -> None:
 
 
 def talk(session: Session, number: int = 1) -> None:
-    """Let a session have some of everything that is counted."""
+    """Add some of everything that is counted to a session."""
     session.user(f"question {number}")
     usage = {"input_tokens": 10 * number, "output_tokens": number, "cost": 0.25}
     session.assistant(f"answer {number}", usage=usage)

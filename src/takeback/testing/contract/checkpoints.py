@@ -18,7 +18,7 @@ from .base import PATIENCE, Contract, blocking, die, eventually, said
 
 
 def pins(store: Store, checkpoint_id: str) -> int:
-    """Count the sessions that a checkpoint pins itself."""
+    """Count a checkpoint's own pins."""
     inner = blocking(getattr(store, "_inner", store))
 
     def look(tx: Tx) -> int:
@@ -30,13 +30,13 @@ def pins(store: Store, checkpoint_id: str) -> int:
 
 
 def leave_behind(store: Store, data: bytes) -> None:
-    """Store a content that nothing needs, long ago."""
+    """Store content that nothing needs, dated long ago."""
     packed = blobs.Packed(blobs.hash_of(data), len(data), blobs.pack(data))
     blocking(getattr(store, "_inner", store))._write(lambda tx: blobs.put_many(tx, "", [packed], now_ms=1))
 
 
 def failed(store: Store) -> BaseException | None:
-    """What the last automatic checkpoint failed with."""
+    """Return the error of the last automatic checkpoint."""
     return store.auto_checkpoint_error
 
 
@@ -45,7 +45,7 @@ class AgentCheckpoints(Contract):
 
     @pytest.fixture
     def coder(self, store: Store) -> Agent:
-        """An agent with a state and two sessions."""
+        """Return an agent with a state and two sessions."""
         agent = store.create_agent("coder", name="Coder", config={"b": 1, "a": 2})
         agent.state.update({"goal": "ship", "count": 1})
         for name in ("one", "two"):
@@ -378,16 +378,16 @@ class AgentCheckpoints(Contract):
 
 
 def one_number(inner: Store, session: Session) -> int:
-    """The local number of a session."""
+    """Return the local number of a session."""
     return int(blocking(getattr(session, "_inner", session))._seen.sid)
 
 
 class AutoCheckpoints(Contract):
-    """Checkpoints that are taken by themselves."""
+    """Automatic checkpoints."""
 
     @pytest.fixture
     def talk(self, store: Store) -> Session:
-        """A session of an agent."""
+        """Return a session of an agent."""
         return store.create_session("talk", agent="coder")
 
     @pytest.mark.feature("E9")

@@ -1,4 +1,4 @@
-"""The contract: what is captured of a workspace, to whom a change is put down, and files through time."""
+"""The contract: what is captured of a workspace, to whom a change is attributed, and files at earlier points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tree = dict[str, tuple[Any, ...]]
 
 
 def tree_of(root: Path) -> Tree:
-    """Everything below a directory: bytes, modes, targets of links, empty directories."""
+    """Return everything below a directory: bytes, modes, link targets, empty directories."""
     found: Tree = {}
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
@@ -37,11 +37,11 @@ def tree_of(root: Path) -> Tree:
 
 
 class Folders(Contract):
-    """What the themes about files share: a workspace, and a tool that writes into it."""
+    """What the tests about files share: a workspace, and a tool that writes to it."""
 
     @pytest.fixture
     def work(self, tmp_path: Path) -> Path:
-        """A workspace with a few files."""
+        """Return a workspace with a few files."""
         root = tmp_path / "work"
         (root / "src").mkdir(parents=True)
         (root / "a.txt").write_text("one\n")
@@ -50,7 +50,7 @@ class Folders(Contract):
 
     @staticmethod
     def run(session: Session, root: Path, changes: dict[str, str | None], *, name: str = "bash", **how: Any) -> str:
-        """Change files inside a tool call as a shell would; give the call's id. None removes a file."""
+        """Change files inside a tool call, as a shell would; return the call's id. None removes a file."""
         with session.tool(name, {"changes": len(changes)}, **how) as run:
             change(root, changes)
             run.result("done")
@@ -58,7 +58,7 @@ class Folders(Contract):
 
 
 def change(root: Path, changes: dict[str, str | None]) -> None:
-    """Write or remove files, whoever does it."""
+    """Write or remove files, inside a call or outside."""
     for path, text in changes.items():
         if text is None:
             (root / path).unlink()
@@ -68,12 +68,12 @@ def change(root: Path, changes: dict[str, str | None]) -> None:
 
 
 def touched(session: Session) -> dict[str, tuple[str, str | None]]:
-    """The files of a session with action and call."""
+    """Return the files of a session with action and call."""
     return {each.path: (each.action, each.call_id) for each in session.files()}
 
 
 def elsewhere(session: Session) -> None:
-    """Let a session that this process holds be run by a process of another machine."""
+    """Make a session held by this process look held by another machine."""
     inner = blocking(session)
     store, held = inner._store, inner._held
     other = presence.encode(presence.Holder("h", "far", 1, "another machine", "1"))
@@ -89,7 +89,7 @@ def elsewhere(session: Session) -> None:
 
 
 class Captures(Folders):
-    """When a workspace is looked at, and who did what."""
+    """When a workspace is scanned, and who changed what."""
 
     @pytest.mark.feature("A4", "F1")
     def test_each_path_is_listed_once_with_its_last_action_and_the_call_that_did_it(
@@ -326,7 +326,7 @@ class Captures(Folders):
 
 
 class FilePoints(Folders):
-    """Files as they were at points."""
+    """Files as they were at earlier points."""
 
     @pytest.mark.feature("B5", "F1")
     def test_a_file_as_it_was_and_four_reasons_why_not(self, store: Store, work: Path) -> None:

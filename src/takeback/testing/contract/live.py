@@ -1,6 +1,6 @@
-"""The contract: who runs a session, one at a time; what its other themes share is here too.
+"""The contract: one process runs a session at a time; also what the related tests share.
 
-A holder that is gone is made by ``die``: what it leaves behind is what kill -9 leaves behind, in one process.
+``die`` makes a holder look killed with kill -9, within one process.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ WRITES: dict[str, Callable[[Session], Any]] = {
 
 
 def _standing(session: Session) -> tuple[Any, ...]:
-    """What no write of somebody else may have changed."""
+    """Return what no write of a former holder may change."""
     return session.head, session.revision, session.title, len(session.children()), session.status
 
 
 class Leases(Contract):
-    """One runs a session at a time, and nobody who lost it can write into it."""
+    """One process runs a session at a time, and a former holder cannot write to it."""
 
     @pytest.mark.feature("F6")
     @pytest.mark.promise("R26")

@@ -12,7 +12,7 @@ from .base import Contract, said
 
 
 class Points(Contract):
-    """Naming points and going back to them."""
+    """Naming points, and going back to them."""
 
     @pytest.mark.feature("B4", "E4")
     def test_a_checkpoint_names_a_point(self, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""The contract: what a hostile review once broke, kept from breaking again."""
+"""The contract: bugs that hostile reviews found, kept from coming back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _result(n: int) -> dict[str, Any]:
 
 
 class Regressions(Contract):
-    """Each test is a bug that was found and fixed."""
+    """Each test stands for a bug that was found and fixed."""
 
     @pytest.mark.feature("E1")
     @pytest.mark.promise("R10")
@@ -325,7 +325,7 @@ class Regressions(Contract):
 
     @pytest.mark.feature("A2")
     def test_a_compaction_goes_up_to_a_point_of_this_path(self, store: Store) -> None:
-        """A message of another session once stood for its number."""
+        """A message of another session used to be accepted as if it were its number."""
         session, other = store.create_session("a"), store.create_session("b")
         session.append(*({"role": "user", "content": text} for text in "abc"))
         foreign = other.append(*({"role": "user", "content": text} for text in "xy"))[1]
@@ -341,7 +341,7 @@ class Regressions(Contract):
 
     @pytest.mark.feature("C2")
     def test_a_result_is_of_the_newest_call_of_its_id_whoever_announced_it(self, store: Store) -> None:
-        """What a handle remembers of its own calls counts only while nobody else has gone on."""
+        """What a handle remembers of its own calls is valid only until somebody else appends."""
 
         def call(name: str) -> dict[str, Any]:
             function = {"name": name, "arguments": "{}"}

@@ -1,4 +1,4 @@
-"""The contract: rewind of conversation, files, work and sub-agents as one previewed operation; undo and redo of it."""
+"""The contract: rewinding conversation, files, work and sub-agents in one previewed operation, with undo and redo."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .files import Folders, change, tree_of
 
 
 def actions(preview: Rewind) -> dict[str, str]:
-    """What a preview does to each path."""
+    """Return what a preview would do to each path."""
     return {each.path: each.action for each in preview.files}
 
 
 class Rewinds(Folders):
-    """What a preview says, and that it is what happens."""
+    """A preview says exactly what a rewind then does."""
 
     @pytest.mark.feature("B5", "F1")
     def test_a_preview_says_path_by_path_what_happens_and_changes_nothing(self, store: Store, work: Path) -> None:
@@ -320,7 +320,7 @@ class Rewinds(Folders):
 
 
 class FileRewinds(Folders):
-    """What stands in the way of a rewind, and who."""
+    """What can block a rewind, and who."""
 
     @pytest.mark.feature("B5", "F1")
     def test_anything_that_changed_since_the_preview_is_a_conflict_and_nothing_is_touched(

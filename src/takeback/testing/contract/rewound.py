@@ -1,4 +1,4 @@
-"""The contract: who may rewind a session, and that work and sub-agents go back in the same operation."""
+"""The contract: who may rewind a session; work and sub-agents go back in the same operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .files import Folders, elsewhere, tree_of
 
 
 class RewindsOfOthers(Folders):
-    """Sessions that somebody else runs."""
+    """Rewinding sessions that somebody else runs."""
 
     @pytest.mark.feature("F1", "F6")
     @pytest.mark.parametrize("how", [{}, {"files": False}, {"conversation": False}], ids=["both", "talk", "files"])

@@ -1,4 +1,4 @@
-"""The contract: what sessions are - fields, keys, titles, listing, refs, trash and purge."""
+"""The contract: fields, keys and titles of sessions, listing, refs, trash and purge."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Listing(Contract):
 
     @pytest.mark.feature("D5", "A9")
     def test_a_session_may_be_archived_from_its_beginning(self, tmp_path: Path) -> None:
-        """It is in no listing then, and there is no operation to undo; one that exists keeps what it is."""
+        """It never appears in a listing, and there is no operation to undo; an existing session stays as it is."""
         with self.open(tmp_path) as store:
             made = store.create_session("quiet", archived=True)
             assert (made.archived, [*store.list_sessions()], [*store.operations()]) == (True, [], [])
@@ -294,7 +294,7 @@ class Listing(Contract):
 
 
 class Trash(Contract):
-    """Deleting is trash first; a purge really erases, and says what it kept."""
+    """Deleting moves to the trash; a purge really erases, and reports what it kept."""
 
     @pytest.mark.feature("E7")
     def test_the_trash_can_be_listed_and_restored(self, store: Store, session: Session) -> None:

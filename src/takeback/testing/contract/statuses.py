@@ -1,4 +1,4 @@
-"""How a session ends and goes on: the moves between its statuses, and what a finished one refuses."""
+"""The contract: how a session ends and resumes, the changes of status, and what a finished one refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .live import ASKED, DAY, ENDINGS, MESSAGES, MOVES
 
 
 class Statuses(Contract):
-    """A status is true: it says how the last run ended, whoever looks."""
+    """The status says how the last run really ended, whoever reads it."""
 
     @pytest.mark.feature("D2")
     @pytest.mark.parametrize(

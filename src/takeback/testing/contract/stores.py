@@ -1,4 +1,4 @@
-"""The contract: sessions, scopes, the feed, the clock, and what a store says of itself."""
+"""The contract: sessions, scopes, the feed, the clock, and what a store reports about itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Contract, said
 
 
 class Stores(Contract):
-    """Sessions, scopes, the feed, the clock, and what a store says of itself."""
+    """Sessions, scopes, the feed, the clock, and what a store reports about itself."""
 
     @pytest.mark.feature("C5")
     def test_not_found_and_found_are_different_answers(self, store: Store, session: Session) -> None:

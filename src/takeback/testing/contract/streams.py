@@ -1,4 +1,4 @@
-"""What a crash may leave half done: answers that arrive in pieces, and calls whose outcome nobody knows."""
+"""The contract: what a crash may leave half done: partial answers, and calls whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .live import ASKED, FINAL
 
 
 class Streams(Contract):
-    """Answers as they arrive: on disk soon, seen by others, one message in the end."""
+    """Streamed answers: on disk soon, visible to others, one message in the end."""
 
     @pytest.mark.feature("F4")
     def test_what_arrives_is_soon_seen_by_others_as_streaming(self, store: Store) -> None:
@@ -230,7 +230,7 @@ class Streams(Contract):
 
 
 class Calls(Contract):
-    """A call is on disk before it runs and its result after; what a crash left open is unknown."""
+    """A call is on disk before it runs and its result after; a call that a crash left open is unknown."""
 
     @pytest.mark.feature("F4")
     def test_a_call_is_on_disk_before_it_runs_and_its_result_after(self, store: Store) -> None:

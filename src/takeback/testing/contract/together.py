@@ -1,4 +1,4 @@
-"""The contract: a person's yes or no, sub-agents below a session, messages between sessions."""
+"""The contract: approvals, sub-agents below a session, messages between sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED = {"role": "assistant", "content": "", "tool_calls": [CALL]}
 
 
 class Approvals(Contract):
-    """A call waits for a person, who may answer from anywhere."""
+    """A call waits for a person, who may answer from any process."""
 
     @pytest.mark.feature("F4")
     def test_a_question_is_asked_once_and_answered_from_elsewhere(self, store: Store) -> None:
@@ -110,7 +110,7 @@ class Approvals(Contract):
 
 
 class SubAgents(Contract):
-    """Sessions below sessions: spawned, waited for, stopped and summed up."""
+    """Sub-agents: spawned, waited for, stopped and added up."""
 
     @pytest.mark.feature("D4")
     def test_an_agent_has_one_main_session_and_one_per_job(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The contract: tasks, plan, notes, files, builds; tools; statistics; attachments; messages of every form."""
+"""The contract: tasks, plan, notes, files, builds; tools; statistics; attachments; messages of every format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GEMINI = {"role": "model", "parts": [{"text": "ok"}, {"functionCall": {"name": "
 
 
 class Work(Contract):
-    """What a session works on: every change is history and goes back with a rewind."""
+    """What a session works on: every change has a history, and a rewind takes it back."""
 
     @pytest.mark.feature("A3")
     def test_tasks_are_set_added_and_changed_by_index(self, session: Session) -> None:

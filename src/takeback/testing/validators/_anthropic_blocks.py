@@ -1,4 +1,4 @@
-"""The content blocks of Anthropic's Messages API: where each may stand and what it must hold."""
+"""The content blocks of Anthropic's Messages API: where each may appear and what it must contain."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _LARGEST_IMAGE = 5 * 1024 * 1024
 
 
 def check(notes: Notes, where: str, value: Any, allowed: Collection[str], *, inner: bool = False) -> None:
-    """Check a block that may be of the allowed types; ``inner`` says that it stands in another block."""
+    """Check a block that may have the allowed types; ``inner`` means that it is nested in another block."""
     block = an_object(notes, where, value)
     if block is None:
         return

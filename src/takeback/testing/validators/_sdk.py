@@ -1,8 +1,8 @@
-"""What the providers' own SDKs say of a request: the types of their calls, with every list walked.
+"""What the providers' own SDKs say about a request: the types of their calls, with every list checked.
 
-A TypedDict of an SDK names its lists ``Iterable``, which pydantic checks only when somebody iterates, and it
-lets unknown fields pass. So the schema that pydantic makes is rewritten before use: each such list is checked
-at once, and where the API refuses unknown fields, the schema does too. botocore checks its arguments by itself.
+The TypedDicts of an SDK declare lists as ``Iterable``, which pydantic checks only when iterated, and they allow unknown
+fields. So the schema that pydantic builds is rewritten before use: every such list is checked at once, and where the
+API refuses unknown fields, the schema does too. botocore checks its arguments itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _gemini(notes: Notes, request: Mapping[str, Any]) -> None:
 
 
 def _bedrock(notes: Notes, request: Mapping[str, Any]) -> None:
-    """Ask botocore, which holds the arguments against the service's own description of them."""
+    """Return the problems that botocore finds, which checks arguments against the service's own description."""
     from botocore.validate import ParamValidator
 
     given = {"modelId": "m", **request}  # the caller may add it later
@@ -138,7 +138,7 @@ def _model(notes: Notes, where: str, value: Any, model: Any) -> None:
 
 
 def _note(notes: Notes, where: str, value: Any, error: Any) -> None:
-    """Note the deepest places only: a union complains once for each thing that a value could have been."""
+    """Report only the deepest locations: a union complains once for each type that a value could have been."""
     places: dict[tuple[str | int, ...], str] = {}
     for each in error.errors(include_url=False, include_input=False):
         places.setdefault(_place(value, each["loc"]), each["msg"])
@@ -149,7 +149,7 @@ def _note(notes: Notes, where: str, value: Any, error: Any) -> None:
 
 
 def _place(value: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Keep the steps that lead into the value; the others name the types that were tried."""
+    """Return the steps of a location that lead into the value; the others name the types that were tried."""
     place: list[str | int] = []
     for step in loc:
         inside = step in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(step, int)

@@ -1,6 +1,6 @@
 """What the formats have in common: JSON, objects with known fields, names, base64 and data URLs.
 
-Every check adds plain sentences to a ``Notes`` and gives back what can be looked at further, or None.
+Every check adds plain sentences to a ``Notes`` and returns what can be checked further, or None.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Notes:
         self.found: list[str] = []
 
     def add(self, where: str, what: str) -> None:
-        """Note one problem and its place."""
+        """Add one problem and its location."""
         self.found.append(f"{where}: {what}")
 
 
@@ -46,7 +46,7 @@ class Fields(NamedTuple):
 
 
 def json_only(notes: Notes, where: str, value: Any, *, binary: bool = False) -> None:
-    """Note what JSON cannot say; ``binary`` allows bytes, which an SDK turns into base64 itself."""
+    """Report what JSON cannot represent; ``binary`` allows bytes, which an SDK encodes as base64 itself."""
     if isinstance(value, str):
         # "The request body is not valid JSON: no low surrogate in string"
         if _SURROGATE.search(value):
@@ -75,7 +75,7 @@ def is_a(value: Any, types: Types) -> bool:
 
 
 def an_object(notes: Notes, where: str, value: Any, fields: Fields | None = None) -> Object | None:
-    """Check an object and its fields: none missing, none unknown, each of its type."""
+    """Check an object: no field missing or unknown, each of its type."""
     if not isinstance(value, Mapping):
         notes.add(where, "is not an object")
         return None
@@ -97,7 +97,7 @@ def _spoken(types: Types) -> str:
 
 
 def a_list(notes: Notes, where: str, value: Any) -> list[Any]:
-    """Check a list that must have something in it."""
+    """Check a list that must not be empty."""
     if not isinstance(value, list):
         notes.add(where, "is not a list")
         return []
@@ -121,7 +121,7 @@ def one_of(notes: Notes, where: str, value: Any, allowed: Collection[str]) -> bo
 
 
 def spelled(notes: Notes, where: str, value: Any, pattern: str, longest: int | None = None) -> None:
-    """Check a name or an id: its letters, and its length where there is a limit."""
+    """Check a name or an id: its characters, and its length if there is a limit."""
     if not isinstance(value, str):
         return
     if not re.fullmatch(pattern, value):
@@ -137,13 +137,13 @@ def identity(holder: Object, name: str) -> str:
 
 
 def filled(notes: Notes, where: str, value: Any) -> None:
-    """Check a string that must not be empty; other types have been noted before."""
+    """Check a string that must not be empty; other types have already been reported."""
     if value == "":
         notes.add(where, "is empty")
 
 
 def json_object(notes: Notes, where: str, value: Any) -> None:
-    """Check a string that must hold a JSON object."""
+    """Check a string that must contain a JSON object."""
     if not isinstance(value, str):
         return
     try:
@@ -157,7 +157,7 @@ def json_object(notes: Notes, where: str, value: Any) -> None:
 
 
 def from_base64(value: Any, *, url_safe: bool = False) -> bytes | None:
-    """Decode base64, also of the alphabet for URLs if asked, or give None."""
+    """Decode base64, with ``url_safe`` in either alphabet, or return None."""
     if not isinstance(value, str) or not value:
         return None
     if url_safe:
@@ -169,19 +169,19 @@ def from_base64(value: Any, *, url_safe: bool = False) -> bytes | None:
 
 
 def from_data_url(value: str) -> tuple[str, bytes] | None:
-    """Take a data URL apart into its media type and its bytes, or give None."""
+    """Split a data URL into its media type and its bytes, or return None."""
     found = _DATA_URL.fullmatch(value)
     data = from_base64(found[2]) if found else None
     return None if found is None or data is None else (found[1].lower(), data)
 
 
 def image_type(data: bytes) -> str | None:
-    """Name the image type that the first bytes show, or None if they show none of the four usual ones."""
+    """Return the image type that the first bytes show, or None if it is none of the four usual ones."""
     return next((name for magic, name in _IMAGES if magic.match(data)), None)
 
 
 def image_matches(notes: Notes, where: str, media_type: Any, data: bytes) -> None:
-    """Check that an image is what it is said to be; bytes that show no known type are not judged."""
+    """Check that an image has the declared type; bytes of no known type are not judged."""
     shown = image_type(data)
     # "The image was specified using the image/jpeg media type, but the image appears to be a image/png image"
     if shown is not None and shown != media_type:
@@ -189,7 +189,7 @@ def image_matches(notes: Notes, where: str, media_type: Any, data: bytes) -> Non
 
 
 def image_url(notes: Notes, where: str, value: Any) -> None:
-    """Check an image address of OpenAI: http(s), or a data URL of a type that is supported."""
+    """Check an image URL for OpenAI: http(s), or a data URL of a supported type."""
     if not isinstance(value, str) or re.match(r"https?://[^\s/]", value):
         return
     taken = from_data_url(value)

@@ -127,7 +127,7 @@ def _roles(notes: Notes, messages: list[Object], model: str) -> None:
             if role != "assistant":
                 notes.add(where, "follows a system message, but is not of the assistant")
         elif role == before:
-            # "messages: roles must alternate". The newest API joins such turns, Bedrock and older ones refuse.
+            # "messages: roles must alternate". The newest API joins such turns; Bedrock and older ones refuse them.
             notes.add(where, f"roles must alternate, but this is a second {role} message in a row")
 
 

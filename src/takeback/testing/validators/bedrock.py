@@ -92,7 +92,7 @@ _INSIDE = frozenset({"json", "text", "image", "document", "video", "searchResult
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Return what the service would have against a request."""
+    """Return the problems that the service would report for a request."""
     notes = Notes()
     for name in request.keys() - _ARGUMENTS:
         notes.add(name, "the call has no such argument")
@@ -348,7 +348,7 @@ def _turns(notes: Notes, messages: list[Object]) -> None:
 
 
 def _named(message: Object, kind: str) -> list[tuple[int, Object]]:
-    """Return what the client's tools were asked or gave; what ran on the server names its type."""
+    """Return the calls or results of the client's tools; those that ran on the server name their type."""
     found = [(index, block.get(kind)) for index, block in objects(message.get("content"))]
     return [(index, held) for index, held in found if isinstance(held, Mapping) and held.get("type") is None]
 
@@ -384,7 +384,7 @@ def _tool_pairs(notes: Notes, messages: list[Object]) -> None:
 
 
 def _server_pairs(notes: Notes, messages: list[Object]) -> None:
-    """Check that what ran on the server is told whole, in the message of its call."""
+    """Check that a server tool's result is in the same message as its call."""
     for number, message in enumerate(messages):
         told: dict[str, list[str]] = {"toolUse": [], "toolResult": []}
         for _, block in objects(message.get("content")):

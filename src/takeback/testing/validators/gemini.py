@@ -252,7 +252,7 @@ def _fits(call: Object, answer: Object) -> bool:
 
 
 def _signed(notes: Notes, contents: list[Object]) -> None:
-    """In the turn under way, the first call of each step carries the signature that came with it."""
+    """Check that in the current turn the first call of each step has the signature that came with it."""
     asked = [
         n for n, each in enumerate(contents) if each.get("role") == "user" and not _named(each, "function_response")
     ]

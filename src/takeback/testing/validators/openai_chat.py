@@ -51,7 +51,7 @@ _ROLES: dict[str, Fields] = {
             "audio": (Mapping, NoneType),
             "tool_calls": list,
             "function_call": (Mapping, NoneType),
-            # Not in the reference, but in every answer, and taken when answers are sent back.
+            # Not in the reference, but in every answer, and accepted when answers are sent back.
             "annotations": (list, NoneType),
         },
     ),
@@ -73,7 +73,7 @@ _PART_TYPES: dict[str, type] = {
     "input_audio": Mapping,
     "file": Mapping,
 }
-# What other servers of this format put beside the content and want back (DeepSeek, OpenRouter); OpenAI's own models
+# What other servers of this format put beside the content and require back (DeepSeek, OpenRouter); OpenAI's own models
 # say "Additional properties are not allowed ('reasoning_content' was unexpected)".
 _REASONING = {"reasoning_content": (str, NoneType), "reasoning": (str, NoneType), "reasoning_details": (list, NoneType)}
 _OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")

@@ -208,7 +208,7 @@ def _ids(notes: Notes, items: list[Object]) -> None:
 
 
 def _pairs(notes: Notes, items: list[Object], *, stored: bool) -> None:
-    """Match calls and outputs; what is stored at OpenAI, or only referred to, may hold the other half."""
+    """Match calls and outputs; an item stored at OpenAI, or only referenced, may be the other half."""
     stored = stored or any(_type(item) == "item_reference" for item in items)
     calls: dict[tuple[str, str], int] = {}
     answered: set[tuple[str, str]] = set()
