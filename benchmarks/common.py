@@ -80,12 +80,12 @@ def steady() -> Iterator[None]:
 
 
 def median(values: Sequence[float]) -> float:
-    """Give the middle value."""
+    """Return the middle value."""
     return statistics.median(values)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Give the value that ``share`` of all values do not pass."""
+    """Return the value that ``share`` of all values do not pass."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -113,7 +113,7 @@ def show_bytes(count: float) -> str:
 
 
 def load() -> str:
-    """Give the load average of the last minute."""
+    """Return the load average of the last minute."""
     return f"{os.getloadavg()[0]:.1f}"
 
 

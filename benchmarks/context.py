@@ -49,7 +49,7 @@ def _append(session: takeback.Session, said: list[Any]) -> None:
 
 
 def _measure(settings: Settings, session: takeback.Session) -> dict[str, float]:
-    """Give the seconds of reading, of a context for each provider, and of one within a budget."""
+    """Return the seconds of reading, of a context for each provider, and of one within a budget."""
     ways: dict[str, Callable[[], Any]] = {READ: lambda: [(each.role, each.content) for each in session.messages()]}
     for provider in PROVIDERS:
         ways[provider] = lambda provider=provider: session.context(provider)

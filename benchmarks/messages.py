@@ -44,7 +44,7 @@ def corpus() -> Corpus:
 
 
 def stream(seed: int) -> Iterator[Message]:
-    """Give messages without end: bodies repeat after a while, ids never do."""
+    """Return messages without end: bodies repeat after a while, ids never do."""
     pool = _pool(seed)
     ids = random.Random(seed * 7919 + 1)
     while True:
@@ -53,13 +53,13 @@ def stream(seed: int) -> Iterator[Message]:
 
 
 def take(count: int, seed: int) -> list[Message]:
-    """Give the first ``count`` messages of a stream."""
+    """Return the first ``count`` messages of a stream."""
     source = stream(seed)
     return [next(source) for _ in range(count)]
 
 
 def texts(count: int, seed: int) -> list[str]:
-    """Give texts of user messages, each as long as makes ``{"role": "user", "content": text}`` the usual size."""
+    """Return texts of user messages, each as long as makes ``{"role": "user", "content": text}`` the usual size."""
     rng, frame = random.Random(seed * 7919 + 2), len(orjson.dumps({"role": "user", "content": ""}))
     return [_prose(rng)[: SIZE - frame] for _ in range(count)]
 

@@ -96,7 +96,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _seconds(command: list[str], directory: Path) -> float | None:
-    """Give how long a process took; None if it failed."""
+    """Return how long a process took; None if it failed."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     started = perf_counter()

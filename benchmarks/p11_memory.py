@@ -296,7 +296,7 @@ TASKS: dict[str, Callable[[Task], float]] = {task.__name__: task for task in (*_
 
 
 def peak() -> int:
-    """Give the peak of this process's resident memory in bytes."""
+    """Return the peak of this process's resident memory in bytes."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -96,7 +96,7 @@ class Bench:
         return list(islice(self.plain, number))
 
     def _turns(self, number: int) -> list[Message]:
-        """Give messages of an agent, from a user's on."""
+        """Return messages of an agent, from a user's on."""
         return list(islice(dropwhile(lambda message: message["role"] != "user", self.stream), number))
 
     def appends(self) -> Blocks:
@@ -222,7 +222,7 @@ def _ratio(found: Blocks, name: str) -> float:
 
 
 def _spread(found: Blocks, name: str) -> tuple[float, float]:
-    """Give the quartiles of the ratio, block by block."""
+    """Return the quartiles of the ratio, block by block."""
     base = found[_limit_of(name)]
     ratios = [median(times) / median(base[number]) for number, times in found[name].items()]
     return percentile(ratios, 0.25), percentile(ratios, 0.75)

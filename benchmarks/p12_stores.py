@@ -45,7 +45,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 
 def plain(seed: int) -> list[Message]:
-    """Give messages of a user, of 500 bytes as JSON."""
+    """Return messages of a user, of 500 bytes as JSON."""
     return [{"role": "user", "content": text} for text in messages.texts(POOL, seed)]
 
 
@@ -174,7 +174,7 @@ class Bare(Takeback):
         return times
 
     def runs(self, connection: psycopg.Connection[Any]) -> Run:
-        """Give what sends a call and waits for its answer."""
+        """Return what sends a call and waits for its answer."""
         return through_cursor(connection, self.calls.sql)
 
 
@@ -193,7 +193,7 @@ class Calls(ABC):
 
     @abstractmethod
     def next(self) -> Sequence[Any]:
-        """Give the arguments of the next call."""
+        """Return the arguments of the next call."""
 
     def answered(self, row: Any) -> None:
         """Take the server's answer."""

@@ -57,7 +57,7 @@ class Writers:
         self.seconds = seconds
 
     def writer(self, number: int, session: str) -> Callable[[], object]:
-        """Give the append of one writer; the session exists and has a title."""
+        """Return the append of one writer; the session exists and has a title."""
         raise NotImplementedError
 
     def close(self) -> None:

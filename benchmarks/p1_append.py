@@ -113,7 +113,7 @@ def _blocks(
 
 
 def _take(source: Source, count: int) -> list[messages.Message]:
-    """Give messages whose ids no session has seen."""
+    """Return messages whose ids no session has seen."""
     return list(islice(source, count))
 
 

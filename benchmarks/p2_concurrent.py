@@ -74,7 +74,7 @@ class Writers:
         self.seed = seed
 
     def writer(self, number: int) -> Append:
-        """Give the append of one writer, whose session exists and holds a message."""
+        """Return the append of one writer, whose session exists and holds a message."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -290,7 +290,7 @@ async def _round(way: Way, seed: int, each: int) -> Round:
 
 
 def _cpu(rounds: list[Round]) -> float:
-    """Give the processor seconds of an append; what failed cost time as well and did nothing."""
+    """Return the processor seconds of an append; what failed cost time as well and did nothing."""
     return median([found.cpu / max(1, found.done) for found in rounds])
 
 

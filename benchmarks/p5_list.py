@@ -68,14 +68,14 @@ class Plan(NamedTuple):
     said: list[messages.Message]
 
     def steps(self) -> Iterator[Step]:
-        """Give all that happens, oldest first."""
+        """Return all that happens, oldest first."""
         for number in range(self.size):
             held = self._held(number)
             yield Step(number, number, held, held)
         yield from self._touches()
 
     def newest(self) -> list[Line]:
-        """Give what a listing must say."""
+        """Return what a listing must say."""
         return [(step.name, len(step.held)) for step in reversed(list(self._touches())[-LIMIT:])]
 
     def _touches(self) -> Iterator[Step]:
@@ -288,7 +288,7 @@ def _batches(steps: Iterator[Step]) -> Iterator[list[Step]]:
 
 
 def _numbered(steps: list[Step]) -> Iterator[tuple[str, int, messages.Message]]:
-    """Give every new message with its place in its session."""
+    """Return every new message with its place in its session."""
     for step in steps:
         for index, said in enumerate(step.new, len(step.held) - len(step.new)):
             yield step.name, index, said
@@ -337,7 +337,7 @@ def _measure(settings: Settings, shelves: list[Shelf]) -> Found:
 
 
 def _list(shelf: Shelf) -> float:
-    """Give the seconds of a listing, once it is seen to be the right one."""
+    """Return the seconds of a listing, once it is seen to be the right one."""
     started = perf_counter()
     listed = shelf.newest()
     seconds, expected = perf_counter() - started, shelf.plan.newest()

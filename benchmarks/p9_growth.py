@@ -162,7 +162,7 @@ def _files(settings: Settings, count: int) -> tuple[Table, list[Check]]:
 
 
 def _idle(settings: Settings, workspace: Path | None) -> dict[str, int]:
-    """Give the bytes that checkpoints and turns add."""
+    """Return the bytes that checkpoints and turns add."""
     directory = settings.directory("p9", "idle", "plain" if workspace is None else "workspace")
 
     def size() -> int:

@@ -69,7 +69,7 @@ def _row(check: Check) -> str:
 
 
 def renewed(page: Path, checks: Iterable[Check]) -> str:
-    """Give the summary of a page with the rows that were measured again, or for the first time."""
+    """Return the summary of a page with the rows that were measured again, or for the first time."""
     lines = _block(page.read_text("utf-8"), "summary").splitlines()
     for check in checks:
         row = _row(check)

@@ -69,7 +69,7 @@ class Arm(ABC):
         """Read the last messages, or all; give the seconds and how many came."""
 
     def log_restarts(self) -> int:
-        """Say how often the write-ahead log was begun again since the file was made; its header counts it."""
+        """Return how often the write-ahead log was begun again since the file was made; its header counts it."""
         try:
             with open(f"{self.path}-wal", "rb") as file:
                 header = file.read(16)

@@ -69,7 +69,7 @@ def change(root: Path, files: list[Path], rng: random.Random) -> Change:
 
 
 def look(root: Path) -> float:
-    """Give the seconds that it takes to ask for the status of everything, and no more: the floor."""
+    """Return the seconds that it takes to ask for the status of everything, and no more: the floor."""
     started, folders = perf_counter(), [str(root)]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -82,7 +82,7 @@ def look(root: Path) -> float:
 
 
 def fingerprint(root: Path) -> str:
-    """Give a hash of all names and all contents."""
+    """Return a hash of all names and all contents."""
     found = hashlib.blake2b()
     for path in sorted(_below(root)):
         if not path.is_dir():
@@ -94,14 +94,14 @@ def fingerprint(root: Path) -> str:
 
 
 def on_disk(root: Path) -> int:
-    """Give the bytes that a directory and all below it take on the disk; what has several names counts once."""
+    """Return the bytes that a directory and all below it take on the disk; what has several names counts once."""
     statuses = [os.lstat(path) for path in (root, *_below(root))]
     blocks = {(each.st_dev, each.st_ino): each.st_blocks for each in statuses}
     return 512 * sum(blocks.values())
 
 
 def content(root: Path) -> int:
-    """Give the bytes of all files."""
+    """Return the bytes of all files."""
     return sum(each.st_size for each in map(os.lstat, _below(root)) if stat.S_ISREG(each.st_mode))
 
 

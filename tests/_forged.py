@@ -79,7 +79,7 @@ def exported(
     change: Callable[[dict[str, Any], str], None] | None = None,
     spill: bool = False,
 ) -> bytes:
-    """Give an export whose snapshots are this tree; ``change`` may do something else with a body and the new root."""
+    """Return an export whose snapshots are this tree; ``change`` may do something else with a body and the new root."""
     made = (root or root_of)(digest(tree.top))
     found = [records.decode(line) for line in export.splitlines(keepends=True)][:-1]
     contents = {digest(each).hex(): each for each in (*tree.objects, tree.top, made)}
@@ -161,7 +161,7 @@ def _hash(record: Any, previous: bytes, contents: dict[str, bytes]) -> bytes:
 
 
 def _contents(found: list[Any]) -> dict[str, bytes]:
-    """Give the contents of an export that are of one chunk."""
+    """Return the contents of an export that are of one chunk."""
     made, name = dict[str, bytes](), ""
     for each in found:
         name = each.hash if isinstance(each, records.BlobLine) else name

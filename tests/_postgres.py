@@ -24,7 +24,7 @@ DATABASE = "takeback_tests"
 
 @cache
 def _started() -> Any:
-    """Give the server with its database and roles, or the reason why there is none."""
+    """Return the server with its database and roles, or the reason why there is none."""
     from takeback.testing import postgres
 
     try:
@@ -48,7 +48,7 @@ def _has_database(connection: Any) -> bool:
 
 
 def server() -> Any:
-    """Give the server; without one the test that asks is skipped, or fails where one is required."""
+    """Return the server; without one the test that asks is skipped, or fails where one is required."""
     found = _started()
     if isinstance(found, str):
         message = f"no PostgreSQL server could be started: {found}"
@@ -62,19 +62,19 @@ NOT_PROVEN = "PostgreSQL not proven"
 
 
 def schema_of(place: Path | str) -> str:
-    """Give the schema that belongs to a directory of a test."""
+    """Return the schema that belongs to a directory of a test."""
     return "h" + hashlib.sha256(str(place).encode()).hexdigest()[:20]
 
 
 def url(place: Path | str, *, user: str = OWNER, **options: Any) -> str:
-    """Give the URL of the store of a directory."""
+    """Return the URL of the store of a directory."""
     found: str = server().dsn(DATABASE, user, schema=schema_of(place), **options)
     return found
 
 
 @cache
 def app_url(place: Path | str) -> str:
-    """Give the URL of the store of a directory for the run-time role; the owner makes the tables first."""
+    """Return the URL of the store of a directory for the run-time role; the owner makes the tables first."""
     takeback.migrate(url(place), grant_to=APP)
     return url(place, user=APP)
 

@@ -92,7 +92,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how much was tried, how to repeat a failure, and loudly what this machine could not prove."""
+    """Report how much was tried, how to repeat a failure, and loudly what this machine could not prove."""
     report = terminalreporter
     if totals := config.stash[_TALLY]:
         report.write_line("tried: " + ", ".join(f"{what} {number:,}" for what, number in sorted(totals.items())))
@@ -107,5 +107,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _is_unproven(report: pytest.TestReport) -> bool:
-    """Say whether a test was skipped because this machine lacks what it needs."""
+    """Whether a test was skipped because this machine lacks what it needs."""
     return "needs_root" in report.keywords or _postgres.NOT_PROVEN in str(report.longrepr)

@@ -88,12 +88,12 @@ class GoogleADK(Arm):
         return self._loop.run_until_complete(go())
 
     def list_sessions(self) -> list[Session]:
-        """Give all sessions, oldest first, without events."""
+        """Return all sessions, oldest first, without events."""
         return self._loop.run_until_complete(self.service.list_sessions(app_name=APP, user_id=USER)).sessions
 
 
 async def _session(service: SqliteSessionService, session: str) -> Session:
-    """Give the session without its events: an append needs none of them."""
+    """Return the session without its events: an append needs none of them."""
     config = GetSessionConfig(num_recent_events=0)
     found = await service.get_session(app_name=APP, user_id=USER, session_id=session, config=config)
     return found or await service.create_session(app_name=APP, user_id=USER, session_id=session)

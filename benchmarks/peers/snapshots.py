@@ -177,7 +177,7 @@ PEERS: tuple[type[Keeper], ...] = (Git, TunedGit, Rsync, Copy)
 
 
 def here() -> tuple[list[type[Keeper]], list[str]]:
-    """Give those that this machine has, and the programs that it has not."""
+    """Return those that this machine has, and the programs that it has not."""
     found = [kind for kind in PEERS if kind.program is None or shutil.which(kind.program)]
     return found, sorted({str(kind.program) for kind in PEERS if kind not in found})
 

@@ -56,7 +56,7 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def resize(self, lines: int, columns: int) -> None:
-        """Give the window another size."""
+        """Return the window another size."""
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     @property

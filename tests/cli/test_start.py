@@ -97,7 +97,7 @@ def test_a_look_starts_in_less_than_six_times_a_bare_python(long: World, tmp_pat
 
 
 def _seconds(command: list[str], environment: dict[str, str]) -> float:
-    """Give the processor time of a process."""
+    """Return the processor time of a process."""
     started = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(started.pid, 0)
     started.returncode = os.waitstatus_to_exitcode(status)

@@ -22,7 +22,7 @@ _FINISHED = ("wants a conversation that ends with the user", "wants contents tha
 
 
 def context_of(session: Session, provider: str, **options: Any) -> Context:
-    """Give a context that is valid, the same at a second look, and nothing that a store could not hold."""
+    """Return a context that is valid, the same at a second look, and nothing that a store could not hold."""
     found = session.context(provider, **options)
     require_valid(found)
     assert dumped(session.context(provider, **options).request()) == dumped(found.request())

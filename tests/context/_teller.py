@@ -75,7 +75,7 @@ class Teller:
         return self.rng.choice(_ARGUMENTS[:2] if self.chance(0.8) else _ARGUMENTS)
 
     def asked(self, prefix: str) -> tuple[str, str, Any]:
-        """Give a new call, and remember that it is open."""
+        """Return a new call, and remember that it is open."""
         found = self.call_id(prefix), self.name(), self.arguments()
         self.open.append(found[:2])
         return found
@@ -257,7 +257,7 @@ class Teller:
         return {**message, "status": self.rng.choice(["interrupted", "streaming"])} if self.chance(0.2) else message
 
     def sdk(self, kind: Any, value: dict[str, Any]) -> Item:
-        """Give a response as the SDK's object where it is one, else as data."""
+        """Return a response as the SDK's object where it is one, else as data."""
         if self.chance(0.5):
             return value
         try:
@@ -364,7 +364,7 @@ class Teller:
         return {"role": "user", "content": parts, **named}
 
     def misplaced(self) -> Item:
-        """Give a message with what belongs to the other side."""
+        """Return a message with what belongs to the other side."""
         text, thought = {"type": "text", "text": "Odd."}, {"type": "thinking", "thinking": "Hm.", "signature": SIGNED}
         found: list[Item] = [
             {"role": "user", "content": [thought, text]},

@@ -46,7 +46,7 @@ def turn(session: Session, number: int, rng: random.Random, *, steps: int | None
 
 
 def in_form(session: Session, provider: str, **options: Any) -> takeback.Context:
-    """Give a context that its provider accepts."""
+    """Return a context that its provider accepts."""
     found = session.context(provider, **options)
     wrong = problems(provider, found.request(), sdk=False)
     assert not wrong, wrong

@@ -236,7 +236,7 @@ def test_results_in_the_providers_own_form_go_back_as_they_are(session: Session,
 
 
 def answering(reply: Any, seen: list[Any]) -> httpx2.Client:
-    """Give an HTTP client whose server always gives the same reply."""
+    """Return an HTTP client whose server always gives the same reply."""
 
     def handle(request: Any) -> Any:
         seen.append(json.loads(request.content))

@@ -25,7 +25,7 @@ FILES = sorted(path for path in FOLDER.glob("*/*.json*")) if "TAKEBACK_FIXTURES"
 
 
 def values(path: Path) -> Iterator[Any]:
-    """Give what a file holds: each line of it, or the list in it."""
+    """Return what a file holds: each line of it, or the list in it."""
     text = path.read_text(errors="surrogateescape")
     if path.suffix == ".json":
         whole = json.loads(text)
@@ -39,7 +39,7 @@ def values(path: Path) -> Iterator[Any]:
 
 
 def messages(path: Path) -> Iterator[Any]:
-    """Give the messages, items and contents of a file."""
+    """Return the messages, items and contents of a file."""
     for value in values(path):
         if "toolCalls" in value or value.get("type") == "gemini":
             yield from contents(value)
@@ -52,7 +52,7 @@ def messages(path: Path) -> Iterator[Any]:
 
 
 def contents(value: dict[str, Any]) -> Iterator[Any]:
-    """Give what the Gemini CLI keeps in one record as the contents that were sent."""
+    """Return what the Gemini CLI keeps in one record as the contents that were sent."""
     said = [{"text": value["content"]}] if value.get("content") else []
     calls = value.get("toolCalls") or []
     asked = [{"functionCall": {key: call[key] for key in ("id", "name", "args") if key in call}} for call in calls]

@@ -37,12 +37,12 @@ HOSTILE = (
 
 
 def _storable(text: str) -> str:
-    """Give a text as names and plans may have it; messages may be anything."""
+    """Return a text as names and plans may have it; messages may be anything."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def checked(session: Session, most: int = 1200, **options: Any) -> str:
-    """Give a summary that keeps its budget and is written by us alone."""
+    """Return a summary that keeps its budget and is written by us alone."""
     text = session.summary(most, **options)
     assert options.get("count", estimate)(text) <= most
     if most >= 100:  # below that the end of it may be cut amid a line

@@ -92,7 +92,7 @@ def require_verbatim(part: Cut, found: Context) -> None:
 
 
 def blocks(value: dict[str, Any], form: str) -> list[Any]:
-    """Give what of a stored message must be found in what is sent."""
+    """Return what of a stored message must be found in what is sent."""
     if form == "openai-responses":
         return [value["content"]] if "content" in value and value.get("type") == "message" else [value]
     content = value.get("parts" if form == "gemini" else "content")

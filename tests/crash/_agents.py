@@ -44,7 +44,7 @@ class Notes:
         return self._path.stat().st_size
 
     def read(self, kind: str | None = None) -> list[list[Any]]:
-        """Give what was noted, in order, without the word for its kind if only one kind is wanted."""
+        """Return what was noted, in order, without the word for its kind if only one kind is wanted."""
         found = [json.loads(line) for line in self._path.read_text().splitlines()]
         return found if kind is None else [each[1:] for each in found if each[0] == kind]
 
@@ -58,7 +58,7 @@ def make(url: str) -> dict[str, str]:
 
 
 def full_text(message_id: str) -> str:
-    """Give all that the stream of an id would say."""
+    """Return all that the stream of an id would say."""
     rng = random.Random(message_id)
     return "".join(f"{message_id} {n} {rng.getrandbits(80):x}. " for n in range(rng.randrange(3, 25)))
 

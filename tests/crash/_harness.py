@@ -62,7 +62,7 @@ class Child:
             os.kill(self.pid, number)
 
     def alive(self) -> bool:
-        """Say whether it still runs."""
+        """Whether it still runs."""
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -216,7 +216,7 @@ class Acks:
         return self._path.stat().st_size
 
     def read(self) -> dict[str, int]:
-        """Give the last acknowledged call of each writer; calls count from 1 without gaps."""
+        """Return the last acknowledged call of each writer; calls count from 1 without gaps."""
         last: dict[str, int] = {}
         for line in self._path.read_text().splitlines():
             writer, number = line.split(" ")
@@ -272,7 +272,7 @@ def _whole(text: str) -> tuple[str, int, int, int, int]:
 
 
 def files_beside(path: Path) -> list[str]:
-    """Give what the directory of a store holds, as suffixes of its name."""
+    """Return what the directory of a store holds, as suffixes of its name."""
     return sorted(name.removeprefix(path.name) for name in os.listdir(path.parent))
 
 
@@ -326,7 +326,7 @@ def _quietly(*command: str) -> None:
 
 @functools.cache
 def _why_no_mounts(kind: str) -> str | None:
-    """Say what keeps this machine from mounting a disk of that kind, None if nothing does."""
+    """Return what keeps this machine from mounting a disk of that kind, None if nothing does."""
     needed = ("mount", "umount", "mkfs.ext4") if kind == "loop" else ("mount", "umount")
     if os.geteuid() != 0:
         return "needs root to mount file systems"
@@ -367,7 +367,7 @@ def tmpfs(target: Path, size: str) -> contextlib.AbstractContextManager[Path]:
 
 
 def resize(target: Path, size: str) -> None:
-    """Give a mounted tmpfs another size."""
+    """Return a mounted tmpfs another size."""
     _quietly("mount", "-o", f"remount,size={size}", os.fspath(target))
 
 

@@ -21,7 +21,7 @@ Things = dict[str, Thing]
 
 
 def now() -> Things:
-    """Give what the agent left."""
+    """Return what the agent left."""
     found: Things = {f"over{n}": ("f", 0o644, f"new {n}") for n in range(60)}
     found |= {f"come{n}": ("f", 0o600, f"come {n}") for n in range(40)}
     found |= {f"mode{n}": ("f", 0o755, "same") for n in range(20)}
@@ -33,7 +33,7 @@ def now() -> Things:
 
 
 def then() -> Things:
-    """Give what there was at the checkpoint."""
+    """Return what there was at the checkpoint."""
     found: Things = {f"over{n}": ("f", 0o640, f"old {n}") for n in range(60)}
     found |= {f"gone{n}": ("f", 0o400, f"gone {n}") for n in range(40)}
     found |= {f"mode{n}": ("f", 0o644, "same") for n in range(20)}
@@ -71,7 +71,7 @@ def clear(root: Path) -> None:
 
 
 def read(root: Path) -> Things:
-    """Give what a directory holds, what is our own included."""
+    """Return what a directory holds, what is our own included."""
     found: Things = {}
     for at, folders, files in os.walk(root):
         for name in (*folders, *files):
@@ -127,7 +127,7 @@ def copy(template: Path, place: Path) -> None:
 
 @contextmanager
 def places() -> Iterator[Path]:
-    """Give a directory in memory where there is such a thing: syncing a disk a thousand times proves nothing more."""
+    """Return a directory in memory where there is such a thing: syncing a disk a thousand times proves nothing more."""
     above = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
     try:
         yield above

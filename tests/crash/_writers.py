@@ -36,7 +36,7 @@ def own_server() -> Iterator[Any]:
 
 
 def url(server: Any, place: object, **options: Any) -> str:
-    """Give the URL of the store of a directory on a server, or through a proxy before it (``port``)."""
+    """Return the URL of the store of a directory on a server, or through a proxy before it (``port``)."""
     found: str = server.dsn(_postgres.DATABASE, _postgres.OWNER, schema=_postgres.schema_of(str(place)), **options)
     return found
 

@@ -59,7 +59,7 @@ class _Writers:
 
 
 def _held(store: takeback.Store, made: list[str]) -> list[dict[str, int]]:
-    """Give how many entries of each session each checkpoint holds."""
+    """Return how many entries of each session each checkpoint holds."""
 
     def look(tx: Tx) -> list[dict[int, int]]:
         rows = agent_checkpoints.of_agent(tx, agents.get(tx, "", "a"))

@@ -293,7 +293,7 @@ class Bench:
         return path
 
     def _stop_at(self, step: int) -> Any:
-        """Give what the store holds before (0) or after (1) the operation, when nothing fails."""
+        """Return what the store holds before (0) or after (1) the operation, when nothing fails."""
         life = self._life()
         for number, _ in enumerate(self._work(life, self._variant)):
             if number == step:
@@ -345,7 +345,7 @@ class Bench:
 
 
 def _typed(call: Callable[[], object]) -> bool:
-    """Say whether a call succeeded; only a ``takeback.Error`` may keep it from that."""
+    """Whether a call succeeded; only a ``takeback.Error`` may keep it from that."""
     try:
         call()
     except takeback.Error:

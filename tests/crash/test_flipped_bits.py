@@ -188,7 +188,7 @@ def _template(name: str, make: Callable[[Path], None], place: Path) -> Template:
 
 
 def _known_ids(path: Path) -> dict[str, list[str]]:
-    """Give the ids of all sessions, those in the trash too, by scope."""
+    """Return the ids of all sessions, those in the trash too, by scope."""
     with takeback.open(path) as store:
         changes = {scope: list(store.scoped(scope).events()) for scope in _SCOPES}
         known = {scope: [each.session_id for each in found if each.session_id] for scope, found in changes.items()}
@@ -196,7 +196,7 @@ def _known_ids(path: Path) -> dict[str, list[str]]:
 
 
 def _trees(path: Path, pages: int) -> dict[str, list[int]]:
-    """Give the pages of each table and index that lie in the file."""
+    """Return the pages of each table and index that lie in the file."""
     connection, found = apsw.Connection(os.fspath(path)), dict[str, list[int]]()
     for name, page in connection.execute("SELECT name, pageno FROM dbstat ORDER BY name, pageno"):
         if page <= pages:
@@ -213,7 +213,7 @@ def _read(path: Path) -> bytes:
 
 
 def _questions(store: takeback.Store, ids: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Give every question the API answers about a scope, by name; sessions by the ids that are known."""
+    """Return every question the API answers about a scope, by name; sessions by the ids that are known."""
     scope = store.scope
     yield f"{scope} list", lambda: [_session(each) for each in _whole(store.list_sessions(limit=1000))]
     yield f"{scope} agents", lambda: [_agent(each) for each in store.list_agents()]
@@ -283,7 +283,7 @@ def _by_id(session: takeback.Session) -> Any:
 
 
 def _whole(page: takeback.Page[takeback.Session]) -> takeback.Page[takeback.Session]:
-    """Give a page that names no damaged session; one that does is an answer with an error in it."""
+    """Return a page that names no damaged session; one that does is an answer with an error in it."""
     if page.damaged:
         raise takeback.Corrupt(f"{len(page.damaged)} sessions are damaged")
     return page
@@ -332,7 +332,7 @@ def _plain(value: Any) -> Any:
 
 
 def _ask(question: Callable[[], Any]) -> tuple[str, Any]:
-    """Give the answer's digest, or the error's name; anything but a ``takeback.Error`` is a failure."""
+    """Return the answer's digest, or the error's name; anything but a ``takeback.Error`` is a failure."""
     try:
         return "answer", hashlib.sha256(json.dumps(question()).encode()).hexdigest()
     except takeback.Error as error:
@@ -354,7 +354,7 @@ def _examine(path: Path, ids: dict[str, list[str]]) -> tuple[dict[str, Any], lis
 
 
 def _rows(path: Path) -> str:
-    """Give a digest of every row of every table, read by table scans that no index can mislead."""
+    """Return a digest of every row of every table, read by table scans that no index can mislead."""
     connection = apsw.Connection(os.fspath(path))
     digest = hashlib.sha256()
     try:
@@ -408,7 +408,7 @@ def _in_tree(template: Template, tree: str, rng: random.Random) -> int:
 
 
 def _used(log: bytes) -> int:
-    """Give the length of a log without the zeros behind its last frame."""
+    """Return the length of a log without the zeros behind its last frame."""
     return len(log.rstrip(b"\0"))
 
 

@@ -25,7 +25,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(session: takeback.Session, size: int = 3000) -> list[str]:
-    """Say things until the disk is full; give what was acknowledged."""
+    """Append until the disk is full; return what was acknowledged."""
     said: list[str] = []
     for number in range(5000):
         text = f"{number} " + "x" * size

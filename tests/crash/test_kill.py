@@ -141,7 +141,7 @@ def test_a_kill_at_any_write_sync_or_delete_of_an_append_loses_nothing(
 
 
 def _answer(child: Child) -> Any:
-    """Give the answer of a child that may have been killed: None then."""
+    """Return the answer of a child that may have been killed: None then."""
     try:
         return child.result()
     except _harness.ChildDied:

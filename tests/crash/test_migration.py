@@ -52,7 +52,7 @@ def _look_as(newer: Path, path: Path) -> Any:
 
 
 def _made(path: Path) -> Any:
-    """Give the version of a store and its schema: the tables with their columns, and the indexes."""
+    """Return the version of a store and its schema: the tables with their columns, and the indexes."""
     connection = apsw.Connection(os.fspath(path))
     version = connection.execute("SELECT max(version) FROM migration").get
     tables = """SELECT t.type, t.name, coalesce(c.name, '') FROM sqlite_schema t LEFT JOIN pragma_table_info(t.name) c

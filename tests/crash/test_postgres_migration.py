@@ -72,7 +72,7 @@ def _look_as(newer: Path, url: str) -> Any:
 
 
 def _copied() -> str:
-    """Give the URL of a copy of the old store."""
+    """Return the URL of a copy of the old store."""
     _postgres.execute(f"DROP DATABASE IF EXISTS {COPY} WITH (FORCE)")
     _postgres.execute(f"CREATE DATABASE {COPY} TEMPLATE {OLD} OWNER {_postgres.OWNER}")
     found: str = _postgres.server().dsn(COPY, _postgres.OWNER)
@@ -80,7 +80,7 @@ def _copied() -> str:
 
 
 def _made(name: str) -> Any:
-    """Give the versions of the store in a database and its schema."""
+    """Return the versions of the store in a database and its schema."""
     import psycopg
 
     with psycopg.connect(_postgres.server().dsn(name), autocommit=True) as connection:

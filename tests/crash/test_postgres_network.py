@@ -89,7 +89,7 @@ def sound(store: takeback.Store) -> None:
 
 
 def _faults(proxy: Proxy) -> list[tuple[str, Callable[[], object], int]]:
-    """Give what may happen, and how often it does in a round."""
+    """Return what may happen, and how often it does in a round."""
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'takeback'"
     return [
         ("ended by the server", lambda: _postgres.execute(f"{end} AND random() < 0.5"), 5),

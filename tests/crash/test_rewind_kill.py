@@ -104,7 +104,7 @@ def _go_on(place: Path, said: str) -> None:
 
 
 def _killed(work: Callable[..., Any], *args: Any) -> Any:
-    """Give the answer of a child that may be killed: None then."""
+    """Return the answer of a child that may be killed: None then."""
     try:
         return in_child(work, *args)
     except ChildDied:

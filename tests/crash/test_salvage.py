@@ -184,7 +184,7 @@ def test_a_flipped_bit_of_a_message_costs_that_message_alone(tmp_path: Path, seq
 
 
 def _commits(log: bytes) -> list[int]:
-    """Give the offset behind each commit of a log's current generation."""
+    """Return the offset behind each commit of a log's current generation."""
     salts, found = log[16:24], []
     for offset in range(32, len(log) - _FRAME + 1, _FRAME):
         page, size = struct.unpack_from(">2I", log, offset)

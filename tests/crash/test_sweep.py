@@ -45,7 +45,7 @@ def digest(root: Path) -> str:
 
 
 def large(rng: random.Random) -> str:
-    """Give one of few large texts."""
+    """Return one of few large texts."""
     text = random.Random(rng.randrange(3)).randbytes(40_000).hex()
     return f"{sha256(text.encode()).hexdigest()} {text}"
 

@@ -217,7 +217,7 @@ def test_loading_what_is_here_changes_nothing(store: Store, data: bytes, project
 
 
 def _bound(target: Store, session: Session, place: Path) -> None:
-    """Give a session a workspace, as whoever may do so later will."""
+    """Return a session a workspace, as whoever may do so later will."""
     target._write(lambda tx: sessions.write(tx, sessions.get(tx, "", session.id), workspace=str(place)))
 
 
@@ -302,7 +302,7 @@ def test_a_name_that_is_taken_gets_a_number(store: Store, data: bytes) -> None:
 
 
 def _sessions(data: bytes) -> list[bytes]:
-    """Give the lines of sessions: the agent is the one that was here."""
+    """Return the lines of sessions: the agent is the one that was here."""
     return [each for each in data.splitlines() if each.startswith(b'{"type":"session"')]
 
 

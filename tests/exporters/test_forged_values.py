@@ -32,7 +32,7 @@ def export(store: Store) -> Lines:
 
 
 def changed(found: Lines, form: Any, **values: Any) -> Lines:
-    """Give the lines with other values in those of one form."""
+    """Return the lines with other values in those of one form."""
     made = [replace(line, **values) if isinstance(line, form) else line for line in found]
     assert made != found
     return made

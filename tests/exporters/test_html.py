@@ -65,7 +65,7 @@ class Page(HTMLParser):
             self.text += data
 
     def all(self, name: str) -> list[str]:
-        """Give the values of an attribute."""
+        """Return the values of an attribute."""
         return [attributes[name] or "" for _, attributes in self.elements if name in attributes]
 
 

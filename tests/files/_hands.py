@@ -28,7 +28,7 @@ RULES = b"*.log\nscratch\n"
 
 
 def is_ignored(path: bytes) -> bool:
-    """Say whether the rules of the tests leave a path out."""
+    """Whether the rules of the tests leave a path out."""
     names = path.split(b"/")
     return IGNORED_FOLDER in names or any(name.endswith(IGNORED_SUFFIX) for name in names)
 

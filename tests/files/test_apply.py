@@ -58,7 +58,7 @@ def build(root: Path, things: Things) -> None:
 
 
 def read(root: Path | bytes, prefix: bytes = b"", *, ours: bool = False) -> dict[bytes, Thing]:
-    """Give what a directory holds; staging directories only if asked for."""
+    """Return what a directory holds; staging directories only if asked for."""
     found: dict[bytes, Thing] = {}
     for entry in os.scandir(os.fsencode(root)):
         if entry.name.startswith(b".takeback-") and not ours:
@@ -92,7 +92,7 @@ def steps_between(old: Things, new: Things) -> list[Step]:
 
 
 def contents(*trees: Things) -> Callable[[bytes], Iterator[bytes]]:
-    """Give the fetch over what these trees hold, two bytes at a time."""
+    """Return the fetch over what these trees hold, two bytes at a time."""
     known = {sha256(thing[2]).digest(): thing[2] for tree in trees for thing in tree.values() if thing[0] == FILE}
 
     def fetch(digest: bytes) -> Iterator[bytes]:

@@ -217,7 +217,7 @@ def test_what_is_remembered_is_not_counted_on_after_its_contents_were_swept_out(
 
 
 def asked_for_all(store: takeback.Store, work: Path) -> list[bytes]:
-    """Give the contents that a new handle on a workspace asks for before it counts on what is remembered."""
+    """Return the contents that a new handle on a workspace asks for before it counts on what is remembered."""
     asked: list[bytes] = []
 
     class Asking(Workspace):

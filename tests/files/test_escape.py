@@ -103,7 +103,7 @@ def test_a_parent_that_is_swapped_for_a_link_leads_nowhere(
 
 
 def stats(root: Path) -> Things:
-    """Give what a directory holds, with the times at which anything was last changed."""
+    """Return what a directory holds, with the times at which anything was last changed."""
     found = read(root)
     return {path: (*thing, os.lstat(os.fsencode(root) + b"/" + path).st_ctime_ns) for path, thing in found.items()}
 

@@ -263,7 +263,7 @@ class Walk:
         self.held |= {*self.touched}  # what a move passed over is no longer in the way of the next one
 
     def _is_theirs(self, path: bytes, since: int) -> bool:
-        """Say whether the person changed a path since a point, and nobody else after that."""
+        """Whether the person changed a path since a point, and nobody else after that."""
         at = self.touched.get(path, -1)
         return at > since and self.worked.get(path, -1) < at
 
@@ -322,7 +322,7 @@ def walk(place: Path, seed: str, steps: Iterable[int]) -> int:
 
 @pytest.fixture
 def places() -> Iterator[Callable[[], Path]]:
-    """Give empty places in memory where there is such a thing."""
+    """Return empty places in memory where there is such a thing."""
     above = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
 
     def make() -> Path:

@@ -33,7 +33,7 @@ def place() -> Iterator[Path]:
 
 
 def whole(root: Path) -> str:
-    """Give the hash of everything in a directory but the person's file: names, contents, modes, links."""
+    """Return the hash of everything in a directory but the person's file: names, contents, modes, links."""
     found = read(root, ours=True)
     found.pop(os.fsencode(PERSON), None)
     return sha256(repr(sorted(found.items())).encode()).hexdigest()

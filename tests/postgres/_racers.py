@@ -71,7 +71,7 @@ def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def won(found: Sequence[Any], *, lost: type[Exception] = Conflict) -> list[Any]:
-    """Give what the winners gave; losers must have been told so."""
+    """Return what the winners gave; losers must have been told so."""
     raised = [each for each in found if isinstance(each, BaseException)]
     wrong = [each for each in raised if not isinstance(each, lost)]
     if wrong:
@@ -142,7 +142,7 @@ def move(session: Session, name: str, rng: random.Random) -> None:
 
 
 def write_on(session: Session, name: str, calls: int, *, moves: bool, seed: object = 0) -> list[str]:
-    """Say numbered things, with other calls between them; give what was said."""
+    """Append numbered messages, with other calls between them; return what was said."""
     rng, said = random.Random(f"{seed} {name}"), list[str]()
     for number in range(calls):
         speak(session, name, number, rng)

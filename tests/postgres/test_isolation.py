@@ -43,7 +43,7 @@ WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's 
 
 
 def _methods(kind: type) -> set[str]:
-    """Give what can be called; fields and values are what a call gave before."""
+    """Return what can be called; fields and values are what a call gave before."""
     found = {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
     called = [name for name, each in found.items() if hasattr(each, "__get__") and not isinstance(each, property)]
     return {f"{kind.__name__}.{name}" for name in called}
@@ -549,7 +549,7 @@ def test_every_call_has_a_case() -> None:
 
 
 def rows_of(schema: str, scope: str) -> dict[str, list[str]]:
-    """Give every row of a scope on the server, as a superuser sees it."""
+    """Return every row of a scope on the server, as a superuser sees it."""
     whole = " UNION ALL ".join(
         f"""SELECT '{table}', t::text FROM "{schema}".{table} t WHERE scope = '{scope}'""" for table in SCOPED
     )
@@ -572,12 +572,12 @@ class World(SimpleNamespace):
         self.forged_agent = Agent(self.c, self.a.agent._seen)
 
     def fresh(self) -> None:
-        """Give two a session with a message, and an empty one."""
+        """Return two a session with a message, and an empty one."""
         self.s, self.t = self.b.create_session(), self.b.create_session()
         self.forged._seen = self.a.session._seen
 
     def rows(self) -> dict[str, list[Any]]:
-        """Give every row of one, whoever may see it."""
+        """Return every row of one, whoever may see it."""
         if self.server:
             return rows_of(_postgres.schema_of(self.place), ONE)
         every = self.whole._backend.scoped(None)
@@ -662,7 +662,7 @@ class Tables:
         return connection
 
     def scopes(self, user: str, said: str | None) -> dict[str, set[str]]:
-        """Give whose rows can be seen, per table."""
+        """Return whose rows can be seen, per table."""
         with self.connect(user, said) as connection:
             return {table: {row[0] for row in connection.execute(f"SELECT scope FROM {table}")} for table in SCOPED}
 

@@ -38,7 +38,7 @@ def bouncer() -> Iterator[pgbouncer.Bouncer]:
 
 
 def pooled(place: Path, **options: Any) -> str:
-    """Give the URL of the store of a directory through the bouncer; the owner makes its tables."""
+    """Return the URL of the store of a directory through the bouncer; the owner makes its tables."""
     _postgres.app_url(place)
     return _running[0].dsn(schema=_postgres.schema_of(place), **options)
 

@@ -42,7 +42,7 @@ UNION ALL SELECT 'f ' || oid::regprocedure::text FROM pg_proc WHERE pronamespace
 
 
 def relations(schema: str) -> list[str]:
-    """Give what a schema holds."""
+    """Return what a schema holds."""
     name = f'"{schema}"'
     return [row[0] for row in _postgres.execute(RELATIONS, name, name)]
 

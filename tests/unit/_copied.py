@@ -138,7 +138,7 @@ def _others(store: Store, talk: takeback.Session) -> None:
 
 
 def view(store: Store) -> dict[Any, Any]:
-    """Give everything that the API shows of a scope, but cursors, which are a store's own."""
+    """Return everything that the API shows of a scope, but cursors, which are a store's own."""
     seen: dict[Any, Any] = {}
     for trash in (False, True):
         for order in ("updated", "created"):
@@ -160,7 +160,7 @@ def view(store: Store) -> dict[Any, Any]:
 
 
 def session_view(session: takeback.Session) -> dict[str, Any]:
-    """Give everything that the API shows of a session; hashes are those of its checkpoint and its rows."""
+    """Return everything that the API shows of a session; hashes are those of its checkpoint and its rows."""
     names = ("id", "key", "name", "title", "kind", "label", "agent_id", "workspace", "tags", "archived")
     more = ("pinned", "deleted", "metadata", "prompt", "revision", "head", "created_at", "updated_at", "message_count")
     return {
@@ -192,7 +192,7 @@ def _hashes(session: takeback.Session) -> list[Any]:
 
 
 def views(store: Store) -> list[dict[Any, Any]]:
-    """Give what is seen of each scope."""
+    """Return what is seen of each scope."""
     return [view(store.scoped(scope)) for scope in SCOPES]
 
 

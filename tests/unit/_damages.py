@@ -147,7 +147,7 @@ TABLES = tuple(schema.BY_NAME)
 
 
 def rows_of(path: Path) -> dict[str, set[Any]]:
-    """Give all rows of all tables; text as bytes, since damaged text may be no UTF-8."""
+    """Return all rows of all tables; text as bytes, since damaged text may be no UTF-8."""
     database = apsw.Connection(str(path))
     try:
         return {table: set(database.execute(_all_columns(database, table)).fetchall()) for table in TABLES}
@@ -156,7 +156,7 @@ def rows_of(path: Path) -> dict[str, set[Any]]:
 
 
 def records_of(path: Path, *, live: bool = True) -> dict[str, Counter[Any]]:
-    """Give all records of a store, by their kind: what holds in any store, so what a repaired copy must have as well.
+    """Return all records of a store, by their kind: what holds in any store, so what a repaired copy must have as well.
 
     A branch ends and a session stands where its entries say; both are told by the entries and by the session's row.
     """
@@ -201,7 +201,7 @@ _LOCAL = {
 
 
 def portable(record: Any) -> tuple[str, list[Any]]:
-    """Give a record without what is local to a store: its kind, and what it says."""
+    """Return a record without what is local to a store: its kind, and what it says."""
     if isinstance(record, stream.EntriesRecord):
         lost = {row.key & 0xFFFFFFFF: row.what for row in record.lost}
         return "entry", [repr((record.branch, row.seq, row._replace(key=0), lost.get(row.seq))) for row in record.rows]
@@ -219,7 +219,7 @@ def portable(record: Any) -> tuple[str, list[Any]]:
 
 
 def _beside(record: Any) -> Any:
-    """Give what a record names, by names."""
+    """Return what a record names, by names."""
     if isinstance(record, stream.AgentPoint):
         pins = [(pin.session, pin.branch, pin.row.seq, pin.row.hash, pin.row.hidden) for pin in record.pins]
         return record.agent, sorted(pins)
@@ -240,7 +240,7 @@ Plant = Callable[[apsw.Connection], None]
 
 
 def _order(table: Table[Any]) -> tuple[str, ...]:
-    """Give the columns that find a row, whatever is wrong with its scope."""
+    """Return the columns that find a row, whatever is wrong with its scope."""
     return (table.number,) if table.number else table.key
 
 
@@ -714,7 +714,7 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
 
 @functools.cache
 def _template() -> bytes:
-    """Give the file of the store, which is all of it once it is closed."""
+    """Return the file of the store, which is all of it once it is closed."""
     with tempfile.TemporaryDirectory() as place:
         return build(Path(place) / "a.db").read_bytes()
 

@@ -50,7 +50,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def _scopes_of_rows(store: Store) -> dict[str, set[str]]:
-    """Give for each table the scopes that its rows are of."""
+    """Return for each table the scopes that its rows are of."""
     every = store._backend.scoped(None)
 
     def look(tx: Any) -> dict[str, set[str]]:

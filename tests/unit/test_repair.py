@@ -42,7 +42,7 @@ KINDS = {
 
 
 def _difference(before: dict[str, Counter[Any]], after: dict[str, Counter[Any]]) -> dict[str, int]:
-    """Give in how many records of each kind two stores differ, replaced ones counted once."""
+    """Return in how many records of each kind two stores differ, replaced ones counted once."""
     found = {}
     for kind in before.keys() | after.keys():
         one, two = before.get(kind, Counter()), after.get(kind, Counter())
@@ -51,7 +51,7 @@ def _difference(before: dict[str, Counter[Any]], after: dict[str, Counter[Any]])
 
 
 def _allowed(costs: dict[str, int]) -> dict[str, int]:
-    """Give how many records of each kind may differ, from how many rows of each table may."""
+    """Return how many records of each kind may differ, from how many rows of each table may."""
     found = dict[str, int]()
     for table, number in costs.items():
         if table in KINDS:

@@ -48,7 +48,7 @@ def of_store(store: Store) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def refused(found: Iterator[tuple[str, Callable[[], Any]]], *, lost: bool) -> list[str]:
-    """Give the reads that fail without naming a loss; a content that was lost is never as if it had not been."""
+    """Return the reads that fail without naming a loss; a content that was lost is never as if it had not been."""
     wrong = []
     for name, read in found:
         try:
