@@ -16,7 +16,7 @@ from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
-from ..ops import checkpoints, moves, operations, rewinds
+from ..ops import checkpoints, moves, operations, rewinds, undo
 from ..ops.points import Target
 from ..ops.rewinds import Goal
 from . import arguments
@@ -128,7 +128,7 @@ class Moving(Files):
         return self._preview_again("redo", None)
 
     def _preview_again(self, kind: str, wanted: str | None, *, shown: bool = True) -> Rewind:
-        found = self._store._read(operations.to_take_up, *self._key, kind, wanted)
+        found = self._store._read(undo.to_take_up, *self._key, kind, wanted)
         goal = rewinds.goal_of(found, kind, wanted)
         conversation = goal.files is None
         files = not conversation or operations.moved_files(found)
@@ -138,7 +138,7 @@ class Moving(Files):
         """Whether an undo or redo concerns an operation that changed files."""
         if not self._seen.workspace:
             return False
-        found = self._store._read(operations.find_to_take_up, *self._key, kind, wanted)
+        found = self._store._read(undo.find_to_take_up, *self._key, kind, wanted)
         return found is not None and operations.moved_files(found)
 
     def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
@@ -155,7 +155,7 @@ class Moving(Files):
             return earlier
         if self._moves_files(kind, wanted):
             return self._preview_again(kind, wanted, shown=False)._apply(False, call.key)
-        return self._operate(call, operations.take_up, kind, wanted)
+        return self._operate(call, undo.take_up, kind, wanted)
 
     def redo(self, *, idempotency_key: str | None = None) -> Operation:
         """Redo what the last undo of this session took back."""

@@ -21,7 +21,7 @@ from ..model.page import Page
 from ..model.purge import Pruned
 from ..model.report import Repaired, Report
 from ..model.session import StoreStats
-from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep
+from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .points import Point
@@ -126,11 +126,11 @@ class Store(StoreCheckpoints):
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
         if not self.capabilities.read_only:
-            chosen, session_id = self._read(operations.chosen_undo, self.scope, wanted, made)
+            chosen, session_id = self._read(undo.chosen_undo, self.scope, wanted, made)
             if session_id is not None:
                 return self.get_session(session_id).undo(chosen)
         now_ms = self._clock.now_ms()
-        done = self._write_as(ALONE, operations.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
+        done = self._write_as(ALONE, undo.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
         self._made(done)
         return done
 
@@ -138,11 +138,11 @@ class Store(StoreCheckpoints):
         """Redo what the last undo made through this handle took back."""
         undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
-            _, session_id = self._read(operations.chosen_redo, self.scope, undone)
+            _, session_id = self._read(undo.chosen_redo, self.scope, undone)
             if session_id is not None:
                 return self.get_session(session_id).redo()
         now_ms = self._clock.now_ms()
-        done = self._write_as(ALONE, operations.redo_chosen, self.scope, undone, now_ms=now_ms).operation
+        done = self._write_as(ALONE, undo.redo_chosen, self.scope, undone, now_ms=now_ms).operation
         self._made(done)
         return done
 

@@ -15,7 +15,7 @@ from ..files import snapshots
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
-from . import branches, calls, entries, leases, moves, operations, sessions, subagents, work
+from . import branches, calls, entries, leases, moves, operations, sessions, subagents, undo, work
 from . import subagent_points as below
 from .idempotency import ApiCall
 from .moves import Target
@@ -292,10 +292,8 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
 def _take_up(tx: Tx, session: SessionRow, wish: Wish, about: View, now_ms: int) -> operations.Done:
     files = about if wish.result is not None else None
     if wish.kind == "redo":
-        return operations.redo(tx, session.scope, session_id=session.id, now_ms=now_ms, files=files)
-    return operations.undo_session(
-        tx, session.scope, session.id, operation_id=wish.operation, now_ms=now_ms, files=files
-    )
+        return undo.redo(tx, session.scope, session_id=session.id, now_ms=now_ms, files=files)
+    return undo.undo_session(tx, session.scope, session.id, operation_id=wish.operation, now_ms=now_ms, files=files)
 
 
 def _say_files(tx: Tx, session: SessionRow, root: str, who: str, now_ms: int, *, kept: bool = False) -> SessionRow:
