@@ -55,9 +55,9 @@ class Moving(Files):
             "description": None if description is None else codec.storable_text(description, what="description"),
             "type": type,
         }
+        call = self._store._call(idempotency_key, ["checkpoint", fields])
         if files:
             self._scan_by_hand()
-        call = self._store._call(idempotency_key, ["checkpoint", fields])
         self._seen, made = self._do(checkpoints.create_once, *self._key, call, **fields)
         missing = self._why_not_captured() if files else None
         return made if missing is None else replace(made, not_captured=(missing, *made.not_captured))
@@ -217,8 +217,9 @@ class Moving(Files):
         if place is not None and self._seen.workspace and Path(place).is_relative_to(self._seen.workspace):
             raise Invalid(f"{place!r} is inside the workspace of this session; choose a directory outside it")
         name = _plain_name(name, what="session name" if as_session else "branch name")
+        target = optional_target(at)
         request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
-        call, target = self._store._call(idempotency_key, request), optional_target(at)
+        call = self._store._call(idempotency_key, request)
         if place is not None and self._done_before(call) is None:
             write_files(self, at, place)
         if not as_session:

@@ -218,8 +218,9 @@ class StoreSessions(StoreAgents):
         return self._hide(session, hidden=False)
 
     def _hide(self, session: str | Session, *, hidden: bool) -> Operation | None:
-        wanted, now_ms = _named(session), self._clock.now_ms()
-        done = self._write_as(FREEING, moves.hide_named, self.scope, wanted, hidden=hidden, now_ms=now_ms)
+        # A handle stands for its id alone: once that is purged, another session may have it as its name.
+        hide, wanted = (moves.hide, session.id) if isinstance(session, Session) else (moves.hide_named, _named(session))
+        done = self._write_as(FREEING, hide, self.scope, wanted, hidden=hidden, now_ms=self._clock.now_ms())
         if done is None:
             return None
         if isinstance(session, Session):
@@ -232,19 +233,16 @@ class StoreSessions(StoreAgents):
 
         Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
         """
-        return self._write_as(
-            FREEING,
-            purge.purge_named,
-            self.scope,
-            _named(session),
-            include_forks=include_forks,
-            now_ms=self._clock.now_ms(),
-        )
+        now_ms, more = self._clock.now_ms(), include_forks
+        if isinstance(session, Session):  # never by name: see _hide
+            return self._write_as(FREEING, purge.purge, self.scope, session.id, include_forks=more, now_ms=now_ms)
+        wanted = _named(session)
+        return self._write_as(FREEING, purge.purge_named, self.scope, wanted, include_forks=more, now_ms=now_ms)
 
 
-def _named(session: str | Session) -> str:
-    """Return what to find a session by: its id, key or name."""
-    return session.id if isinstance(session, Session) else arguments.name(session, what="session", most=10_000)
+def _named(session: str) -> str:
+    """Check what to find a session by: its id, key or name."""
+    return arguments.name(session, what="session", most=10_000)
 
 
 def _fields(

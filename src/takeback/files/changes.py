@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,16 +25,14 @@ from . import journal
 from .disk import identity as directories
 from .disk.apply import Changeset, Step
 from .journal import JournalRow
-from .workspaces import Trees, Workspace
+from .workspaces import Commit, Trees, Workspace
 
 T = TypeVar("T")
 _SHOWN = 20
 _under_way: set[str] = set()  # changes this process is making now; any other journal of ours was abandoned
 
 
-def change_files(
-    runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step], finish: Callable[[Tx, str], T]
-) -> T:
+def change_files(runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step], finish: Commit[T]) -> T:
     """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
     if not steps:
         return place.finish([], finish)
@@ -62,15 +60,13 @@ def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: Journal
         raise
 
 
-def _make_count(
-    runner: Runner, place: Workspace, change: Changeset, row: JournalRow, finish: Callable[[Tx, str], T]
-) -> T:
+def _make_count(runner: Runner, place: Workspace, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
     """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
-    def complete(tx: Tx, root: str) -> T:
-        done = finish(tx, root)
+    def complete(tx: Tx, root: str, now_ms: int) -> T:
+        done = finish(tx, root, now_ms)
         journal.complete(tx, row)
         return done
 

@@ -32,6 +32,7 @@ T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
+Commit = Callable[[Tx, str, int], T]  # takes the root of what is in the workspace, and the time of the commit
 Who = tuple[str | None, tuple[str, ...]]  # whom changes are attributed to, and the calls that were open
 
 
@@ -235,7 +236,7 @@ class Workspace:
     def _commit(self, kept: _Kept, recorder: Recorder, who: str | None, calls: tuple[str, ...]) -> SessionRow:
         """Store the last batch and record the scan in one transaction."""
         taken = StoredScan(kept.root, self._sweeps, who, calls, self.memory, self._notes())
-        done = self._runner.write(_record, recorder, taken, kept.last)
+        done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
         self.last = kept.root
         return done
 
@@ -253,13 +254,15 @@ class Workspace:
         with self._lock:
             self._loaded().expect(paths)
 
-    def finish(self, paths: list[bytes], commit: Callable[[Tx, str], T]) -> T:
+    def finish(self, paths: list[bytes], commit: Commit[T]) -> T:
         """Scan the paths that were changed, and run ``commit`` alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
             taken = StoredScan(kept.root, self._sweeps, place=self.memory, seen=self._notes())
             try:
-                done = self._runner.write_as(ALONE, _finish, self._runner, taken, kept.last, commit)
+                done = self._runner.write_as(
+                    ALONE, _finish, self._runner.scope, taken, kept.last, commit, now_ms=self._runner.clock.now_ms()
+                )
             except BaseException:
                 self._scanner = None
                 raise
@@ -308,17 +311,17 @@ class Workspace:
         return Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
 
 
-def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed]) -> SessionRow:
-    blobs.put_many(tx, recorder.scope, last, now_ms=recorder.now_ms)
+def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> SessionRow:
+    blobs.put_many(tx, recorder.scope, last, now_ms=now_ms)
     return recorder.commit(tx, taken)
 
 
-def _finish(tx: Tx, runner: Runner, taken: StoredScan, last: list[blobs.Packed], commit: Callable[[Tx, str], T]) -> T:
-    if snapshots.sweeps(tx, runner.scope) != taken.sweeps:
+def _finish(tx: Tx, scope: str, taken: StoredScan, last: list[blobs.Packed], commit: Commit[T], *, now_ms: int) -> T:
+    if snapshots.sweeps(tx, scope) != taken.sweeps:
         raise Conflict("contents were swept out of the store meanwhile; try again")
-    blobs.put_many(tx, runner.scope, last, now_ms=runner.clock.now_ms())
-    snapshots.remember(tx, runner.scope, taken.place, taken.seen)
-    return commit(tx, taken.root)
+    blobs.put_many(tx, scope, last, now_ms=now_ms)
+    snapshots.remember(tx, scope, taken.place, taken.seen)
+    return commit(tx, taken.root, now_ms)
 
 
 def _root(seen: Seen) -> Root:

@@ -248,13 +248,25 @@ def move_as_seen(
 
 
 def finish(
-    tx: Tx, root: str, *, where: tuple[str, str], call: ApiCall, wish: Wish, revision: int, fence: leases.Fence | None
+    tx: Tx,
+    root: str,
+    now_ms: int,
+    *,
+    where: tuple[str, str],
+    call: ApiCall,
+    wish: Wish,
+    revision: int,
+    fence: leases.Fence | None,
 ) -> tuple[SessionRow, Operation]:
-    """Move a session whose files are in place, once per idempotency key; ``root`` is the workspace as it is now."""
+    """Move a session whose files are in place, once per idempotency key; ``root`` is the workspace as it is now.
+
+    Changing files takes time, so the operation is dated by its commit (``now_ms``) and not by its call.
+    """
     session = sessions.get(tx, *where)
     _require_same(session, revision)
     if fence is not None:
         leases.require(tx, session, fence)
+    call = call._replace(now_ms=now_ms)
     return operations.once(tx, *where, call, move_as_seen, wish._replace(actual=root), revision)
 
 

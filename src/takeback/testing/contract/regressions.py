@@ -367,3 +367,31 @@ class Regressions(Contract):
         assert [message.tool_name for message in session.messages() if message.role == "tool"] == ["first"]
         assert not session.pending_calls()
         assert not store.verify()
+
+    @pytest.mark.feature("B1")
+    def test_a_handle_of_a_purged_session_never_stands_for_one_that_has_its_id_as_name(self, store: Store) -> None:
+        gone = store.create_session("first")
+        store.purge_session(gone)
+        named = store.create_session(gone.id)
+        named.user("mine")
+        assert store.delete_session(gone) is None
+        assert store.purge_session(gone) == takeback.Purged()
+        assert not named.refresh().deleted
+        assert said(named) == ["mine"]
+
+    @pytest.mark.feature("B3")
+    @pytest.mark.parametrize("point", [3.5, [], object()])
+    def test_what_is_not_a_point_is_refused_by_every_call_that_takes_one(self, session: Session, point: Any) -> None:
+        for call in (session.fork, session.rewind, session.preview_rewind, session.stats):
+            with pytest.raises(Invalid):
+                call(point)
+
+    @pytest.mark.feature("F1")
+    def test_a_bad_key_is_refused_before_anything_is_stored(self, store: Store, tmp_path: Path) -> None:
+        with store.session("work", workspace=tmp_path) as session:
+            session.user("begin")
+            tmp_path.joinpath("a.txt").write_text("one")
+            before = len([*session.entries()])
+            with pytest.raises(Invalid):
+                session.checkpoint("here", idempotency_key="")
+            assert len([*session.entries()]) == before
