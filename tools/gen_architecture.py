@@ -15,12 +15,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import takeback
+from _fresh import every_file_is_fresh
 from takeback.client.session import Session
-from takeback.files.disk import scan
 from takeback.testing.clock import ManualClock
 
-# A file that changed just now is read again by the next scan: here every file counts as such, however slow this runs.
-scan._TICK = scan._COARSE_TICK = 1 << 62
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 SOURCE = Path(takeback.__file__).parent
@@ -120,7 +118,7 @@ def _module(filename: str) -> str | None:
 def flows() -> list[str]:
     """Run each flow once to load what is loaded on first use, and once more to trace it."""
     lines = list[str]()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, every_file_is_fresh():
         work = Path(folder, "work")
         work.mkdir()
         with takeback.open(Path(folder, "store.db"), clock=ManualClock()) as store:

@@ -12,17 +12,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from _fresh import every_file_is_fresh
 from takeback.client.session import Session
 from takeback.client.store import Store
-from takeback.files.disk import scan
 from takeback.model.entry import GENESIS, Numbers
 from takeback.ops import chain
 from takeback.storage.memory import MemoryBackend
 from takeback.storage.wrap import Traced
 from takeback.tables import schema as tables
 
-# A file that changed just now is read again by the next scan: here every file counts as such, however slow this runs.
-scan._TICK = scan._COARSE_TICK = 1 << 62
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "SPEC.md"
 _CALL = {"id": "call-1", "name": "bash", "arguments": {"command": "ls"}}
@@ -141,7 +139,7 @@ def schema() -> str:
 
 def statements() -> str:
     """Return the statements of each operation."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, every_file_is_fresh():
         found = told(Story(folder))
     parts = []
     for title, texts in found.items():

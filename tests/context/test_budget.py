@@ -461,5 +461,5 @@ def test_a_compaction_at_the_point_of_a_fork(store: Store) -> None:
     session.switch("side")
     assert session.compact(4, "here, too").upto == 4
     for blank in ("", "  \n"):
-        with pytest.raises(Invalid, match="says something"):
+        with pytest.raises(Invalid, match="summary is empty"):
             session.compact(1, blank)

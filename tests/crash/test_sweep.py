@@ -65,7 +65,7 @@ class Writer:
                 try:
                     getattr(self, act)()
                 except takeback.Conflict as error:
-                    if act not in ("undo", "fork") and "call again" not in str(error):
+                    if act not in ("undo", "fork") and "swept out" not in str(error):
                         raise
                 except takeback.Unsupported as error:
                     self.session.capture_error = str(error)
