@@ -93,7 +93,8 @@ def test_a_cancelled_call_finishes_and_the_store_goes_on(tmp_path: Path) -> None
                 with pytest.raises(asyncio.CancelledError):
                     await task
             await session.user("last")
-            assert (await session.messages())[-1].text == "last"
+            # The cancelled call finishes in its own time, on a busy machine after this one.
+            assert "last" in [message.text for message in await session.messages()]
             assert not await store.verify()
 
     asyncio.run(go())

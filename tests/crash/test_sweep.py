@@ -65,7 +65,7 @@ class Writer:
                 try:
                     getattr(self, act)()
                 except takeback.Conflict as error:
-                    if act not in ("undo", "fork") and "swept out" not in str(error):
+                    if act not in ("undo", "fork") and "try again" not in str(error):
                         raise
                 except takeback.Unsupported as error:
                     self.session.capture_error = str(error)
@@ -74,7 +74,7 @@ class Writer:
     def note_missed(self) -> None:
         """Note that a look gave up, since all it stored was swept out each time: what changed then is nobody's."""
         if self.session.capture_error is not None:
-            assert "swept out" in self.session.capture_error, self.session.capture_error
+            assert "try again" in self.session.capture_error, self.session.capture_error
             self.root.with_suffix(".missed").touch()
 
     def edit(self) -> None:
