@@ -216,11 +216,13 @@ def test_eight_processes_ask_at_once_and_one_session_of_each_is_made(tmp_path: P
 _RACE = """
 import sys, takeback
 with takeback.open(sys.argv[1]) as store:
-    state, session = store.get_agent("a").state, store.get_session("s")
-    sys.stdin.readline()
+    state, session, met = store.get_agent("a").state, store.get_session("s"), False
     for n in range(int(sys.argv[3])):
         while True:
             version = state.version()
+            if not met:  # both have read the same version before either writes: one of them must lose
+                print("read", flush=True)
+                met = bool(sys.stdin.readline())
             try:
                 state.set("n", state.at(version)["n"] + 1, expected_version=version)
                 break
@@ -253,6 +255,7 @@ def test_two_processes_racing_500_rounds_lose_nothing_and_every_lost_race_is_tol
             )
             for n in range(2)
         ]
+        assert [process.stdout and process.stdout.readline() for process in racing] == ["read\n", "read\n"]
         for process in racing:
             assert process.stdin is not None
             process.stdin.write("go\n")
