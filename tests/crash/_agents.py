@@ -6,8 +6,6 @@ and every write names the token of the lease that it was made under.
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import time
 from collections import Counter, defaultdict
@@ -18,35 +16,18 @@ from typing import Any
 import takeback
 from takeback import Conflict, LeaseLost, Session, Store, Usage
 
+from ._harness import SideFile
+
 ROLES = ("alpha", "beta", "helper")
 Tell = Callable[..., None]
 
 
-class Notes:
-    """The side file: a JSON list for each thing that was acknowledged, written with one ``os.write``."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        path.touch()
-
-    def writer(self) -> Tell:
-        """Open the file in a child; the function it gives notes one thing."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-
-        def tell(*what: Any) -> None:
-            data = json.dumps(what).encode() + b"\n"
-            assert os.write(descriptor, data) == len(data)
-
-        return tell
-
-    def size(self) -> int:
-        """Bytes so far: they grow with everything that is noted."""
-        return self._path.stat().st_size
+class Notes(SideFile):
+    """The side file of agents: the kind of what was acknowledged, and what it was."""
 
     def read(self, kind: str | None = None) -> list[list[Any]]:
         """Return what was noted, in order, without the word for its kind if only one kind is wanted."""
-        found = [json.loads(line) for line in self._path.read_text().splitlines()]
-        return found if kind is None else [each[1:] for each in found if each[0] == kind]
+        return [each if kind is None else each[1:] for each in self.notes() if kind in (None, each[0])]
 
 
 def make(url: str) -> dict[str, str]:

@@ -199,34 +199,46 @@ def say(session: takeback.Session, texts: list[str]) -> None:
         session.append(*({"role": "user", "content": text} for text in texts))
 
 
-class Acks:
-    """The side file: a line for each call that returned, written with one ``os.write``."""
+class SideFile:
+    """What children were told is done: a JSON list each, on a line of its own.
+
+    A child may be killed in the middle of a write, at the end of a page: each list begins with an end of line, so such
+    a torn one stands alone, and a list that was not closed was never noted.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         path.touch()
 
-    def writer(self) -> Callable[[str, int], None]:
-        """Open the file in a child; the function it gives notes one call."""
+    def writer(self) -> Callable[..., None]:
+        """Open the file in a child; the function it gives notes one thing."""
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        return lambda writer, call: _write_whole(descriptor, f"{writer} {call}\n".encode())
+
+        def note(*what: Any) -> None:
+            data = b"\n" + json.dumps(what).encode() + b"\n"
+            assert os.write(descriptor, data) == len(data)
+
+        return note
 
     def size(self) -> int:
-        """Bytes so far: they grow with every acknowledgement."""
+        """Bytes so far: they grow with everything that is noted."""
         return self._path.stat().st_size
+
+    def notes(self) -> list[list[Any]]:
+        """Return what was noted, in order."""
+        return [json.loads(line) for line in self._path.read_text().splitlines() if line.endswith("]")]
+
+
+class Acks(SideFile):
+    """The side file of writers: which writer made which call."""
 
     def read(self) -> dict[str, int]:
         """Return the last acknowledged call of each writer; calls count from 1 without gaps."""
         last: dict[str, int] = {}
-        for line in self._path.read_text().splitlines():
-            writer, number = line.split(" ")
-            assert int(number) == last.get(writer, 0) + 1, f"the side file itself is out of order at {line!r}"
-            last[writer] = int(number)
+        for writer, number in self.notes():
+            assert number == last.get(writer, 0) + 1, f"the side file itself is out of order at {writer} {number}"
+            last[writer] = number
         return last
-
-
-def _write_whole(descriptor: int, data: bytes) -> None:
-    assert os.write(descriptor, data) == len(data)
 
 
 def check_history(
