@@ -210,9 +210,8 @@ class Known(Calls):
 
     def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
-        asked = append_statement.AppendRequest(store.scope, session.id, self.now)
         for each in drafts:
-            wanted, row = append_statement.computed(row, each, asked)
+            wanted, row = append_statement.computed(row, each, self.now)
             made.append(wanted._replace(rank=_ANY_RANK))
         self._next: KnownAppend | None = made[0]
         return iter(made[1:])

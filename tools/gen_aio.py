@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, get_overloads
 
 from takeback.client import agent, attachments, rewind, session, state, store, streams, tools
-from takeback.client.handle import writing
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -233,8 +232,8 @@ def arguments(function: Callable[..., Any]) -> str:
 
 def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
     """Return the lines of a method's twin."""
-    plan = isinstance(function, writing)
-    function = function.plan if isinstance(function, writing) else function
+    plan = hasattr(function, "plan")
+    function = getattr(function, "plan", function)
     returns = signature_of(function).return_annotation
     returns = inner(returns, "Write") or returns
     doc, given = _doc(function), arguments(function)

@@ -19,6 +19,7 @@ from .errors import Corrupt, Invalid
 
 MAX_DEPTH = 256
 _MAX_INT_BITS = 4096
+_SMALL = _MAX_INT_BITS * 3 // 10  # bytes: no integer in so short a text can be too large
 _FLOATS = {repr(value): value for value in (math.nan, math.inf, -math.inf)}
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -27,7 +28,17 @@ _decode = msgspec.json.Decoder().decode
 
 def encode(value: object) -> bytes:
     """Encode a value, keeping the order of keys."""
-    return _encode(_shallow(value))
+    return (_plainly(value) if type(value) is dict else None) or _encode(_shallow(value))
+
+
+def _plainly(value: object) -> bytes | None:
+    """Encode a small value that needs no escaping, which reading it back proves; None for any other."""
+    try:
+        data = _encode(value)
+        shallow = len(data) <= _SMALL and data.count(b"{") + data.count(b"[") <= MAX_DEPTH
+        return data if shallow and not has_escapes(data) and _decode(data) == value else None
+    except Exception:  # whatever it is, the careful way reports it
+        return None
 
 
 def canonical(value: object) -> bytes:

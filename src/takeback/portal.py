@@ -100,27 +100,26 @@ class Portal:
 
     async def write(self, backend: Backend, step: Write[T]) -> T:
         """Run a write together with those of other tasks; it finishes even if this task is cancelled."""
-        if step.before is not None:
+        if step.unprepared:
             task = asyncio.ensure_future(self._write_after(backend, step))
             task.add_done_callback(_look_at)
             return await asyncio.shield(task)
         if self._closed:
             raise Closed()
         if not backend.capabilities.groups:
-            return step.finish(await self.run(lambda: backend.write(step.op)))
+            return step.finish(await self.run(lambda: backend.write(step.run)))
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._mutex:
-            self._waiting.append(_Waiting(step.op, future, loop))
+            self._waiting.append(_Waiting(step.run, future, loop))
             start, self._draining = not self._draining, True
         if start:
             self._pool.submit(self._drain, backend)
         return step.finish(await future)
 
     async def _write_after(self, backend: Backend, step: Write[T]) -> T:
-        assert step.before is not None
-        await self.run(step.before)
-        return await self.write(backend, step._replace(before=None))
+        await self.run(step.prepare)
+        return await self.write(backend, step)
 
     async def iterate(self, call: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
         """Iterate page by page, each page in one hop."""

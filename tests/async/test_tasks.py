@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback.client.handle import Write
 
 pytestmark = pytest.mark.feature("D9", "C3")
 
@@ -274,9 +273,16 @@ def test_two_processes_racing_500_rounds_lose_nothing_and_every_lost_race_is_tol
 def test_a_batch_of_tasks_that_fails_does_not_harm_threads_of_the_same_commit(tmp_path: Path) -> None:
     """An operation that fails with any error after writing fails alone, whoever shares its transaction."""
 
-    def break_after_writing(tx: Any) -> None:
-        tx.run("UPDATE session SET title = 'broken'")
-        raise KeyError("planted")
+    class Broken:
+        unprepared = False
+
+        def prepare(self) -> None: ...
+
+        def run(self, tx: Any) -> None:
+            tx.run("UPDATE session SET title = 'broken'")
+            raise KeyError("planted")
+
+        def finish(self, done: Any) -> None: ...
 
     async def go() -> None:
         async with takeback.aopen(tmp_path / "s.db") as store:
@@ -288,9 +294,8 @@ def test_a_batch_of_tasks_that_fails_does_not_harm_threads_of_the_same_commit(tm
                     told.append(sync.user(f"thread {n}").text)
 
             async def bad() -> None:
-                step = Write(break_after_writing, lambda done: done)
                 with pytest.raises(KeyError):
-                    await store._portal.write(store._sync._backend, step)
+                    await store._portal.write(store._sync._backend, Broken())
 
             thread = threading.Thread(target=write)
             thread.start()

@@ -20,8 +20,9 @@ import takeback
 from takeback import mounts
 from takeback.client.store import Store
 from takeback.clock import SystemClock
+from takeback.model.entry import Draft
 from takeback.model.message import draft
-from takeback.ops import entries
+from takeback.ops import entries, sessions
 from takeback.storage import files
 from takeback.storage.base import Tx
 from takeback.storage.commit import Ticket
@@ -143,6 +144,10 @@ def test_nothing_else_in_the_process_may_open_a_live_store(tmp_path: Path) -> No
     sqlite3.connect(path).close()
 
 
+def _append(tx: Tx, session_id: str, one: Draft) -> object:
+    return entries.append(tx, sessions.get(tx, "", session_id), [one], now_ms=1)
+
+
 def in_child(work: Callable[[], object]) -> str:
     """Run something in a forked child; give the name of the error it met, if any."""
     reader, writer = os.pipe()
@@ -259,7 +264,7 @@ def test_an_exception_that_strikes_after_the_commit_doubles_nothing(tmp_path: Pa
 
         backend._attempt = strike  # type: ignore[method-assign]
         drafts = [draft({"role": "user", "content": text}) for text in "ab"]
-        batch = [Ticket(lambda tx, one=one: entries.append(tx, "", session.id, [one], now_ms=1)) for one in drafts]
+        batch = [Ticket(lambda tx, one=one: _append(tx, session.id, one)) for one in drafts]
         with pytest.raises(TimeoutError):
             backend._group._commit(batch)
         assert [m.text for m in session.messages()] == ["a", "b"]
@@ -353,7 +358,7 @@ def test_the_mark_never_runs_ahead_of_what_was_committed(tmp_path: Path) -> None
     assert isinstance(backend, SqliteBackend)
 
     def append(text: str) -> Callable[[Tx], object]:
-        return lambda tx: entries.append(tx, "", session.id, [draft({"role": "user", "content": text})], now_ms=1)
+        return lambda tx: _append(tx, session.id, draft({"role": "user", "content": text}))
 
     def append_and_fail(tx: Tx) -> None:
         append("lost")(tx)

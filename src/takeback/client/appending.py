@@ -79,7 +79,7 @@ class Speaking(Running, Reading):
         """
         if expected_revision is not None:
             arguments.whole(expected_revision, what="expected_revision")
-        return self._append(items, expected_revision, idempotency_key, list)
+        return MessagesWrite(self, items, expected_revision, idempotency_key)
 
     def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
@@ -159,66 +159,19 @@ class Speaking(Running, Reading):
         if not isinstance(content, str):
             content = _parts(content)
         if not fields:
-            return self._append((_Said(role=role, content=content),), None, None, _first)
+            return MessageWrite(self, (_Said(role=role, content=content),))
         unknown = fields.keys() - Said.__annotations__.keys()
         if unknown:
             raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
         said: dict[str, Any] = {"role": role, "content": content, **fields}
         key = said.pop("idempotency_key", None)
-        return self._append((_Said(said),), None, key, _first)
-
-    def _append(
-        self,
-        items: Sequence[Any],
-        expected_revision: int | None,
-        idempotency_key: str | None,
-        show: Callable[[list[Message]], Any],
-    ) -> Write[Any]:
-        """Prepare an append; ``before`` stores attachments and large parts ahead of the transaction."""
-        store, now_ms = self._store, self._store._clock.now_ms()
-        key = None if idempotency_key is None else arguments.name(idempotency_key, what="idempotency_key")
-        late = any([_attaches(item) for item in items])  # noqa: C419 - a generator costs more than it saves
-        drafts = [] if late else self._drafts(items)
-        held, seen = self._held, self._seen
-        job = append_statement.Append(
-            append_statement.AppendRequest(store.scope, self.id, now_ms, expected_revision, key),
-            drafts,
-            seen,  # the same for every retry: a retried append must be identical
-            known=self._known(),
-            waiting=self._waiting[1] if self._waiting[0] is seen else {},
-            fence=None if held is None else held.fence,
-            lost=_nothing if held is None else held.lose,
-        )
-        scans = self._scans()
-
-        def prepare() -> None:
-            if late:
-                drafts[:] = self._drafts(items)
-            self._spill(drafts)
-            if scans:
-                self._scan_before(drafts)
-                # The scan may have added a snapshot: the append must build on the row after it.
-                job.seen = job.known = self._seen
-                job.waiting = self._waiting[1] if self._waiting[0] is self._seen else {}
-                job.fence = None if held is None else held.fence
-
-        first = scans or late or any([contents.is_large(draft) for draft in drafts])  # noqa: C419
-
-        def finish(done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
-            return show(self._shown(*done, now_ms, job.seen, held))
-
-        return Write(job.run, finish, prepare if first else None)
+        return MessageWrite(self, (_Said(said),), None, key)
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
         for index, draft in enumerate(drafts):
             if contents.is_large(draft):
                 drafts[index] = contents.spill(store._runner, draft)
-
-    def _known(self) -> SessionRow | None:
-        """Return the row as last read, unless others have been appending to this session lately."""
-        self._late = max(0, self._late - 1)
-        return None if self._late else self._seen
 
     def _shown(
         self,
@@ -274,7 +227,7 @@ class Speaking(Running, Reading):
         if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
             metadata = arguments.mapping(item["metadata"], what="metadata")
             bare = {key: value for key, value in item.items() if key != "metadata"}
-        return [given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
+        return [messages_.given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
 
     def _said_draft(self, said: dict[str, Any]) -> Draft:
         """Turn a message of ours into a draft; parts in a provider's form stay as they are, next to our fields."""
@@ -339,6 +292,70 @@ class Speaking(Running, Reading):
         return usage
 
 
+class MessagesWrite(append_statement.Append):
+    """An append that is ready to run: the messages as drafts, and how to show what was stored.
+
+    Attachments, large parts and the scan of a workspace come before the transaction (``prepare``).
+    """
+
+    __slots__ = ("_handle", "_held", "_items", "_scans", "unprepared")
+
+    def __init__(
+        self, handle: Speaking, items: Sequence[Any], expected_revision: int | None = None, key: str | None = None
+    ) -> None:
+        if key is not None:
+            arguments.name(key, what="idempotency_key")
+        seen, held, waiting = handle._seen, handle._held, handle._waiting
+        attaches = [item for item in items if _attaches(item)]
+        drafts = [] if attaches else handle._drafts(items)
+        store = handle._store
+        super().__init__(
+            store.scope,
+            seen,
+            drafts,
+            store._clock.now_ms(),
+            expected_revision,
+            key,
+            None if held is None else held.fence,
+            waiting[1] if waiting[0] is seen else append_statement.NO_CALLS,
+            None if held is None else held.lose,
+        )
+        if handle._late:  # others have been appending to this session: compute nothing from the row as last seen
+            handle._late -= 1
+            self.known = None
+        self._handle, self._held, self._items = handle, held, items if attaches else ()
+        self._scans = held is not None and handle._scans()
+        self.unprepared = self._scans or bool(attaches) or any([contents.is_large(draft) for draft in drafts])  # noqa: C419 - a generator costs more than it saves
+
+    def prepare(self) -> None:
+        """Do what comes before the transaction."""
+        handle, self.unprepared = self._handle, False
+        drafts = handle._drafts(self._items) if self._items else [*self.drafts]
+        handle._spill(drafts)
+        self.drafts = drafts
+        if self._scans:
+            handle._scan_before(drafts)
+            # The scan may have added a snapshot: the append must build on the row after it.
+            self.seen = handle._seen
+            self.known = None if self.known is None else self.seen
+            self.waiting = handle._waiting[1] if handle._waiting[0] is self.seen else append_statement.NO_CALLS
+            self.fence = None if self._held is None else self._held.fence
+
+    def finish(self, done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
+        """Return the messages as stored."""
+        return self._handle._shown(*done, self.now_ms, self.seen, self._held)
+
+
+class MessageWrite(MessagesWrite):
+    """An append of one message."""
+
+    __slots__ = ()
+
+    def finish(self, done: tuple[entries.Appended, Sequence[Draft]]) -> Any:
+        """Return the message as stored."""
+        return super().finish(done)[0]
+
+
 class _Said(dict[str, Any]):
     """A message as ``user``, ``assistant`` and ``system`` take it: content, and our own fields."""
 
@@ -358,26 +375,6 @@ def _attaches(item: Any) -> bool:
     if isinstance(item, Message):
         return bool(item.body.attachments)
     return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
-
-
-def given_draft(given: forms.Given, metadata: dict[str, Any] | None = None) -> Draft:
-    """Keep a provider's message verbatim, with what the log needs to know about it."""
-    body: dict[str, Any] = {"role": given.role, "form": given.form}
-    if metadata:
-        body["metadata"] = metadata
-    if given.model is not None:
-        body["model"] = given.model
-    if given.usage is not None:
-        body["usage"] = msgspec.to_builtins(given.usage)
-    return messages_.draft(body, raw=messages_.encode_raw(given.value), usage=given.usage, given=given)
-
-
-def _first(messages: list[Message]) -> Message:
-    return messages[0]
-
-
-def _nothing() -> None:
-    """Do nothing: without a lease there is none to lose."""
 
 
 def _appended(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ..errors import LeaseLost
-from ..model.entry import Draft
 from ..model.operation import Operation
 from ..ops import leases, operations
 from ..ops.idempotency import ApiCall
@@ -20,40 +19,55 @@ if TYPE_CHECKING:
     from .store import Store
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 H = TypeVar("H", bound="Handle")
 _PLAIN = How()
 
 
-class Write(NamedTuple, Generic[T]):
-    """A write that is ready to run: the operation, how to convert its result, and work that must happen first.
+class Write(Protocol[T_co]):
+    """A write that is ready to run.
 
     The blocking API runs it at once; the async one hands many of them to one thread.
     """
 
-    op: Op[Any]
-    finish: Callable[[Any], T]
-    before: Callable[[], None] | None = None
+    unprepared: bool
+
+    def prepare(self) -> None:
+        """Do what must happen before the transaction, if it is ``unprepared``."""
+
+    @property
+    def run(self) -> Op[Any]:
+        """The operation."""
+
+    def finish(self, done: Any) -> T_co:
+        """Turn the operation's result into the caller's."""
 
 
-class writing(Generic[H, P, T]):
-    """Make a method that returns a ``Write`` run it; ``plan`` returns the write without running it."""
+if TYPE_CHECKING:
 
-    def __init__(self, plan: Callable[Concatenate[H, P], Write[T]]) -> None:
-        self.plan = plan
-        update_wrapper(self, plan)  # type: ignore[arg-type]
+    class writing(Generic[H, P, T]):
+        """A method that runs the ``Write`` it plans; ``plan`` returns the write without running it."""
 
-    @overload
-    def __get__(self, handle: None, owner: type[Any]) -> writing[H, P, T]: ...
-    @overload
-    def __get__(self, handle: H, owner: type[Any]) -> Callable[P, T]: ...
-    def __get__(self, handle: H | None, owner: type[Any]) -> writing[H, P, T] | Callable[P, T]:
-        if handle is None:
-            return self
+        plan: Callable[Concatenate[H, P], Write[T]]
 
-        def run(*args: P.args, **kwargs: P.kwargs) -> T:
-            return handle._run(self.plan(handle, *args, **kwargs))
+        def __init__(self, plan: Callable[Concatenate[H, P], Write[T]]) -> None: ...
+        @overload
+        def __get__(self, handle: None, owner: type[Any]) -> writing[H, P, T]: ...
+        @overload
+        def __get__(self, handle: H, owner: type[Any]) -> Callable[P, T]: ...
+        def __get__(self, handle: H | None, owner: type[Any]) -> writing[H, P, T] | Callable[P, T]: ...
 
+else:
+
+    def writing(plan):
+        """Make a method that returns a ``Write`` run it; ``plan`` returns the write without running it."""
+
+        @wraps(plan)
+        def run(self, *args, **kwargs):
+            return self._run(plan(self, *args, **kwargs))
+
+        run.plan = plan
         return run
 
 
@@ -65,7 +79,8 @@ class Handle(Fields):
     def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None) -> None:
         super().__init__(store, seen, doc, lease)
         self._late = 0
-        self._waiting: tuple[SessionRow, dict[str, Draft]] = (seen, {})  # calls announced through this handle
+        # The calls announced through this handle, with their tools, and the row that this holds for.
+        self._waiting: tuple[SessionRow, dict[str, str]] = (seen, {})
 
     @property
     def _key(self) -> tuple[str, str]:
@@ -73,9 +88,9 @@ class Handle(Fields):
         return self._store.scope, self.id
 
     def _run(self, write: Write[T]) -> T:
-        if write.before is not None:
-            write.before()
-        return write.finish(self._store._write(write.op))
+        if write.unprepared:
+            write.prepare()
+        return write.finish(self._store._backend.write(write.run))
 
     def _do(self, op: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write; raises ``LeaseLost`` if this handle held the session and somebody else holds it now."""

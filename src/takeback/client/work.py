@@ -26,7 +26,7 @@ from ..ops import calls, streams, tool_runs, work
 from ..ops.streams import StreamRow
 from . import arguments
 from . import arguments as checks  # where a tool's own arguments have that name
-from .appending import Speaking, given_draft
+from .appending import Speaking
 from .state import SessionState
 from .streams import FLUSH_BYTES, FLUSH_SECONDS, Stream
 from .tools import ToolRun
@@ -178,7 +178,7 @@ class Working(Speaking):
         given = forms.recognise(message)
         if not given:
             return self._drafts([{**forms.plain(message), "usage": usage}])
-        return [given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]
+        return [messages_.given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]
 
     # ------------------------------------------------------------------ tools
 

@@ -47,11 +47,15 @@ numbers_in = attrgetter(*Numbers._fields)  # takes anything with fields of these
 
 
 class More(NamedTuple):
-    """What only some entries have: a parent that must exist, tool calls they affect, blobs they need."""
+    """What only some entries have: a parent that must exist, tool calls they affect, blobs they need.
+
+    ``tools`` holds id and tool of each call that is announced. It is not stored: the content says it.
+    """
 
     parent: str | None = None
     calls: tuple[tuple[str, str], ...] = ()
     blobs: tuple[str, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
 
 
 class Draft(NamedTuple):

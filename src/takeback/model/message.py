@@ -17,6 +17,7 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
+from . import objects
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
@@ -259,12 +260,31 @@ def draft(
     if given is None and (len(body) == 2 or body.keys().isdisjoint(_RARE)):
         return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
     calls, results = _tools(body, given)
-    adds = _adds(is_turn, usage, body.get("duration"))
-    failed, more = sum(not result.success for result in results), _more(body, calls, results)
-    # As many as the log can find again: their number tells whether a record of one is missing.
-    announced = len({name for what, name in more.calls if what == "call"}) if more else 0
-    adds = adds._replace(tool_calls=announced, tool_failures=failed)
-    return Draft(kind, data, raw, mid, adds, more=more)
+    more = _more(body, calls, results)
+    return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration"), more, results), more=more)
+
+
+def given_draft(given: Given, metadata: dict[str, Any] | None = None) -> Draft:
+    """Keep a provider's message verbatim, with what the log needs to know about it."""
+    raw = encode_raw(given.value)
+    if metadata:
+        body: dict[str, Any] = {"role": given.role, "form": given.form, "model": given.model, "metadata": metadata}
+        if given.usage is not None:
+            body["usage"] = msgspec.to_builtins(given.usage)
+        body = {name: value for name, value in body.items() if value is not None}
+        return draft(body, raw=raw, usage=given.usage, given=given)
+    data = _encoded(Body(given.role, model=given.model, usage=given.usage, form=given.form))
+    more = _more({}, given.calls, given.results) if given.calls or given.results else None
+    kind = TOOL_MESSAGE if given.role == "tool" else MESSAGE
+    return Draft(kind, data, raw, None, _adds(given.is_turn, given.usage, None, more, given.results), more=more)
+
+
+def _encoded(body: Body) -> bytes:
+    """Encode a body whose fields are texts and numbers; what UTF-8 cannot hold needs the codec."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return codec.encode(msgspec.to_builtins(body))
 
 
 _LONGEST_ID = 1000
@@ -306,10 +326,10 @@ def _tool_part(part: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
 
 def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> More | None:
     marks = [("call", call.id) for call in calls] + [("result", result.call_id) for result in results]
-    safe = tuple((what, name) for what, name in marks if _is_indexable(name))
-    hashes = tuple(each["hash"] for each in body.get("attachments") or () if each.get("hash"))
-    parent = body.get("parent_id")
-    return More(parent, safe, hashes) if parent is not None or safe or hashes else None
+    safe = tuple([mark for mark in marks if _is_indexable(mark[1])])
+    hashes = tuple([each["hash"] for each in body.get("attachments") or () if each.get("hash")])
+    parent, tools = body.get("parent_id"), tuple([(call.id, call.name) for call in calls])
+    return More(parent, safe, hashes, tools) if parent is not None or safe or hashes else None
 
 
 def _is_indexable(name: str) -> bool:
@@ -326,9 +346,16 @@ def encode_raw(value: Any) -> bytes:
     Bytes, which some SDKs have where the wire has base64, become base64.
     """
     try:
-        return msgspec.json.encode(value)
+        data = msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
-        pass
+        return _escaped(value)
+    if data.count(b"{") + data.count(b"[") > codec.MAX_DEPTH:
+        objects.require_shallow(value)
+    return data
+
+
+def _escaped(value: Any) -> bytes:
+    """Write what plain UTF-8 cannot hold."""
     import json
 
     try:  # half a surrogate pair is legal JSON when escaped
@@ -359,15 +386,24 @@ def _require_readable(data: bytes) -> None:
         raise Invalid(f"a field of the message has the wrong type: {error.__cause__}") from error
 
 
-def _adds(is_turn: bool, usage: Usage | None, duration: Any) -> Numbers:
-    if usage is None and duration is None:
+def _adds(
+    is_turn: bool,
+    usage: Usage | None,
+    duration: Any,
+    more: More | None = None,
+    results: Sequence[ToolResult] = (),
+) -> Numbers:
+    """Return what a message adds to the running totals."""
+    if usage is None and duration is None and more is None and not results:
         return _USER_TURN if is_turn else _ONE_MESSAGE
     counts = (0,) * 6 if usage is None else usage.counts()
     is_number = isinstance(duration, int | float) and not isinstance(duration, bool)
     if duration is not None and not (is_number and 0 <= duration < 1e9):
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
-    numbers = (1, int(is_turn), 0, 0, *counts, round((duration or 0) * 1000), 0)
-    return Numbers(*numbers)
+    # As many calls as the log can find again: their number tells whether a record of one is missing.
+    announced = len({name for what, name in more.calls if what == "call"}) if more else 0
+    failed = sum([not result.success for result in results]) if results else 0
+    return Numbers._make((1, int(is_turn), announced, failed, *counts, round((duration or 0) * 1000), 0, 0, 0))
 
 
 _USER_TURN = Numbers(messages=1, turns=1)

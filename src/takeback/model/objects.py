@@ -18,15 +18,31 @@ from ..errors import Invalid
 
 _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 _SCALAR_BASES = (str, int, float, bytes, bytearray, memoryview)
+_BYTES = (bytes, bytearray, memoryview)
 _PARSED = frozenset({"parsed", "parsed_output", "parsed_arguments"})
 
 
 def plain(item: object) -> Any:
     """Return an SDK object, or data that holds some, as plain JSON data; raises ``Invalid`` for the rest."""
+    if type(item) is dict and _is_plain(item):
+        return item
     try:
         return _plain(item, 0)
     except RecursionError:
         raise Invalid("the value is nested too deeply to be stored from here") from None
+
+
+def require_shallow(item: object) -> None:
+    """Raise ``Invalid`` for data that is nested too deeply."""
+    _plain(item, 0)
+
+
+def _is_plain(item: dict[Any, Any]) -> bool:
+    """Whether converting changes nothing: one look instead of a walk, which leaves anything unusual to the walk."""
+    try:
+        return bool(msgspec.to_builtins(item, builtin_types=_BYTES) == item)
+    except Exception:  # an object that msgspec does not know, or one that cannot be compared
+        return False
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -71,7 +87,7 @@ def _fields(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return _dumped(value)
     if hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__"):
-        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview), enc_hook=_fields)
+        return msgspec.to_builtins(value, builtin_types=_BYTES, enc_hook=_fields)
     if hasattr(value, "to_dict"):
         return value.to_dict()
     raise Invalid(

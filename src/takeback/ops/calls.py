@@ -235,8 +235,7 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
     for draft in drafts:
         if draft.kind == TOOL_MESSAGE and draft.more is not None and len(draft.body) <= SMALL:
             draft = _settle(tx, session, draft, waiting)
-        if "call" in [what for what, _ in _marks(draft)]:
-            waiting.update({call.id: call.name for call in _announced_by(draft)})
+        waiting.update(_tools(draft))
         for result in _results(draft):
             waiting.pop(result, None)
         found.append(draft)
@@ -287,30 +286,31 @@ def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) 
     return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=calls))
 
 
-def settled_at_once(draft: Draft, waiting: Mapping[str, Draft]) -> Draft | None:
-    """Tie a tool message to calls whose messages are in ``waiting``; None if one is not."""
+def settled_at_once(draft: Draft, waiting: Mapping[str, str]) -> Draft | None:
+    """Tie a tool message to calls whose tools are in ``waiting``; None if one is not."""
     results = _results(draft)
     if not results or len(draft.body) > SMALL or not waiting.keys() >= set(results):
         return None
-    names = {call.id: call.name for result in results for call in _announced_by(waiting[result])}
-    tool = next((names[result] for result in results if names.get(result)), None)
+    tool = next((waiting[result] for result in results if waiting[result]), None)
     return _tied(draft, tool, results, results)
 
 
-def still_waiting(waiting: Mapping[str, Draft], drafts: Sequence[Draft]) -> dict[str, Draft]:
-    """Return the calls still open after some messages, each with the message that announces it."""
+def still_waiting(waiting: Mapping[str, str], drafts: Sequence[Draft]) -> dict[str, str]:
+    """Return the calls still open after some messages, each with the name of its tool."""
     found = dict(waiting)
     for draft in drafts:
+        tools = _tools(draft)
         for what, call_id in _marks(draft):
             if what == "call":
-                found[call_id] = draft
+                found[call_id] = tools.get(call_id, "")
             elif what == "result":
                 found.pop(call_id, None)
     return found
 
 
-def _announced_by(draft: Draft) -> Sequence[ToolCall]:
-    return Message("", 0, 0, 0, draft.body, draft.raw).tool_calls
+def _tools(draft: Draft) -> dict[str, str]:
+    """Return the tools of the calls that a message announces."""
+    return dict(draft.more.tools) if draft.more else {}
 
 
 def _marks(draft: Draft) -> Sequence[tuple[str, str]]:

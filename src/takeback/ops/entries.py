@@ -7,9 +7,9 @@ missing: a damaged or missing record is an error, never a shorter answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Invalid, NotFound
@@ -20,7 +20,7 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.entries import ENTRY, LINK, LinkRow, packed_chain
 from ..tables.entries import EntryRow as EntryRow
-from . import blobs, branches, chain, feed, idempotency, leases, open_calls, sessions
+from . import blobs, branches, chain, feed, idempotency, open_calls, sessions, titles
 from .branches import Segment
 
 # Whoever appends also reads, so reading is part of this module; it lives in ``log`` for those who only read.
@@ -42,6 +42,7 @@ from .log import read_all as read_all
 from .sessions import SessionRow
 
 _LIMIT = 1 << 63
+_SUMS = Numbers._fields.index("work_seq")  # the totals before it are added up, the rest are places in the log
 
 
 class Appended(NamedTuple):
@@ -57,34 +58,28 @@ class Appended(NamedTuple):
 
 def append(
     tx: Tx,
-    scope: str,
-    session_id: str,
+    session: SessionRow,
     drafts: Sequence[Draft],
     *,
     now_ms: int,
     expected_revision: int | None = None,
     idempotency_key: str | None = None,
-    title: Callable[[], str | None] | None = None,
-    fence: leases.Fence | None = None,
 ) -> Appended:
-    """Add entries at the head, all or none, and return where they are.
+    """Add entries at the head of a session that is ``writable``, all or none, and return where they are.
 
     An idempotency key already on the head's path with the same content returns the first entries again. The same key
-    with other content raises ``Conflict``, as do an unexpected revision and a message for a finished session.
-    ``title`` makes a title for a session that has none; ``fence`` belongs to the caller's lease.
+    with other content raises ``Conflict``, as do an unexpected revision and a message for a finished session. The
+    first user message gives a session its title, unless it has one.
     """
-    session = writable(tx, scope, session_id)
-    if fence is not None:
-        leases.require(tx, session, fence)
     if idempotency_key is not None and (earlier := repeat(tx, session, drafts, idempotency_key)):
         return earlier
     if expected_revision is not None:
         require_revision(session, expected_revision)
     if not drafts:
         return Appended(session, session.uid, session.seq + 1, session.seq)
-    if any(draft.kind == MESSAGE for draft in drafts):
+    if MESSAGE in [draft.kind for draft in drafts]:
         require_open(session.status)
-    if session.title is None and title is not None and (made := title()) is not None:
+    if session.title is None and (made := titles.of_drafts(drafts)) is not None:
         session = sessions.write(tx, session, title=made)
     return put(tx, session, drafts, now_ms=now_ms, idempotency_key=idempotency_key)
 
@@ -113,15 +108,15 @@ def put(
     """Store entries after the head of a session that was just read."""
     _require_sound(tx, session, drafts)
     there = session if session.attached else _open_branch(tx, session, now_ms)
-    first = there.seq + 1
+    first, last = there.seq + 1, there.seq + len(drafts)
+    # The change comes before the entries: what is known of the feed without reading holds until something is written.
+    position, rank = feed.record(tx, session, "entries", branch=there.branch, first=first, last=last, now_ms=now_ms)
     after = _insert(tx, there, drafts, now_ms)
-    position, rank = feed.record(
-        tx, session, "entries", branch=there.branch, first=first, last=after.seq, now_ms=now_ms
-    )
     if idempotency_key is not None:
         idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, after.seq, now_ms)
-    after = after._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
-    session = sessions.store(tx, session, after)
+    head: dict[str, Any] = {"revision": session.revision + 1, "updated": position, "updated_ms": now_ms, "rank": rank}
+    session = sessions.store(tx, session, after.advanced(after.numbers, **head))
+    tx.keep(session.scope, session.id, session, rank)
     return Appended(session, session.uid, first, session.seq)
 
 
@@ -187,17 +182,13 @@ def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, S
 
     For an entry that touches tool calls, the session must hold its open calls (``open_calls.filled``).
     """
-    seq, numbers = session.seq + 1, session.numbers
+    seq, numbers, adds = session.seq + 1, session.numbers, draft.adds
     calls = () if draft.more is None else tuple(dict.fromkeys(draft.more.calls))
-    totals = Numbers._make(map(add, numbers, draft.adds))
     waiting, open_seq = session.calls, numbers.open_seq
     if calls:
         waiting, open_seq = open_calls.after(open_calls.known(session) or (), open_seq, seq, calls)
-    totals = totals._replace(
-        work_seq=seq if draft.adds.work_seq else numbers.work_seq,
-        call_seq=seq if calls else numbers.call_seq,
-        open_seq=open_seq,
-    )
+    places = seq if adds.work_seq else numbers.work_seq, seq if calls else numbers.call_seq, open_seq
+    totals = tuple.__new__(Numbers, (*map(add, numbers[:_SUMS], adds), *places))
     if max(totals) >= _LIMIT:
         raise Invalid("the totals of this session would pass 2^63")
     salt = new_salt()
@@ -215,8 +206,7 @@ def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, S
         packed_chain(0, totals, calls, salt, entry_hash),
     )
     message_ms = now_ms if totals.messages > numbers.messages else session.message_ms
-    after = session._replace(seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms, **totals._asdict())
-    return row, after
+    return row, session.advanced(totals, seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms)
 
 
 def _link(tx: Tx, row: EntryRow, more: More | None) -> None:

@@ -42,11 +42,11 @@ def record(
 ) -> tuple[int, int]:
     """Add a change of a session; return its position and the session's new rank, computed unless it is given."""
     position = next_position(tx)
-    _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
     if rank is None:
         # If the last change of all was this session's own, it already has the newest rank: no need to read that.
         newest = session.rank if position == session.updated + 1 else sessions.top_rank(tx, session.scope)
         rank = sessions.next_rank(now_ms, newest, position)
+    _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
     return position, rank
 
 

@@ -7,8 +7,6 @@ entry, whichever process receives it and whenever that process dies.
 
 from __future__ import annotations
 
-from functools import partial
-
 from .. import codec
 from ..errors import Corrupt
 from ..model.entry import Draft, Numbers
@@ -17,7 +15,7 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.live import INBOX
 from ..tables.live import SentRow as SentRow
-from . import entries, feed, idempotency, sessions, titles
+from . import entries, feed, idempotency, sessions
 from .idempotency import ApiCall
 from .sessions import SessionRow
 
@@ -92,8 +90,7 @@ def receive_waiting(
 def receive(tx: Tx, session: SessionRow, found: list[SentRow], *, now_ms: int) -> tuple[entries.Appended, list[Draft]]:
     """Append waiting messages as user messages, and mark them received."""
     drafts = [Draft(MESSAGE, sent.body or b"", adds=Numbers(messages=1, turns=1)) for sent in found]
-    title = partial(titles.of_body, found[0].body)
-    done = entries.append(tx, session.scope, session.id, drafts, now_ms=now_ms, title=title)
+    done = entries.append(tx, session, drafts, now_ms=now_ms)
     for place, sent in enumerate(found, done.first):
         INBOX.update(tx, sent, sent._replace(body=None, key=entries.key_of(done.session.branch, place)))
     return done, drafts

@@ -75,7 +75,8 @@ class SessionFields(NamedTuple):
 
 def find_any(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
     """Return a session by id, even one in the trash or purged, or None."""
-    return SESSION.one(tx, BY_ID, (scope, session_id))
+    kept: SessionRow | None = tx.kept(scope, session_id)
+    return SESSION.one(tx, BY_ID, (scope, session_id)) if kept is None else kept
 
 
 def find(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
@@ -319,7 +320,8 @@ def minute_rank(ms: int) -> int:
 
 def top_rank(tx: Tx, scope: str) -> int:
     """Return the highest rank of a scope; no later change gets a lower one, since rows are never deleted."""
-    return scalar(tx, NEWEST, (scope,)) or 0
+    kept = tx.kept_rank(scope)
+    return (scalar(tx, NEWEST, (scope,)) or 0) if kept is None else kept
 
 
 def standing_at(session: SessionRow, branch: branches.BranchRow, seq: int, numbers: Numbers) -> SessionRow:

@@ -46,7 +46,9 @@ def common(data: dict[str, Any], *beside: str) -> Usage:
 def tokens(data: dict[str, Any], *paths: str) -> int:
     """Return the first count that is there; none at all is 0."""
     for path in paths:
-        number = _at(data, path)
+        number = data.get(path)
+        if number is None and "." in path:
+            number = _at(data, path)
         if number is not None:
             return _checked(number)
     return 0

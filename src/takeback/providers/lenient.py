@@ -15,6 +15,7 @@ from ..errors import Invalid
 from ..model.usage import Usage
 
 _ROLES = {"model": "assistant", "developer": "system", "function": "tool"}
+_NONE: frozenset[str] = frozenset()
 _NOT_SAID = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
 
 
@@ -41,6 +42,14 @@ def word(value: object) -> str:
 def kind(part: dict[str, Any]) -> str:
     """Return the ``type`` of a part, block or item."""
     return word(part.get("type"))
+
+
+def kinds(content: object) -> frozenset[str]:
+    """Return the types of all parts of a content; most questions about a message need no more."""
+    if not isinstance(content, list):
+        return _NONE
+    found = [part.get("type") for part in content if isinstance(part, dict)]
+    return frozenset([name for name in found if isinstance(name, str)])
 
 
 def present(value: object) -> Any:

@@ -84,7 +84,16 @@ class Tx(Protocol):
         """Record the newest change that this transaction writes; the backend may remember it once it is durable."""
 
     def newest(self) -> int | None:
-        """Return the position of the newest change written in this transaction, if there is one."""
+        """Return the position of the newest change of all, if it is known without reading."""
+
+    def keep(self, scope: str, session_id: str, row: Any, rank: int) -> None:
+        """Keep the row of a session that was just written, and the highest rank of its scope, for later writes."""
+
+    def kept(self, scope: str, session_id: str) -> Any:
+        """Return the row of a session if it is known without reading, else None."""
+
+    def kept_rank(self, scope: str) -> int | None:
+        """Return the highest rank of a scope if it is known without reading."""
 
 
 Op: TypeAlias = Callable[[Tx], T]

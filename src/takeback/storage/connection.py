@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import apsw
 
@@ -24,6 +25,7 @@ from ..errors import (
 from .base import NEXT, Dialect, Row, Value, scalar
 
 BUSY_MS = 20_000
+_KEPT = 256  # rows of sessions
 _DAMAGE = frozenset(
     {
         apsw.SQLITE_IOERR_SHORT_READ,
@@ -81,16 +83,66 @@ def translated() -> Iterator[None]:
 SQLITE = Dialect("sqlite", gapless=True)
 
 
+class KeptRows:
+    """The rows that appends wrote last, which need no reading as long as nobody else has written.
+
+    ``data_version`` changes with every commit, so it is compared with its value after our last one; ``total_changes``
+    counts the rows that this connection changed. Only appends keep their rows here, so any other operation, whatever
+    it wrote, empties this.
+    """
+
+    __slots__ = ("_changes", "_connection", "_seen", "_version", "position", "ranks", "sessions")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._changes = connection.total_changes
+        self._seen, self._version = -1, -1
+        self.sessions: dict[tuple[str, str], Any] = {}
+        self.ranks: dict[str, int] = {}
+        self.position: int | None = None
+
+    def begin(self) -> None:
+        """Compare with what others have committed; called once this transaction is the only one that writes."""
+        if self._connection.data_version("main") != self._version:
+            self.clear()
+
+    def committed(self) -> None:
+        """Remember our own commit."""
+        self._version = self._connection.data_version("main")
+
+    def now(self) -> KeptRows:
+        """Return what still holds."""
+        if self._seen != self._changes():
+            self.clear()
+            self._seen = self._changes()
+        return self
+
+    def keep(self, scope: str, session_id: str, row: Any, rank: int, position: int) -> None:
+        """Keep what an append has just written."""
+        if len(self.sessions) >= _KEPT:
+            self.clear()
+        self.sessions[scope, session_id] = row
+        self.ranks[scope], self.position = rank, position
+        self._seen = self._changes()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.sessions.clear()
+        self.ranks.clear()
+        self.position = None
+
+
 class SqliteTx:
     """A transaction on one connection. All rows are always fetched: a half-read statement keeps its
     snapshot, and apsw runs a text of several statements only as far as rows are fetched."""
 
-    __slots__ = ("_execute", "position")
+    __slots__ = ("_execute", "_known", "position")
     dialect = SQLITE
     quick = None
 
-    def __init__(self, cursor: apsw.Cursor) -> None:
+    def __init__(self, cursor: apsw.Cursor, known: KeptRows | None = None) -> None:
         self._execute = cursor.execute
+        self._known = known
         self.position = 0
 
     def run(self, sql: str, args: Sequence[Value] = ()) -> None:
@@ -115,8 +167,21 @@ class SqliteTx:
         self.position = position
 
     def newest(self) -> int | None:
-        """Return the newest change of this transaction."""
-        return self.position or None
+        """Return the newest change of this transaction, or of the last append if nothing was written since."""
+        return self.position or (None if self._known is None else self._known.now().position)
+
+    def keep(self, scope: str, session_id: str, row: Any, rank: int) -> None:
+        """Keep what was written, unless this transaction only reads."""
+        if self._known is not None:
+            self._known.keep(scope, session_id, row, rank, self.position)
+
+    def kept(self, scope: str, session_id: str) -> Any:
+        """Return the row of a session if nothing was written since it was kept."""
+        return None if self._known is None else self._known.now().sessions.get((scope, session_id))
+
+    def kept_rank(self, scope: str) -> int | None:
+        """Return the highest rank of a scope if nothing was written since it was kept."""
+        return None if self._known is None else self._known.now().ranks.get(scope)
 
     def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
         """Return the first row, or None."""

@@ -19,7 +19,7 @@ from ..tables.store import META, MIGRATION, MetaRow, MigrationRow
 from . import copy, guard, migrate, notices
 from .base import Capabilities, Op, Polling, Waiting, scalars
 from .commit import GroupCommit, Ticket
-from .connection import SqliteTx, schema_version
+from .connection import KeptRows, SqliteTx, schema_version
 
 T = TypeVar("T")
 
@@ -39,6 +39,7 @@ class Engine(ABC):
     def __init__(self, connection: apsw.Connection, sync: Callable[[], None] | None = None) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
+        self._kept = KeptRows(connection)
         self._group = GroupCommit(self._transact, sync)
         self._process = guard.process_generation()
         self._closed = False
@@ -85,9 +86,10 @@ class Engine(ABC):
         """
         if self._connection.in_transaction:
             self._roll_back()  # an interrupt struck between a failure and its rollback
-        tx = SqliteTx(self._cursor)
+        tx = SqliteTx(self._cursor, self._kept)
         try:
             tx.run("BEGIN IMMEDIATE")
+            self._kept.begin()
             if len(batch) == 1:
                 batch[0].value = batch[0].op(tx)
             else:
@@ -96,6 +98,7 @@ class Engine(ABC):
             if before_commit is not None:
                 before_commit()
             tx.run("COMMIT")
+            self._kept.committed()
             return tx.position
         except BaseException:
             self._roll_back()
@@ -112,6 +115,7 @@ class Engine(ABC):
 
     def _roll_back(self) -> None:
         """Roll back a failed transaction; if the disk fails here too, there is nothing left to undo."""
+        self._kept.clear()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -98,6 +98,15 @@ class _PassedTx:
 
     def newest(self) -> int | None:
         return self._inner.newest()
+
+    def keep(self, scope: str, session_id: str, row: Any, rank: int) -> None:
+        self._inner.keep(scope, session_id, row, rank)
+
+    def kept(self, scope: str, session_id: str) -> Any:
+        return self._inner.kept(scope, session_id)
+
+    def kept_rank(self, scope: str) -> int | None:
+        return self._inner.kept_rank(scope)
 
 
 class _TracedTx(_PassedTx):

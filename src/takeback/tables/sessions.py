@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..model.entry import Numbers, numbers_in
+from ..model.entry import Numbers
 from .table import Index, Table
 
 PURGED = 2  # the value of ``hidden``
@@ -73,7 +73,15 @@ class SessionRow(NamedTuple):
     @property
     def numbers(self) -> Numbers:
         """The running totals at the head."""
-        return Numbers._make(numbers_in(self))
+        return tuple.__new__(Numbers, (self.messages, *tuple(self)[_TOTALS]))
+
+    def advanced(self, numbers: Numbers, **changed: Any) -> SessionRow:
+        """Return the row with other running totals and other fields; every append does, so it avoids ``_replace``."""
+        values: list[Any] = [*self]
+        values[_AT["messages"]], values[_TOTALS] = numbers[0], numbers[1:]
+        for name, value in changed.items():
+            values[_AT[name]] = value
+        return tuple.__new__(SessionRow, values)
 
     @property
     def staged(self) -> bool:
@@ -87,6 +95,11 @@ class SessionRow(NamedTuple):
             return []
         tags = dict.fromkeys(self.tags.split("\n")[1:-1])
         return [TagRow(self.scope, tag, self.hidden, self.rank, self.sid) for tag in tags]
+
+
+_AT = {name: position for position, name in enumerate(SessionRow._fields)}
+_TOTALS = slice(_AT["turns"], _AT["open_seq"] + 1)  # all but the first of ``Numbers``, in their order
+assert Numbers._fields == ("messages", *SessionRow._fields[_TOTALS])
 
 
 class TagRow(NamedTuple):

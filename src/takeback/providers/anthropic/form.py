@@ -13,7 +13,7 @@ from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
 from ..counting import common
-from ..lenient import dicts, joined, kind, normal_role, present, said, usage_of, word
+from ..lenient import dicts, joined, kind, kinds, normal_role, present, said, usage_of, word
 
 FORM = "anthropic"
 _BLOCKS = frozenset(
@@ -32,22 +32,24 @@ _BLOCKS = frozenset(
     }
 )
 _RESPONSE_FIELDS = frozenset({"stop_reason", "usage", "model"})
+_RESULTS = frozenset({"tool_result"})
 _TEXT_EXTRAS = frozenset({"citations", "cache_control"})
 
 
 def recognise(value: dict[str, Any]) -> list[Given]:
     """Recognise a message or a whole response, which is a message too."""
-    if not isinstance(value.get("role"), str) or not (_is_response(value) or _has_block(value)):
+    if not isinstance(value.get("role"), str):
         return []
-    return [_given(value)]
+    found = kinds(value.get("content"))
+    return [_given(value, found)] if _has_block(value, found) or _is_response(value) else []
 
 
 def _is_response(value: dict[str, Any]) -> bool:
     return kind(value) == "message" and not _RESPONSE_FIELDS.isdisjoint(value)
 
 
-def _has_block(value: dict[str, Any]) -> bool:
-    return any(is_block(part) for part in dicts(value.get("content")))
+def _has_block(value: dict[str, Any], found: frozenset[str]) -> bool:
+    return bool(found) and (not found.isdisjoint(_BLOCKS) or any(map(is_block, dicts(value["content"]))))
 
 
 def is_block(part: dict[str, Any]) -> bool:
@@ -60,8 +62,9 @@ def is_block(part: dict[str, Any]) -> bool:
     return name in _BLOCKS or name.endswith("_tool_result")
 
 
-def _given(value: dict[str, Any]) -> Given:
-    role = "tool" if _is_only_results(value) else normal_role(value["role"])
+def _given(value: dict[str, Any], found: frozenset[str]) -> Given:
+    only_results = found == _RESULTS and _is_only_results(value)
+    role = "tool" if only_results else normal_role(value["role"])
     return Given(
         form=FORM,
         role=role,
@@ -69,8 +72,8 @@ def _given(value: dict[str, Any]) -> Given:
         id=word(value.get("id")) or None,
         model=word(value.get("model")) or None,
         usage=usage_of(value.get("usage")),
-        calls=calls(value),
-        results=results(value),
+        calls=calls(value) if "tool_use" in found else (),
+        results=results(value) if "tool_result" in found else (),
         is_turn=role == "user",
     )
 

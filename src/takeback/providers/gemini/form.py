@@ -25,6 +25,8 @@ _OTHERS_PART_KEYS = frozenset({"type", "kind", "part_kind"})
 
 def recognise(value: dict[str, Any]) -> list[Given]:
     """Recognise a content, or the first candidate of a whole response."""
+    if "parts" not in value and "candidates" not in value:
+        return []
     candidates = list(dicts(value.get("candidates")))
     if candidates:
         said = candidates[0].get("content")

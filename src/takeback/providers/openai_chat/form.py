@@ -13,7 +13,7 @@ from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
 from ..counting import cost, tokens
-from ..lenient import decoded, dicts, fields, joined, kind, normal_role, present, said, usage_of, word
+from ..lenient import decoded, dicts, fields, joined, kind, kinds, normal_role, present, said, usage_of, word
 
 FORM = "openai-chat"
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
@@ -25,8 +25,7 @@ _RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input
 
 def recognise(value: dict[str, Any]) -> list[Given]:
     """Recognise a message, or the first choice of a whole completion."""
-    choices = list(dicts(value.get("choices")))
-    if choices:
+    if "choices" in value and (choices := list(dicts(value["choices"]))):
         message = fields(choices[0].get("message"))
         return [_given(message, value)] if _is_message(message) else []
     return [_given(value, value)] if _is_message(value) and _is_distinct(value) else []
@@ -38,23 +37,25 @@ def _is_message(value: dict[str, Any]) -> bool:
 
 def _is_distinct(value: dict[str, Any]) -> bool:
     """Tell whether a message has something that only this form has."""
-    parts = list(dicts(value.get("content")))
-    if "type" in value or "parts" in value or any(kind(part) in _RESPONSES_PARTS for part in parts):
+    found = kinds(value.get("content"))
+    if "type" in value or "parts" in value or not found.isdisjoint(_RESPONSES_PARTS):
         return False
     if value["role"] == "function" or not _SURE_FIELDS.isdisjoint(value):
         return True
-    if any(map(_is_call, dicts(value.get("tool_calls")))) or any(map(_is_part, parts)):
+    if "tool_calls" in value and any(map(_is_call, dicts(value["tool_calls"]))):
+        return True
+    if not found.isdisjoint(_PARTS) or ("file" in found and any(map(_is_file, dicts(value["content"])))):
         return True
     is_typical = value["role"] == "developer" or not _OTHER_FIELDS.isdisjoint(value)
-    return is_typical and all(kind(part) == "text" for part in parts)
+    return is_typical and all(kind(part) == "text" for part in dicts(value.get("content")))
 
 
 def _is_call(call: dict[str, Any]) -> bool:
     return isinstance(call.get("function"), dict) or isinstance(call.get("custom"), dict)
 
 
-def _is_part(part: dict[str, Any]) -> bool:
-    return kind(part) in _PARTS or (kind(part) == "file" and isinstance(part.get("file"), dict))
+def _is_file(part: dict[str, Any]) -> bool:
+    return kind(part) == "file" and isinstance(part.get("file"), dict)
 
 
 def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:

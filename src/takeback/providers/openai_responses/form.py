@@ -12,7 +12,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..lenient import decoded, dicts, kind, normal_role, present, said, usage_of, word
+from ..lenient import decoded, dicts, kind, kinds, normal_role, present, said, usage_of, word
 
 FORM = "openai-responses"
 _PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "summary_text", "computer_screenshot"})
@@ -76,7 +76,7 @@ def _is_item(value: dict[str, Any]) -> bool:
 def _is_message(value: dict[str, Any]) -> bool:
     if not isinstance(value.get("role"), str) or "content" not in value:
         return False
-    return kind(value) == "message" or any(kind(part) in _PARTS for part in dicts(value["content"]))
+    return kind(value) == "message" or not kinds(value["content"]).isdisjoint(_PARTS)
 
 
 def _is_output(name: str) -> bool:

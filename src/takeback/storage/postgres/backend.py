@@ -154,6 +154,17 @@ class PostgresTx:
         """Return None: another transaction may have written a newer change."""
         return None
 
+    def keep(self, scope: str, session_id: str, row: Any, rank: int) -> None:
+        """Do nothing: others may write at any time."""
+
+    def kept(self, scope: str, session_id: str) -> Any:
+        """Return None: a row that was not read in this transaction may have changed."""
+        return None
+
+    def kept_rank(self, scope: str) -> int | None:
+        """Return None, as ``kept`` does."""
+        return None
+
     @property
     def began(self) -> bool:
         """Whether anything was sent."""
