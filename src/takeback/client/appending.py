@@ -211,7 +211,9 @@ class Speaking(Running, Reading):
                 and type(item.get("content")) is str
             ):
                 found.append(messages_.draft(item))
-            elif type(item) is _Said:
+            elif kind is dict:
+                found += self._recognised(item)
+            elif kind is _Said:
                 found.append(self._said_draft(item))
             elif isinstance(item, list | tuple | str | bytes):
                 raise Invalid(f"append takes messages as arguments, not one {type(item).__name__}: append(*messages)")

@@ -10,15 +10,27 @@ output. ``Usage.of`` reads every shape into one way of counting, so that numbers
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import Invalid
 from . import words
 
+if TYPE_CHECKING:
+    from .given import Forms
+
 _NANO = 1_000_000_000
 _LIMIT = 1 << 53
+
+
+@cache
+def _readers() -> Forms:
+    """Load the readers of the providers' forms with the first usage that needs one."""
+    from . import forms
+
+    return forms()
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,8 +84,6 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, value: object) -> Usage:
         """Read a ``Usage``, a dict of its fields, or the usage of any SDK; raises ``Invalid`` for anything else."""
-        from . import forms
-
-        usage = value if isinstance(value, Usage) else forms().usage(value)
+        usage = value if isinstance(value, Usage) else _readers().usage(value)
         usage.counts()
         return usage

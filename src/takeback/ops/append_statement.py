@@ -140,8 +140,7 @@ class Append:
 
 def computed(known: SessionRow, draft: Draft, now_ms: int, key: str | None = None) -> tuple[KnownAppend, SessionRow]:
     """Compute an entry after the head that was seen, and the session's next row except for its feed position."""
-    row, after = entries.chained(known, draft, now_ms)
-    after = after.advanced(after.numbers, revision=known.revision + 1, updated_ms=now_ms)
+    row, after = entries.chained(known, draft, now_ms, {"revision": known.revision + 1, "updated_ms": now_ms})
     change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
     wanted = KnownAppend(
         scope=known.scope,

@@ -277,13 +277,17 @@ def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str
 
 def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) -> Draft:
     """Add to a tool message the name of its tool, and the calls it answers if it does not name them itself."""
-    body = codec.decode(draft.body)
-    if tool and "tool_name" not in body:
-        body = {**body, "tool_name": tool}
+    calls = tuple([("result", call_id) for call_id in given])
+    more = (draft.more or More())._replace(calls=calls)
+    if given == results and b'"tool_name"' not in draft.body:  # then its name only has to be put in at the end
+        body = draft.body[:-1] + b',"tool_name":' + codec.encode(tool) + b"}" if tool else draft.body
+        return draft._replace(body=body, more=more)
+    value = codec.decode(draft.body)
+    if tool and "tool_name" not in value:
+        value = {**value, "tool_name": tool}
     if given != results:
-        body = {**body, "answers": given}
-    calls = tuple(("result", call_id) for call_id in given)
-    return draft._replace(body=codec.encode(body), more=(draft.more or More())._replace(calls=calls))
+        value = {**value, "answers": given}
+    return draft._replace(body=codec.encode(value), more=more)
 
 
 def settled_at_once(draft: Draft, waiting: Mapping[str, str]) -> Draft | None:

@@ -7,8 +7,9 @@ missing: a damaged or missing record is an error, never a shorter answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import add
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import codec
@@ -41,6 +42,7 @@ from .log import read as read
 from .log import read_all as read_all
 from .sessions import SessionRow
 
+NO_CHANGE: Mapping[str, Any] = MappingProxyType({})
 _LIMIT = 1 << 63
 _SUMS = Numbers._fields.index("work_seq")  # the totals before it are added up, the rest are places in the log
 
@@ -111,11 +113,10 @@ def put(
     first, last = there.seq + 1, there.seq + len(drafts)
     # The change comes before the entries: what is known of the feed without reading holds until something is written.
     position, rank = feed.record(tx, session, "entries", branch=there.branch, first=first, last=last, now_ms=now_ms)
-    after = _insert(tx, there, drafts, now_ms)
     if idempotency_key is not None:
-        idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, after.seq, now_ms)
-    head: dict[str, Any] = {"revision": session.revision + 1, "updated": position, "updated_ms": now_ms, "rank": rank}
-    session = sessions.store(tx, session, after.advanced(after.numbers, **head))
+        idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, last, now_ms)
+    change: dict[str, Any] = {"revision": session.revision + 1, "updated": position, "updated_ms": now_ms, "rank": rank}
+    session = sessions.store(tx, session, _insert(tx, there, drafts, now_ms, change))
     tx.keep(session.scope, session.id, session, rank)
     return Appended(session, session.uid, first, session.seq)
 
@@ -163,22 +164,26 @@ def _require_sound(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> None
         new.add(mid)
 
 
-def _insert(tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int) -> SessionRow:
-    """Store entries after the head; return the session as it then stands, not written yet."""
+def _insert(
+    tx: Tx, session: SessionRow, drafts: Sequence[Draft], now_ms: int, change: Mapping[str, Any] = NO_CHANGE
+) -> SessionRow:
+    """Store entries after the head; return the session as it then stands, with what else changes, not written yet."""
     if session.seq + len(drafts) > MAX_SEQ:
         raise Invalid(f"a path holds at most {MAX_SEQ} entries")
     for draft in drafts:
         if draft.more is not None and draft.more.calls:
             session = open_calls.filled(tx, session)
-        row, session = chained(session, draft, now_ms)
+        row, session = chained(session, draft, now_ms, change)
         ENTRY.put(tx, row)
         if draft.more is not None or draft.spill is not None:
             _link(tx, row, draft.more)
     return session
 
 
-def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, SessionRow]:
-    """Return the row of the entry after the head, and the session as it stands there.
+def chained(
+    session: SessionRow, draft: Draft, now_ms: int, change: Mapping[str, Any] = NO_CHANGE
+) -> tuple[EntryRow, SessionRow]:
+    """Return the row of the entry after the head, and the session as it stands there, with what else changes.
 
     For an entry that touches tool calls, the session must hold its open calls (``open_calls.filled``).
     """
@@ -206,7 +211,7 @@ def chained(session: SessionRow, draft: Draft, now_ms: int) -> tuple[EntryRow, S
         packed_chain(0, totals, calls, salt, entry_hash),
     )
     message_ms = now_ms if totals.messages > numbers.messages else session.message_ms
-    return row, session.advanced(totals, seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms)
+    return row, session.advanced(totals, seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms, **change)
 
 
 def _link(tx: Tx, row: EntryRow, more: More | None) -> None:

@@ -279,8 +279,6 @@ def write(tx: Tx, session: SessionRow, **changed: Any) -> SessionRow:
 
 def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
     """Write what differs between a session as stored and as it should be, including its tags."""
-    if new == session:
-        return session
     SESSION.update(tx, session, new)
     if (session.tags or new.tags) and any(getattr(session, name) != getattr(new, name) for name in _TAGGED):
         _store_tags(tx, session.tag_rows, new.tag_rows)

@@ -22,7 +22,7 @@ from ..model.objects import plain
 from ..model.tools import ToolCall, ToolResult
 from ..model.usage import Usage
 from .counting import KNOWN, common
-from .lenient import fields
+from .lenient import fields, kinds
 
 if TYPE_CHECKING:
     from .provider import Provider
@@ -52,10 +52,14 @@ NAMES = (
 )
 
 
+_EVERYBODYS = frozenset({"role", "content", "id", "model", "usage"})
+_TEXT = frozenset({"text"})
+
+
 class _Form(Protocol):
     """What the module ``form`` of a provider offers."""
 
-    def recognise(self, value: dict[str, Any]) -> list[Given]: ...
+    def recognise(self, value: dict[str, Any], kinds: frozenset[str]) -> list[Given]: ...
     def content(self, value: dict[str, Any]) -> Any: ...
     def text(self, value: dict[str, Any]) -> str: ...
     def calls(self, value: dict[str, Any]) -> tuple[ToolCall, ...]: ...
@@ -69,14 +73,25 @@ def recognise(item: object) -> list[Given]:
     Empty when it is in our own form or in none that is known; raises ``Invalid`` only for objects that are no data.
     """
     value = plain(item)
-    if not isinstance(value, dict) or _is_simple(value):
+    if not isinstance(value, dict):
         return []
-    return next(filter(None, (form.recognise(value) for form in _forms())), [])
+    found = kinds(value.get("content"))
+    if _is_simple(value, found):
+        return []
+    for form in _forms():
+        if given := form.recognise(value, found):
+            return given
+    return []
 
 
-def _is_simple(value: dict[str, Any]) -> bool:
-    """Take the short way for the commonest message there is."""
-    return len(value) == 2 and isinstance(value.get("content"), str) and value.get("role") in ("user", "assistant")
+def _is_simple(value: dict[str, Any], kinds: frozenset[str]) -> bool:
+    """Take the short way for the commonest message there is: plain text, in fields that are nobody's own."""
+    if value.get("role") not in ("user", "assistant") or not value.keys() <= _EVERYBODYS:
+        return False
+    content = value.get("content")
+    if kinds == _TEXT:
+        return all([len(part) == 2 and "text" in part for part in content])  # type: ignore[union-attr]  # noqa: C419
+    return isinstance(content, str)
 
 
 def content(form: str, value: object) -> Any:

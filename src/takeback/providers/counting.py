@@ -15,15 +15,16 @@ _LIMIT = 1 << 53
 KNOWN = frozenset(Usage.__struct_fields__)
 # Where the details of the input are told, the input counts all of the prompt.
 _INCLUSIVE = frozenset({"input_tokens_details", "input_token_details"})
+_DETAILS = _INCLUSIVE | {"output_tokens_details", "output_token_details", "details"}
 _CACHE_READ = ("input_tokens_details.cached_tokens", "input_token_details.cache_read")
 _CACHE_WRITE = ("input_tokens_details.cache_write_tokens", "input_token_details.cache_creation")
 _REASONING = (
-    "reasoning_tokens",
     "output_tokens_details.reasoning_tokens",
     "output_tokens_details.thinking_tokens",
     "output_token_details.reasoning",
     "details.reasoning_tokens",
 )
+_NO_DETAILS: tuple[tuple[str, ...], ...] = ((), (), ())
 
 
 def common(data: dict[str, Any], *beside: str) -> Usage:
@@ -32,23 +33,23 @@ def common(data: dict[str, Any], *beside: str) -> Usage:
     A form whose input leaves out what the cache gave and took names the two fields ``beside`` it that tell of these;
     they are added, unless the details of the input are told.
     """
-    more = sum(tokens(data, each) for each in beside) if _INCLUSIVE.isdisjoint(data) else 0
+    # Most usage tells no details: what is not there need not be looked for.
+    inside = _NO_DETAILS if _DETAILS.isdisjoint(data) else (_CACHE_READ, _CACHE_WRITE, _REASONING)
+    more = sum([tokens(data, each) for each in beside]) if beside and _INCLUSIVE.isdisjoint(data) else 0
     return Usage(
-        input_tokens=tokens(data, "input_tokens") + more,
-        output_tokens=tokens(data, "output_tokens"),
-        cache_read_tokens=tokens(data, "cache_read_tokens", *beside[:1], *_CACHE_READ),
-        cache_write_tokens=tokens(data, "cache_write_tokens", *beside[1:], *_CACHE_WRITE),
-        reasoning_tokens=tokens(data, *_REASONING),
-        cost=cost(data),
+        tokens(data, "input_tokens") + more,
+        tokens(data, "output_tokens"),
+        tokens(data, "cache_read_tokens", *beside[:1], *inside[0]),
+        tokens(data, "cache_write_tokens", *beside[1:], *inside[1]),
+        tokens(data, "reasoning_tokens", *inside[2]),
+        cost(data),
     )
 
 
 def tokens(data: dict[str, Any], *paths: str) -> int:
     """Return the first count that is there; none at all is 0."""
     for path in paths:
-        number = data.get(path)
-        if number is None and "." in path:
-            number = _at(data, path)
+        number = _at(data, path) if "." in path else data.get(path)
         if number is not None:
             return _checked(number)
     return 0

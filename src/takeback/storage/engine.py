@@ -19,7 +19,7 @@ from ..tables.store import META, MIGRATION, MetaRow, MigrationRow
 from . import copy, guard, migrate, notices
 from .base import Capabilities, Op, Polling, Waiting, scalars
 from .commit import GroupCommit, Ticket
-from .connection import KeptRows, SqliteTx, schema_version
+from .connection import KeptRows, SqliteTx, schema_version, translate
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class Engine(ABC):
             self._roll_back()  # an interrupt struck between a failure and its rollback
         tx = SqliteTx(self._cursor, self._kept)
         try:
-            tx.run("BEGIN IMMEDIATE")
+            self._cursor.execute("BEGIN IMMEDIATE")
             self._kept.begin()
             if len(batch) == 1:
                 batch[0].value = batch[0].op(tx)
@@ -97,9 +97,12 @@ class Engine(ABC):
                     self._run_one_of_many(tx, ticket)
             if before_commit is not None:
                 before_commit()
-            tx.run("COMMIT")
+            self._cursor.execute("COMMIT")
             self._kept.committed()
             return tx.position
+        except apsw.Error as error:
+            self._roll_back()
+            raise translate(error) from error
         except BaseException:
             self._roll_back()
             raise

@@ -100,8 +100,10 @@ class SqliteBackend(SqliteReader, Engine):
         """Run an operation and return when it is synced to disk."""
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")
-        self._check_not_failed()
-        return super().write(op, frees_space=frees_space)
+        if self._failed:
+            self._check_not_failed()
+        self._check_open()
+        return self._group.write(op, frees_space=frees_space)
 
     def _check_not_failed(self) -> None:
         if self._failed:

@@ -22,6 +22,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
+from operator import itemgetter, ne
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -87,6 +89,8 @@ class Table(Generic[R]):
         self.row = row
         self.key = tuple(key.split(", "))
         self.number = number
+        places = [fields.index(name) for name in self.key]
+        self._key_of: Callable[[R], Key] = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
         self.packed = tuple(packed)
         self.refs = dict(refs or {})
         self.indexes = tuple(indexes)
@@ -283,7 +287,7 @@ class Table(Generic[R]):
     def _differing(self, old: R, new: R) -> tuple[int, ...]:
         """Return the positions of the stored columns in which two rows differ, followed by the check's."""
         plain, behind = self._plain, self._behind
-        found = [n for n in range(plain) if old[n] != new[n]]
+        found = [*compress(range(plain), map(ne, old, new))]
         if self.packed and old[plain:behind] != new[plain:behind]:
             found.append(plain)
         shift = self.width - 1 - len(old)  # the packed fields share one column
@@ -302,9 +306,6 @@ class Table(Generic[R]):
     def delete(self, tx: Tx, *key: Value) -> None:
         """Delete the row of a key."""
         tx.run(f"DELETE FROM {self.name} WHERE {matches(self.key)}", key)
-
-    def _key_of(self, row: R) -> Key:
-        return tuple(getattr(row, name) for name in self.key)
 
     # ------------------------------------------------------------------ every row, in pages
 

@@ -13,7 +13,7 @@ from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
 from ..counting import common
-from ..lenient import dicts, joined, kind, kinds, normal_role, present, said, usage_of, word
+from ..lenient import dicts, joined, kind, normal_role, present, said, usage_of, word
 
 FORM = "anthropic"
 _BLOCKS = frozenset(
@@ -36,20 +36,19 @@ _RESULTS = frozenset({"tool_result"})
 _TEXT_EXTRAS = frozenset({"citations", "cache_control"})
 
 
-def recognise(value: dict[str, Any]) -> list[Given]:
+def recognise(value: dict[str, Any], kinds: frozenset[str]) -> list[Given]:
     """Recognise a message or a whole response, which is a message too."""
     if not isinstance(value.get("role"), str):
         return []
-    found = kinds(value.get("content"))
-    return [_given(value, found)] if _has_block(value, found) or _is_response(value) else []
+    return [_given(value, kinds)] if _has_block(value, kinds) or _is_response(value) else []
 
 
 def _is_response(value: dict[str, Any]) -> bool:
     return kind(value) == "message" and not _RESPONSE_FIELDS.isdisjoint(value)
 
 
-def _has_block(value: dict[str, Any], found: frozenset[str]) -> bool:
-    return bool(found) and (not found.isdisjoint(_BLOCKS) or any(map(is_block, dicts(value["content"]))))
+def _has_block(value: dict[str, Any], kinds: frozenset[str]) -> bool:
+    return bool(kinds) and (not kinds.isdisjoint(_BLOCKS) or any(map(is_block, dicts(value["content"]))))
 
 
 def is_block(part: dict[str, Any]) -> bool:
@@ -62,8 +61,8 @@ def is_block(part: dict[str, Any]) -> bool:
     return name in _BLOCKS or name.endswith("_tool_result")
 
 
-def _given(value: dict[str, Any], found: frozenset[str]) -> Given:
-    only_results = found == _RESULTS and _is_only_results(value)
+def _given(value: dict[str, Any], kinds: frozenset[str]) -> Given:
+    only_results = kinds == _RESULTS and _is_only_results(value)
     role = "tool" if only_results else normal_role(value["role"])
     return Given(
         form=FORM,
@@ -72,8 +71,8 @@ def _given(value: dict[str, Any], found: frozenset[str]) -> Given:
         id=word(value.get("id")) or None,
         model=word(value.get("model")) or None,
         usage=usage_of(value.get("usage")),
-        calls=calls(value) if "tool_use" in found else (),
-        results=results(value) if "tool_result" in found else (),
+        calls=calls(value) if "tool_use" in kinds else (),
+        results=results(value) if "tool_result" in kinds else (),
         is_turn=role == "user",
     )
 

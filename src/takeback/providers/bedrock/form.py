@@ -38,7 +38,7 @@ BLOCKS = frozenset(
 _COUNTS = frozenset({"inputTokens", "outputTokens"})
 
 
-def recognise(value: dict[str, Any]) -> list[Given]:
+def recognise(value: dict[str, Any], kinds: frozenset[str]) -> list[Given]:
     """Recognise a message, or the message of a whole response."""
     said = fields(value.get("output")).get("message")
     if isinstance(said, dict):

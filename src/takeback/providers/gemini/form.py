@@ -23,7 +23,7 @@ _ROLES = ("", "user", "model", "function", "tool", "system")
 _OTHERS_PART_KEYS = frozenset({"type", "kind", "part_kind"})
 
 
-def recognise(value: dict[str, Any]) -> list[Given]:
+def recognise(value: dict[str, Any], kinds: frozenset[str]) -> list[Given]:
     """Recognise a content, or the first candidate of a whole response."""
     if "parts" not in value and "candidates" not in value:
         return []

@@ -13,7 +13,7 @@ from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
 from ..counting import cost, tokens
-from ..lenient import decoded, dicts, fields, joined, kind, kinds, normal_role, present, said, usage_of, word
+from ..lenient import decoded, dicts, fields, joined, kind, normal_role, present, said, usage_of, word
 
 FORM = "openai-chat"
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
@@ -23,28 +23,27 @@ _PARTS = frozenset({"image_url", "input_audio", "video_url", "refusal"})
 _RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
 
-def recognise(value: dict[str, Any]) -> list[Given]:
+def recognise(value: dict[str, Any], kinds: frozenset[str]) -> list[Given]:
     """Recognise a message, or the first choice of a whole completion."""
     if "choices" in value and (choices := list(dicts(value["choices"]))):
         message = fields(choices[0].get("message"))
         return [_given(message, value)] if _is_message(message) else []
-    return [_given(value, value)] if _is_message(value) and _is_distinct(value) else []
+    return [_given(value, value)] if _is_message(value) and _is_distinct(value, kinds) else []
 
 
 def _is_message(value: dict[str, Any]) -> bool:
     return isinstance(value.get("role"), str)
 
 
-def _is_distinct(value: dict[str, Any]) -> bool:
+def _is_distinct(value: dict[str, Any], kinds: frozenset[str]) -> bool:
     """Tell whether a message has something that only this form has."""
-    found = kinds(value.get("content"))
-    if "type" in value or "parts" in value or not found.isdisjoint(_RESPONSES_PARTS):
+    if "type" in value or "parts" in value or not kinds.isdisjoint(_RESPONSES_PARTS):
         return False
     if value["role"] == "function" or not _SURE_FIELDS.isdisjoint(value):
         return True
     if "tool_calls" in value and any(map(_is_call, dicts(value["tool_calls"]))):
         return True
-    if not found.isdisjoint(_PARTS) or ("file" in found and any(map(_is_file, dicts(value["content"])))):
+    if not kinds.isdisjoint(_PARTS) or ("file" in kinds and any(map(_is_file, dicts(value["content"])))):
         return True
     is_typical = value["role"] == "developer" or not _OTHER_FIELDS.isdisjoint(value)
     return is_typical and all(kind(part) == "text" for part in dicts(value.get("content")))

@@ -12,7 +12,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..lenient import decoded, dicts, kind, kinds, normal_role, present, said, usage_of, word
+from ..lenient import decoded, dicts, kind, normal_role, present, said, usage_of, word
 
 FORM = "openai-responses"
 _PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "summary_text", "computer_screenshot"})
@@ -41,11 +41,11 @@ _CLIENT_CALLS = frozenset(
 _FAILED = frozenset({"failed", "incomplete"})
 
 
-def recognise(value: dict[str, Any]) -> list[Given]:
+def recognise(value: dict[str, Any], kinds: frozenset[str]) -> list[Given]:
     """Recognise an item, or all items of a whole response."""
     if _is_response(value):
         return _of_response(value)
-    return [_given(value)] if _is_item(value) else []
+    return [_given(value)] if _is_item(value, kinds) else []
 
 
 def _is_response(value: dict[str, Any]) -> bool:
@@ -61,10 +61,10 @@ def _of_response(value: dict[str, Any]) -> list[Given]:
     return found
 
 
-def _is_item(value: dict[str, Any]) -> bool:
+def _is_item(value: dict[str, Any], kinds: frozenset[str]) -> bool:
     name = kind(value)
     if name == "message" or not name:
-        return _is_message(value)
+        return _is_message(value, kinds)
     if name in _MARKS:
         return any(mark in value for mark in _MARKS[name])
     if name.startswith(_OTHERS):
@@ -73,10 +73,10 @@ def _is_item(value: dict[str, Any]) -> bool:
     return name == "compaction_trigger" or name.startswith("mcp_") or (has_id and name.endswith(("_call", *_OUTPUTS)))
 
 
-def _is_message(value: dict[str, Any]) -> bool:
+def _is_message(value: dict[str, Any], kinds: frozenset[str]) -> bool:
     if not isinstance(value.get("role"), str) or "content" not in value:
         return False
-    return kind(value) == "message" or not kinds(value["content"]).isdisjoint(_PARTS)
+    return kind(value) == "message" or not kinds.isdisjoint(_PARTS)
 
 
 def _is_output(name: str) -> bool:
