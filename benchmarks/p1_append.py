@@ -22,7 +22,7 @@ from .peers.openai_agents import OpenAIAgents
 from .report import Check, Section, Table
 from .stores import Arm, ExtendedLimit, Limit, Takeback
 
-FRESH, WARM = 1.3, 1.6
+FRESH, WARM, PLAIN = 1.3, 1.6, 1.4
 _LEAD_IN = 6  # commits after opening that are not measured: the log is made, and Takeback extends its own
 _BLOCK = 10
 _WARM_MOST = 50
@@ -40,17 +40,20 @@ def run(settings: Settings) -> Section:
     sizes = settings.sizes((0, 1000, 10_000, 100_000), (0, 1000, 10_000), (0, 100))
     fresh: Found = {}
     warm: Found = {}
+    plain: Found = {}
     for size in sizes:
         arms = _build(settings, size)
         source = messages.stream(settings.seed + 1)
         with steady():
             fresh[size] = _fresh(settings, arms, size, source)
             warm[size] = _warm(settings, arms, size, source)
+            plain[size] = _plain(settings, arms, size)
         for arm in arms:
             arm.close()
         _tell(size, "fresh", fresh[size])
         _tell(size, "warm", warm[size])
-    return _section(fresh, warm)
+        _tell(size, "plain text", plain[size])
+    return _section(fresh, warm, plain)
 
 
 def _build(settings: Settings, size: int) -> list[Arm]:
@@ -99,6 +102,17 @@ def _warm(settings: Settings, arms: list[Arm], size: int, source: Source) -> Sam
     return found
 
 
+def _plain(settings: Settings, arms: list[Arm], size: int) -> Samples:
+    """Append plain text to the same warm stores; the slow ones have told enough."""
+    quick = [arm for arm in arms if not arm.slow]
+    found: Samples = {arm.name: [] for arm in quick}
+    blocks = settings.pick(36, 6)
+    texts = messages.texts(blocks * _BLOCK, settings.seed + 2)
+    source: Source = iter([{"role": "user", "content": text} for text in texts])
+    _blocks(settings, quick, size, source, "plain", blocks, found)
+    return found
+
+
 def _blocks(
     settings: Settings, arms: list[Arm], size: int, source: Source, label: str, count: int, found: Samples
 ) -> None:
@@ -127,7 +141,7 @@ def _tell(size: int, state: str, found: Samples) -> None:
         )
 
 
-def _section(fresh: Found, warm: Found) -> Section:
+def _section(fresh: Found, warm: Found, plain: Found) -> Section:
     tables = [
         _table(
             "**What does one durable append of 500 B cost just after opening, and does it grow with the session?**"
@@ -143,6 +157,11 @@ def _section(fresh: Found, warm: Found) -> Section:
             " the whole history with every append; agno saves a run, here of one message, in two commits.",
             warm,
         ),
+        _table(
+            "**And plain text?** The mix above has tool calls, results, usage and model names, which Takeback recognises"
+            " and indexes. Here every message is 500 B of a user's text, in the same warm stores.",
+            plain,
+        ),
     ]
     checks = [_judge(tables[0], "fresh", fresh, Limit.name, FRESH)]
     extended = {size: _ratio(fresh, size, Takeback.name, ExtendedLimit.name) for size in fresh}
@@ -151,6 +170,8 @@ def _section(fresh: Found, warm: Found) -> Section:
     tables[0].add("Takeback over the extended limit", *cells, must=_at_most(WARM), reached=not missed, why=missed)
     checks.append(_check("append, fresh, both logs extended", extended, WARM))
     checks.append(_judge(tables[1], "warm", warm, Limit.name, WARM))
+    checks.append(_judge(tables[2], "warm, plain text", plain, Limit.name, PLAIN))
+    checks += [_ahead(what, found) for what, found in (("warm", warm), ("warm, plain text", plain))]
     return Section("One durable append", tables, checks, _plot(warm))
 
 
@@ -170,6 +191,15 @@ def _judge(table: Table, state: str, found: Found, limit: str, most: float) -> C
             table.add(name, *cells)
     ratios = {size: _ratio(found, size, Takeback.name, limit) for size in found}
     return _check(f"append, {state}", ratios, most)
+
+
+def _ahead(state: str, found: Found) -> Check:
+    """Compare with the quickest peer in the same run, if it is installed."""
+    ratios = [
+        _ratio(found, size, Takeback.name, OpenAIAgents.name) for size in found if OpenAIAgents.name in found[size]
+    ]
+    worst = max(ratios, default=0.0)
+    return Check(f"append, {state}, next to OpenAI Agents", f"{show_ratio(worst)} of its time", "less time", worst < 1)
 
 
 def _check(what: str, ratios: dict[int, float], most: float) -> Check:

@@ -29,7 +29,7 @@ from .report import Check, Section, Table
 from .stores import connect
 
 TASKS = 32
-MOST = 1.0
+MOST = 0.9
 _EACH, _SLOW_EACH = 50, 2  # appends of a task in a round
 _SLOW_EVERY = 3  # rounds
 _INSERT = "INSERT INTO message (body) VALUES (?)"

@@ -177,16 +177,18 @@ class GroupCommit:
         if self._synced < self._committed:
             with self._syncing:  # wait for the sync in progress: a longer queue by its end means fewer transactions
                 pass
-        self._take_followers(ticket)
-        self._commit([ticket, *ticket.followers])
+        if self._queue:
+            self._take_followers(ticket)
+        if ticket.followers:
+            self._commit([ticket, *ticket.followers])
+        else:
+            self._transact([ticket])
         self._committed = number = self._committed + 1
         self._hand_over(ticket)  # before the sync, so that the next batch is gathered and run meanwhile
         self._make_durable(number)
         ticket.durable = True
 
     def _take_followers(self, ticket: Ticket[Any]) -> None:
-        if not self._queue:
-            return
         with self._mutex:
             waiting = list(islice(self._queue, _MAX_BATCH - 1))
             ticket.followers = [other for other in waiting if other is not ticket and not other.settled]
@@ -194,9 +196,6 @@ class GroupCommit:
                 self._queue.popleft()
 
     def _commit(self, batch: list[Ticket[Any]]) -> None:
-        if len(batch) == 1:
-            self._transact(batch)
-            return
         try:
             self._transact(batch)
         except Error:
