@@ -158,8 +158,8 @@ def _section(fresh: Found, warm: Found, plain: Found) -> Section:
             warm,
         ),
         _table(
-            "**And plain text?** The mix above has tool calls, results, usage and model names, which Takeback recognises"
-            " and indexes. Here every message is 500 B of a user's text, in the same warm stores.",
+            "**And plain text?** The mix above has tool calls, results, usage and model names, which Takeback"
+            " recognises and indexes. Here every message is 500 B of a user's text, in the same warm stores.",
             plain,
         ),
     ]
