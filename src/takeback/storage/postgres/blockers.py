@@ -11,9 +11,10 @@ from ...errors import Busy
 
 LOCKED_OUT = "55P03"  # the server's code for a wait that took too long
 _PATIENCE = "2000"  # milliseconds for the question itself
-_ASK = """SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'a local socket'), a.state,
+# What another role's process is doing is hidden from most roles; its locks are not.
+_ASK = """SELECT a.pid, nullif(a.application_name, ''), host(a.client_addr), a.state,
 extract(epoch FROM clock_timestamp() - a.xact_start)::integer FROM pg_stat_activity a
-WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
 AND EXISTS (SELECT 1 FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation WHERE l.pid = a.pid AND l.granted
     AND (l.locktype = 'advisory' OR c.relnamespace = to_regnamespace($1) AND l.mode <> 'AccessShareLock'))
 AND cardinality(pg_blocking_pids(a.pid)) = 0 ORDER BY a.xact_start LIMIT 1"""
@@ -29,9 +30,8 @@ def busy(connection: psycopg.Connection[Any], schema: str, seconds: float) -> Bu
     if row is None:
         return Busy(f"{waited}, as others hold them; try again")
     pid, program, client, state, age = row
-    holder = f"server process {pid} ({program or 'unnamed'}, connected from {client})"
-    return Busy(
-        f"{waited}: {holder} has had locks in this store for {age} s and is {state or 'in a transaction'}. Try again,"
-        f" or end it with: SELECT pg_terminate_backend({pid})",
-        holder=holder,
-    )
+    known = ", ".join(filter(None, (program, client and f"connected from {client}")))
+    holder = f"server process {pid}" + (f" ({known})" if known else "")
+    doing = f", {state} for {age} s" if state and age is not None else ""
+    advice = f"Try again, or end it with: SELECT pg_terminate_backend({pid})"
+    return Busy(f"{waited}: {holder} holds locks in this store{doing}. {advice}", holder=holder)
