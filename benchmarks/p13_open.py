@@ -61,8 +61,8 @@ def _section(found: dict[str, dict[int, list[float]]], sizes: tuple[int, ...]) -
     least, most = sizes[0], sizes[-1]
     text = (
         "**Does opening a store cost more the more sessions it holds?** Each cell is the median time to open and close"
-        f" a store that nobody else has open, and its ratio to one of {least} sessions. Must reach: at most {FLAT} times"
-        f" that at {most:,} sessions, however the last user of the store ended."
+        f" a store that nobody else has open, and its ratio to one of {least} sessions. Must reach: at most {FLAT}"
+        f" times that at {most:,} sessions, however the last user of the store ended."
     )
     table, checks = Table(text, ("its last user", *(f"{size:,} sessions" for size in sizes))), list[Check]()
     must = f"at most {FLAT}"
