@@ -23,7 +23,8 @@ from collections.abc import Callable
 from .files import FileLock
 
 _NOTE_AT = 32  # behind the high-water mark, aligned as a futex must be
-_NOTE, _NO_NOTE = b"\1\0\0\0", bytes(4)
+_NO_NOTE = bytes(4)
+_NOTED = int.from_bytes(b"\1\0\0\0", sys.byteorder)
 _SLEEP = 0.005  # seconds: how long a lost wake-up can matter
 _POLL = 0.0005  # seconds: the pause where nobody can be woken
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}  # the number of the system call
@@ -37,8 +38,8 @@ class Turnstile(FileLock):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._timeout = 0.0
-        self._page: mmap.mmap | bytes = bytes(_NOTE_AT + len(_NOTE))
-        self._call: Callable[[int, int, float], int] | None = None  # the futex of the note, once it is needed
+        self._page: mmap.mmap | bytearray = bytearray(_NOTE_AT + len(_NO_NOTE))
+        self._call: Callable[[int, int], int] | None = None  # the futex of the note, once it is needed
 
     def arrange(self, timeout: float) -> None:
         """Prepare for writing: set how long to wait at most, and notice from now on who waits for us."""
@@ -55,8 +56,8 @@ class Turnstile(FileLock):
         """Release the lock, and wake one of those who wait for it."""
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         if self._page[_NOTE_AT]:
-            self._write(_NO_NOTE)
-            self._futex(_WAKE, 1, 0)
+            self._page[_NOTE_AT] = 0
+            self._futex(_WAKE, 1)
 
     def close(self) -> None:
         """Release the lock and close the file."""
@@ -67,47 +68,43 @@ class Turnstile(FileLock):
     def _wait(self, deadline: float) -> None:
         while True:
             # Also by whoever then gets the lock: it cannot know whether others still sleep, and will have to wake one.
-            self._write(_NOTE)
-            if self.try_exclusive():
+            self._page[_NOTE_AT] = 1
+            try:
+                fcntl.flock(self.descriptor, _EXCLUSIVE_NOW)
                 return
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._busy()
-            if not self._futex(_WAIT, int.from_bytes(_NOTE, sys.byteorder), min(left, _SLEEP)):
-                time.sleep(min(left, _POLL))
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() >= deadline:
+                    raise self._busy() from None
+            if not self._futex(_WAIT, _NOTED):
+                time.sleep(_POLL)
 
     def _busy(self) -> Exception:
         from . import holders
 
         return holders.busy(f"writing to {self.path.removesuffix('-lock')!r}", self._timeout, self.path)
 
-    def _write(self, note: bytes) -> None:
-        # Not through the mapped page: on a full disk, some file systems answer that with a signal that kills.
-        with contextlib.suppress(OSError):
-            os.pwrite(self.descriptor, note, _NOTE_AT)
-
-    def _futex(self, what: int, value: int, seconds: float) -> bool:
-        """Sleep on the note, or wake sleepers; return False if there was nothing to sleep on."""
+    def _futex(self, what: int, value: int) -> bool:
+        """Sleep on the note until it is gone, or wake sleepers; return False if the system knows no such thing."""
         if not isinstance(self._page, mmap.mmap):
             return False
         if self._call is None:
             self._call = _futex_at(self._page)
-        return self._call(what, value, seconds) not in (errno.EAGAIN, errno.ENOSYS, errno.EPERM, errno.EINVAL)
+        return self._call(what, value) not in (errno.ENOSYS, errno.EPERM, errno.EINVAL)
 
 
 def _mapped(descriptor: int) -> mmap.mmap | None:
-    """Map the page with the note, so that seeing whether there is one costs no system call; None if that fails."""
+    """Map the page with the note, so that reading and writing it costs no system call; None if that fails."""
     if os.uname().machine not in _FUTEX or not sys.platform.startswith("linux"):
         return None
-    size = _NOTE_AT + len(_NOTE)
+    size = _NOTE_AT + len(_NO_NOTE)
     with contextlib.suppress(OSError, ValueError):
         if os.fstat(descriptor).st_size < size:
-            os.pwrite(descriptor, _NO_NOTE, _NOTE_AT)
+            os.pwrite(descriptor, _NO_NOTE, _NOTE_AT)  # its block must exist: on a full disk, a new one would kill us
         return mmap.mmap(descriptor, size)
     return None
 
 
-def _futex_at(page: mmap.mmap) -> Callable[[int, int, float], int]:
+def _futex_at(page: mmap.mmap) -> Callable[[int, int], int]:
     """Return the system call for the note, which returns 0 or the number of an error."""
     import ctypes  # only where processes meet: importing it takes longer than opening a store
 
@@ -119,9 +116,9 @@ def _futex_at(page: mmap.mmap) -> Callable[[int, int, float], int]:
     call.restype = ctypes.c_long
     # The address alone: an object that holds on to the page would keep it from being closed.
     number, address = _FUTEX[os.uname().machine], ctypes.addressof(ctypes.c_char.from_buffer(page)) + _NOTE_AT
+    sleep = ctypes.byref(Duration(0, int(_SLEEP * 1e9)))
 
-    def futex(what: int, value: int, seconds: float) -> int:
-        duration = Duration(0, int(seconds * 1e9))
-        return 0 if call(number, address, what, value, ctypes.byref(duration)) >= 0 else ctypes.get_errno()
+    def futex(what: int, value: int) -> int:
+        return 0 if call(number, address, what, value, sleep) >= 0 else ctypes.get_errno()
 
     return futex
