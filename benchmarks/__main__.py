@@ -32,6 +32,7 @@ GROUPS = {
     "p10": "p10_start",
     "p11": "p11_memory",
     "p12": "p12_postgres",
+    "p13": "p13_open",
     "p17": "p17_scale",
     "context": "context",
     "live": "live",

@@ -110,16 +110,16 @@ def aopen(
     scope: str | None = None,
     durability: str = "full",
     read_only: bool = False,
+    lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
 ) -> Opening[AsyncStore]:
     """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
 
     async def opening() -> AsyncStore:
         portal = Portal()
+        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
         try:
-            sync = await portal.run(
-                lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
-            )
+            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
         except BaseException:
             portal.abandon()
             raise
@@ -373,7 +373,7 @@ def imports(seen: set[str]) -> str:
     lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
     lines += ["from asyncio import CancelledError"]
     lines += [f"from .{cls.__module__.removeprefix('takeback.')} import {name}" for name, cls in HANDLES.items()]
-    lines += ["from .client.open import open_store"]
+    lines += ["from functools import partial", "from .client.open import LOCK_TIMEOUT, open_store"]
     lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, Literal, Unpack, overload
 from .client.agent import Agent
 from .client.appending import Said
 from .client.attachments import Attachment
-from .client.open import open_store
+from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
 from .client.reading import Turn
 from .client.refs import Resolved
@@ -2026,16 +2027,16 @@ def aopen(
     scope: str | None = None,
     durability: str = "full",
     read_only: bool = False,
+    lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
 ) -> Opening[AsyncStore]:
     """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
 
     async def opening() -> AsyncStore:
         portal = Portal()
+        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
         try:
-            sync = await portal.run(
-                lambda: open_store(url, scope=scope, durability=durability, read_only=read_only, clock=clock)
-            )
+            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
         except BaseException:
             portal.abandon()
             raise

@@ -69,6 +69,15 @@ class Child:
                 self._ended(status)
         return self._status is None
 
+    def stops(self) -> bool:
+        """Wait until it is stopped; False if it ended instead."""
+        if self._status is None:
+            status = os.waitpid(self.pid, os.WUNTRACED)[1]
+            if os.WIFSTOPPED(status):
+                return True
+            self._ended(status)
+        return False
+
     def kill(self) -> None:
         """End it with SIGKILL, whatever it is doing, and reap it."""
         self.send(signal.SIGKILL)

@@ -24,7 +24,7 @@ import takeback
 from takeback import presence
 from takeback.records import stream
 from takeback.records.source import Source
-from takeback.storage.files import FileLock
+from takeback.storage.files import Presence
 from takeback.tables import schema
 from takeback.tables.entries import Chain, EntryRow
 from takeback.tables.table import Table, matches, row_check
@@ -34,7 +34,7 @@ from takeback.testing.contract.base import die
 @pytest.fixture(autouse=True)
 def rot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let damage be the disk's own: it leaves the times of the file, so opening has no reason to check anything."""
-    monkeypatch.setattr(FileLock, "left_as", lambda self, path: True)
+    monkeypatch.setattr(Presence, "recorded", lambda self, path: True)
 
 
 # ---------------------------------------------------------------------- the store that is damaged

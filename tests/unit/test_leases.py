@@ -161,6 +161,7 @@ def test_whatever_happens_to_a_holder_there_is_one_at_a_time(
 # ---------------------------------------------------------------------- holders elsewhere, clocks
 
 
+@pytest.mark.promise("R31")
 def test_a_silent_holder_elsewhere_is_watched_before_its_lease_is_taken(
     store: Store, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

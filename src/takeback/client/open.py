@@ -8,6 +8,7 @@ import shutil
 from ..clock import Clock, SystemClock
 from ..errors import Conflict, Invalid, NotFound, Unsupported
 from ..storage import migrate as migrations
+from ..storage.base import LOCK_TIMEOUT as LOCK_TIMEOUT
 from ..storage.base import Backend
 from . import address, arguments
 from .address import default_url as default_url
@@ -20,19 +21,21 @@ def open_store(
     scope: str | None = None,
     durability: str = "full",
     read_only: bool = False,
+    lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
 ) -> Store:
     """Open a store, creating a new one: a path, ``sqlite:///path``, ``:memory:``, or None for the user's own.
 
     ``durability="relaxed"`` may lose the last commits in a power cut, but never when only the process crashes.
+    ``lock_timeout`` is how many seconds a call waits for other processes at most, before it raises ``Busy``.
     """
-    place = address.given(url)
+    place, seconds = address.given(url), arguments.seconds(lock_timeout, what="lock_timeout")
     who, clock = arguments.scope(scope), clock or SystemClock()
-    backend = _backend(place, durability=durability, read_only=read_only, clock=clock)
+    backend = _backend(place, durability=durability, read_only=read_only, lock_timeout=seconds, clock=clock)
     return Store(backend, clock=clock, scope=who, url=address.shown(place))
 
 
-def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> Backend:
+def _backend(place: str, *, durability: str, read_only: bool, lock_timeout: float, clock: Clock) -> Backend:
     from ..storage.memory import MemoryBackend
     from ..storage.sqlite import SqliteBackend
     from ..storage.wrap import ReadOnly
@@ -43,11 +46,12 @@ def _backend(place: str, *, durability: str, read_only: bool, clock: Clock) -> B
         _server_package()
         from ..storage.postgres.backend import PostgresBackend
 
-        return PostgresBackend(place, durability=durability, read_only=read_only)
+        return PostgresBackend(place, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
     if address.is_memory(place):
         memory = MemoryBackend(clock=clock)
         return ReadOnly(memory) if read_only else memory
-    return SqliteBackend(address.path_of(place), durability=durability, read_only=read_only, clock=clock)
+    path = address.path_of(place)
+    return SqliteBackend(path, durability=durability, read_only=read_only, lock_timeout=lock_timeout, clock=clock)
 
 
 def _server_package() -> None:

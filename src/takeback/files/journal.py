@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from .. import presence
 from ..errors import Busy, Corrupt
 from ..ops import sessions
 from ..storage.base import Tx
@@ -45,7 +46,8 @@ def begin(tx: Tx, row: JournalRow) -> None:
     """Record a change before it begins; raises ``Busy`` if there is another one in the same workspace."""
     before = _locked(tx, row)
     if before is not None and before.steps:
-        raise Busy("another change to the files of this workspace is in progress; try again when it is done")
+        holder = presence.decode(before.holder)
+        raise Busy(f"{holder} is changing the files of this workspace; try again when it is done", holder=str(holder))
     JOURNAL.upsert(tx, row)
 
 

@@ -25,6 +25,8 @@ Value: TypeAlias = "int | float | str | bytes | None"
 Row: TypeAlias = "tuple[Any, ...]"
 T = TypeVar("T")
 
+LOCK_TIMEOUT = 30.0  # seconds that a call waits for other processes, unless the store was opened with another limit
+
 # Markers are comments to SQLite, which has one writer; an engine that runs several at once puts its own words there.
 LOCK = " /* lock */"  # ends a SELECT: in a write, nobody else changes its rows until the end
 CHANGE_ORDER = " /* change order */"  # behind a position that a row is given: its place in the order of the feed
@@ -158,7 +160,7 @@ class Readable(Protocol):
 
     @property
     def suspect(self) -> bool:
-        """Whether the store was changed from outside, or not closed properly, before it was opened."""
+        """Whether the store's file may have been changed by somebody else before it was opened."""
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only reads."""

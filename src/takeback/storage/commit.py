@@ -12,6 +12,7 @@ belongs to a ticket, a batch is recorded on it before it leaves the queue, and s
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -28,7 +29,7 @@ _LOOK_SECONDS = 0.5
 class Ticket(Generic[T]):
     """One operation in progress: what to run, whom it leads, and how it ended."""
 
-    __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "thread", "value", "wake")
+    __slots__ = ("durable", "error", "followers", "frees_space", "op", "settled", "since", "thread", "value", "wake")
 
     def __init__(self, op: Op[T], frees_space: bool = False) -> None:
         self.op = op
@@ -38,6 +39,7 @@ class Ticket(Generic[T]):
         self.followers: list[Ticket[Any]] = []
         self.durable = False
         self.settled = False
+        self.since = 0.0  # when it began to wait for a leader, by the monotonic clock
         self.thread = threading.get_ident()
         self.wake: threading.Lock | None = None
 
@@ -130,6 +132,7 @@ class GroupCommit:
     def _join_queue(self, ticket: Ticket[Any]) -> None:
         ticket.wake = threading.Lock()
         ticket.wake.acquire()
+        ticket.since = time.monotonic()
         self._queue.append(ticket)
 
     def _await_turn(self, ticket: Ticket[Any]) -> bool:
@@ -198,6 +201,8 @@ class GroupCommit:
     def _commit(self, batch: list[Ticket[Any]]) -> None:
         try:
             self._transact(batch)
+        except Busy:
+            raise  # the engine waited for others as long as it may: nothing has run, and nobody should wait again
         except Error:
             # An operation failed half-way, or the engine rejected the whole batch: only the culprit may fail. Any other
             # exception may have struck after the commit, where running the batch again could store it twice.

@@ -6,8 +6,8 @@ WAL-reset corruption bug. Every apsw exception that could reach a caller is tran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -24,8 +24,8 @@ from ..errors import (
 )
 from .base import NEXT, Dialect, Row, Value, scalar
 
-BUSY_MS = 20_000
 _KEPT = 256  # rows of sessions
+_MERGE_AT = 1000  # pages in the log, SQLite's own default
 _DAMAGE = frozenset(
     {
         apsw.SQLITE_IOERR_SHORT_READ,
@@ -41,7 +41,7 @@ def translate(error: Exception) -> Error:
         case apsw.FullError():
             return StorageFull()
         case apsw.BusyError() | apsw.LockedError():
-            return Busy(f"another program has kept the store locked for {BUSY_MS // 1000} s; try again")
+            return Busy("another program keeps the store locked; try again")
         case apsw.NotADBError():
             what = "this file is not a store, or its header is damaged"
             return Corrupt(f"{what}: {error}. Choose another file, or restore a backup", what="file")
@@ -204,14 +204,30 @@ def close_quietly(connection: apsw.Connection) -> None:
         from . import notices
 
         notices.warn("the disk failed while the store was being closed: %s", error)
-        connection.close(True)
+        with suppress(apsw.Error):  # at exit, a thread may still be using it
+            connection.close(True)
 
 
-def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
-    """Open a connection that trusts nothing in the file, and waits for locks."""
+def merging(merged: Callable[[], None]) -> Callable[[apsw.Connection, str, int], int]:
+    """Return a hook that merges a long log into the database file, as SQLite does by itself, and then calls back."""
+
+    def hook(connection: apsw.Connection, name: str, pages: int) -> int:
+        if pages >= _MERGE_AT:
+            with suppress(apsw.Error):  # the commit that led here is done; the next one tries again
+                connection.wal_checkpoint(name, mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            merged()
+        return apsw.SQLITE_OK
+
+    return hook
+
+
+def connect(
+    path: str, *, vfs: str | None = None, flags: int | None = None, lock_timeout: float = 0.0
+) -> apsw.Connection:
+    """Open a connection that trusts nothing in the file, and waits for locks as long as it is told."""
     flags = apsw.SQLITE_OPEN_READWRITE if flags is None else flags
     connection = apsw.Connection(path, flags=flags, vfs=vfs)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(min(int(lock_timeout * 1000), 0x7FFFFFFF))
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)  # a crafted schema must not call functions
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)

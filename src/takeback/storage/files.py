@@ -1,9 +1,9 @@
 """The side files of a SQLite store, and what each is for.
 
 - ``NAME-open``: a shared lock while a store is open; whoever gets it exclusively is alone and may
-  check the log, create and migrate. So processes that open a store first wait for one another. The last one
-  to close records what the database file then looked like: if it still does, the next opener skips the checks.
-- ``NAME-lock``: the turnstile between writing processes, and the **high-water mark**: the feed
+  check the log, create and migrate. So processes that open a store first wait for one another. It also records what
+  the database file looks like: while that is so, whoever opens the store has no reason to check it.
+- ``NAME-lock``: the turnstile between writing processes (``turnstile``), and the **high-water mark**: the feed
   position last acknowledged. It is written after the commit was synced, so it is never ahead of
   what is durable: a store that ends before its mark has lost data, whatever the cause.
 - ``NAME-ballast``: space that is freed when the disk is full, so that deleting still works.
@@ -22,14 +22,14 @@ import time
 import zlib
 
 from .. import mounts
-from ..errors import BackendError, Busy, Invalid, StorageFull
+from ..errors import BackendError, Invalid, StorageFull
 
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "ocfs2"}
     | {"beegfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph"}
 )
 _MARK = struct.Struct(">16sqI")
-_LEFT = struct.Struct(">QQQQI")  # size, two times and inode of the database file, and their checksum
+_LOOK = struct.Struct(">QQQQI")  # size, two times and inode of the database file, and their checksum
 BALLAST_BYTES = 1 << 20
 _SMALLEST_BALLAST = 1 << 15
 
@@ -82,7 +82,7 @@ def _look_of(path: str) -> bytes:
     """Return a file's size, times and inode, with a checksum."""
     found = os.stat(path)
     look = (found.st_size, found.st_mtime_ns % (1 << 64), found.st_ctime_ns % (1 << 64), found.st_ino)
-    return _LEFT.pack(*look, zlib.crc32(repr(look).encode()))
+    return _LOOK.pack(*look, zlib.crc32(repr(look).encode()))
 
 
 BACKUP, BACKUP_PART = ".takeback-backup-", "store.db"  # where a backup is written before it gets its name
@@ -108,50 +108,6 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self.path = path
         self.descriptor = open_private(path)
-        self._left = b""
-
-    def join(self, timeout: float) -> bool:
-        """Enter alone (True), or beside others once one of them admits us (False); after ``timeout`` raise ``Busy``.
-
-        Whoever enters alone checks the store and then admits those who wait. If it gives up instead, the next one
-        is alone: nobody gets past a store that was not checked.
-        """
-        deadline = time.monotonic() + timeout
-        while True:
-            if self._try(fcntl.LOCK_EX):
-                self._left = os.pread(self.descriptor, 1 + _LEFT.size, 0)
-                os.pwrite(self.descriptor, b"0", 0)  # nobody is admitted until the store is checked
-                return True
-            if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
-                return False
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-            if time.monotonic() > deadline:
-                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s; end it, or wait")
-            time.sleep(0.003)
-
-    def admit(self, timeout: float) -> None:
-        """Let others in beside us."""
-        os.pwrite(self.descriptor, b"1", 0)
-        deadline = time.monotonic() + timeout
-        while not self._try(fcntl.LOCK_SH):
-            if time.monotonic() > deadline:
-                raise Busy(f"another process has been opening {self.path!r} for {timeout:.0f} s; end it, or wait")
-            time.sleep(0.003)
-
-    def left_as(self, path: str) -> bool:
-        """Whether the database file is as the last process to close it left it; only for whoever entered alone."""
-        with contextlib.suppress(FileNotFoundError):
-            return self._left[:1] == b"2" and self._left[1:] == _look_of(path)
-        return False
-
-    def leave(self, path: str) -> None:
-        """Record what the database file looks like if nobody else has it open; a failing disk only costs a check."""
-        if not self._try(fcntl.LOCK_EX):
-            return
-        with contextlib.suppress(OSError):
-            log = path + "-wal"
-            if not os.path.exists(log) or os.path.getsize(log) == 0:  # readers leave an empty one
-                os.pwrite(self.descriptor, b"2" + _look_of(path), 0)
 
     def _try(self, kind: int) -> bool:
         try:
@@ -164,17 +120,65 @@ class FileLock:
         """Take the lock exclusively if nobody holds it."""
         return self._try(fcntl.LOCK_EX)
 
-    def exclusive(self) -> None:
-        """Take the lock, waiting in the kernel's queue."""
-        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
-
-    def unlock(self) -> None:
-        """Release the lock."""
-        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-
     def close(self) -> None:
         """Release the lock and close the file."""
         os.close(self.descriptor)
+
+
+class Presence(FileLock):
+    """The lock that everybody shares who has the store open, and a record of what the database file looks like.
+
+    The record is made whenever a process of the store has changed the file: after the checks of whoever opens it alone,
+    after each merge of the log into it, and on closing. Nobody else changes it, so as long as the file looks like this
+    it needs no checks, even if its last user was killed.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._recorded = b""
+        self.merges = False  # whether closing the connection may change the file
+
+    def join(self, timeout: float) -> bool:
+        """Enter alone (True), or beside others once one of them admits us (False); after ``timeout`` raise ``Busy``.
+
+        Whoever enters alone checks the store and then admits those who wait. If it gives up instead, the next one
+        is alone: nobody gets past a store that was not checked.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._try(fcntl.LOCK_EX):
+                self._recorded = os.pread(self.descriptor, _LOOK.size, 1)
+                os.pwrite(self.descriptor, b"0", 0)  # nobody is admitted until the store is checked
+                return True
+            if self._try(fcntl.LOCK_SH) and os.pread(self.descriptor, 1, 0) == b"1":
+                return False
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            self._pause(deadline, timeout)
+
+    def admit(self, timeout: float) -> None:
+        """Let others in beside us."""
+        os.pwrite(self.descriptor, b"1", 0)
+        deadline = time.monotonic() + timeout
+        while not self._try(fcntl.LOCK_SH):
+            self._pause(deadline, timeout)
+
+    def _pause(self, deadline: float, timeout: float) -> None:
+        if time.monotonic() > deadline:
+            from . import holders
+
+            raise holders.busy(f"opening {self.path.removesuffix('-open')!r}", timeout, self.path)
+        time.sleep(0.003)
+
+    def recorded(self, path: str) -> bool:
+        """Whether the database file looks as it was recorded last; only for whoever entered alone."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._recorded == _look_of(path)
+        return False
+
+    def record(self, path: str) -> None:
+        """Record what the database file looks like now; if the disk fails, it will only be checked once more."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self.descriptor, _look_of(path), 1)
 
 
 class Mark:

@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from ..errors import BackendError, Invalid, StorageFull, Unsupported
+from ..errors import BackendError, Busy, Invalid, StorageFull, Unsupported
 from . import files, guard, notices
-from .base import Op
+from .base import LOCK_TIMEOUT, Op
 from .commit import Ticket
-from .connection import close_quietly, translate, translated
+from .connection import merging, translate, translated
 from .engine import Engine
 from .sqlite_reader import SqliteReader
+from .turnstile import Turnstile
 
 T = TypeVar("T")
 _WAL_BYTES = 32 + 1024 * (4096 + 24)  # a log of 1,024 pages, about where SQLite starts a checkpoint
@@ -33,12 +34,15 @@ _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 class SqliteBackend(SqliteReader, Engine):
     """A store in a file, for any number of threads and processes on one machine."""
 
+    _turnstile: Turnstile
+
     def __init__(
         self,
         path: str,
         *,
         durability: str = "full",
         read_only: bool = False,
+        lock_timeout: float = LOCK_TIMEOUT,
         clock: Clock | None = None,
         vfs: str | None = None,
         sync: Callable[[int], None] = _fdatasync,
@@ -52,9 +56,12 @@ class SqliteBackend(SqliteReader, Engine):
         self._sync_file = sync
         self._failed = False
         self._clock = clock or SystemClock()
-        super().__init__(path, vfs=vfs)
+        super().__init__(path, vfs=vfs, lock_timeout=lock_timeout)
 
     # ------------------------------------------------------------------ opening
+
+    def _lock_file(self, path: str) -> files.FileLock:
+        return Turnstile(path)
 
     def _hold(self, connection: apsw.Connection) -> None:
         Engine.__init__(self, connection, self._sync_log)
@@ -83,7 +90,11 @@ class SqliteBackend(SqliteReader, Engine):
     def _found_sound(self, alone: bool) -> None:
         if not self._read_only:
             self._note_durability(alone)
+            self._turnstile.arrange(self._lock_timeout)
+            path, presence = self.path, self._presence
+            self._connection.set_wal_hook(merging(lambda: presence.record(path)))
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            presence.merges = True
 
     def _note_durability(self, alone: bool) -> None:
         """Record for later openers whether the log that starts here is synced at every commit."""
@@ -122,11 +133,13 @@ class SqliteBackend(SqliteReader, Engine):
 
     def _attempt(self, batch: list[Ticket[Any]]) -> None:
         try:
-            self._turnstile.exclusive()
+            self._turnstile.exclusive(batch[0].since)
             position = self._run_batch(batch, self._extend_log if self._commits == _EXTEND_AFTER else None)
             self._position = position or self._position
         except apsw.Error as error:
             raise translate(error) from error
+        except Busy as error:
+            raise self._explained(error) from error.__cause__
         finally:
             self._turnstile.unlock()
         self._commits += 1
@@ -190,7 +203,4 @@ class SqliteBackend(SqliteReader, Engine):
         except BaseException:
             self._closed = False  # interrupted, or called from inside a write: the store stays open
             raise
-        self._close_readers()
-        close_quietly(self._connection)  # last, because closing the last connection merges the log into the file
-        self._presence.leave(self.path)
         self._cleanup()

@@ -13,16 +13,15 @@ from typing import Self, TypeVar
 
 import apsw
 
-from ..errors import Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
+from ..errors import Busy, Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from ..tables.store import META
 from ..tables.table import Table
 from . import files, guard, migrate
-from .base import Capabilities, Op, Value, scalar, scalars
+from .base import LOCK_TIMEOUT, Capabilities, Op, Value, scalar, scalars
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
 T = TypeVar("T")
 
-_OPEN_TIMEOUT = 60.0
 _LARGE = ("entry", "link")  # tables that opening leaves to ``verify``
 _SMALL = 64 << 20  # bytes: in a store up to this size, opening checks these too
 
@@ -37,27 +36,35 @@ class SqliteReader:
     _cursor: apsw.Cursor
     _closed: bool
     _process: int
-    _untouched = False  # the file is as the last process to close it left it
+    _turnstile: files.FileLock
     suspect = False
 
-    def __init__(self, path: str, *, vfs: str | None = None) -> None:
+    def __init__(self, path: str, *, vfs: str | None = None, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.path = _real_path(path)
         self._vfs = vfs
+        self._lock_timeout = lock_timeout
+        self._connections: list[apsw.Connection] = []  # the one that opened the store
         self._readers: list[apsw.Cursor] = []
         self._descriptors: list[int] = []  # that of the log, once it is open
         self._guarded: list[tuple[int, int]] = []
         self._check_place()
         try:
-            self._presence = files.FileLock(self.path + "-open")
-            self._turnstile = files.FileLock(self.path + "-lock")
+            self._presence = files.Presence(self.path + "-open")
+            self._turnstile = self._lock_file(self.path + "-lock")
         except OSError as error:
             raise files.translate(error, self.path) from error
+        connections = self._readers, self._connections
         self._locks = [self._turnstile, self._presence]
-        self._cleanup = weakref.finalize(self, _release, self._locks, self._descriptors, self._guarded)
+        self._cleanup = weakref.finalize(
+            self, _release, self.path, connections, self._presence, self._locks, self._descriptors, self._guarded
+        )
         self._mark = files.Mark(self._turnstile.descriptor)
         self._ballast = files.Ballast(self.path + "-ballast")
         try:
             self._open()
+        except Busy as error:
+            self._cleanup()
+            raise self._explained(error) from error.__cause__
         except OSError as error:
             self._cleanup()
             raise files.translate(error, self.path) from error
@@ -80,26 +87,28 @@ class SqliteReader:
         except OSError as error:
             raise files.translate(error, self.path) from error
 
+    def _lock_file(self, path: str) -> files.FileLock:
+        """Open the file of the lock for writing; whoever only reads needs what else is in it."""
+        return files.FileLock(path)
+
     def _open(self) -> None:
         guard.refuse_inherited(self.path)
-        alone = self._presence.join(_OPEN_TIMEOUT)
+        alone = self._presence.join(self._lock_timeout)
         if alone:
-            self._untouched = self._presence.left_as(self.path)
+            self.suspect = not self._presence.recorded(self.path)
             self._check_file()
             self._check_log()
         try:
             if (created := files.create_private(self.path)) is not None:
                 os.close(created)
-            self._hold(self._connect_or_make_room())
+            self._connections.append(self._connect_or_make_room())
         except OSError as error:
             raise files.translate(error, self.path) from error
-        try:
-            self._set_up(alone)
-        except BaseException:
-            close_quietly(self._connection)
-            raise
+        self._hold(self._connections[0])
+        self._set_up(alone)
         if alone:
-            self._presence.admit(_OPEN_TIMEOUT)
+            self._presence.record(self.path)
+            self._presence.admit(self._lock_timeout)
 
     def _hold(self, connection: apsw.Connection) -> None:
         """Keep the connection that opened the store."""
@@ -149,7 +158,7 @@ class SqliteReader:
 
     def _connect(self) -> apsw.Connection:
         with translated():
-            connection = connect(self.path, vfs=self._vfs)
+            connection = connect(self.path, vfs=self._vfs, lock_timeout=self._lock_timeout)
             try:
                 # Until the mark has been compared, closing must not merge the log into the file.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -172,7 +181,6 @@ class SqliteReader:
             self._connection.pragma("synchronous", "extra" if journal == "delete" else "normal")
         self._bring_up_to_date()
         self._compare_mark()
-        self.suspect = alone and not self._untouched
         if self.suspect:
             self._check_indexes()
             self._check_tags()
@@ -229,8 +237,8 @@ class SqliteReader:
         index is left alone: it still leads to the row, whose check then fails. Rows that an index has and the table has
         not are lost: rebuilding the index from what is left would hide that.
 
-        This reads whole tables, so it is skipped if the file is unchanged since it was last closed (``verify`` never
-        skips it). In a large store the tables of entries are left to ``verify``.
+        This reads whole tables, so it is skipped if nobody but the store's own processes has changed the file
+        (``verify`` never skips it). In a large store the tables of entries are left to ``verify``.
         """
         from ..tables import schema
 
@@ -321,15 +329,25 @@ class SqliteReader:
         try:
             tx.run("BEGIN")
             return op(tx)
+        except Busy as error:
+            raise self._explained(error) from error.__cause__
         finally:
             self._give_back(reader)
+
+    def _explained(self, error: Busy) -> Busy:
+        """Return an error with the process that keeps SQLite's own locks, if that is what it is about."""
+        if not isinstance(error.__cause__, apsw.BusyError | apsw.LockedError):
+            return error
+        from . import holders
+
+        return holders.busy(f"using {self.path!r}", self._lock_timeout, self.path + "-shm", self.path, shared=False)
 
     def _take_reader(self) -> apsw.Cursor:
         try:
             return self._readers.pop()
         except IndexError:
             with translated():
-                connection = connect(self.path, vfs=self._vfs)
+                connection = connect(self.path, vfs=self._vfs, lock_timeout=self._lock_timeout)
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.pragma("query_only", True)
                 return connection.cursor()
@@ -362,20 +380,16 @@ class SqliteReader:
         """Release every lock and connection; calling it again does nothing."""
         if self._cleanup.alive and guard.process_generation() == self._process:
             self._closed = True
-            self._close_readers()
-            self._presence.leave(self.path)
             self._cleanup()
         self._closed = True
 
-    def _close_readers(self) -> None:
-        while self._readers:  # a reader in use is closed when it is given back
-            close_quietly(self._readers.pop().connection)
-
     def abandon(self) -> None:
         """Leak the connections in a forked child, because closing them could delete the parent's log."""
-        for connection in (self._connection, *(reader.connection for reader in self._readers)):
+        for connection in (*self._connections, *(reader.connection for reader in self._readers)):
             guard.leak(connection)
-        self._guarded.clear()
+        for each in (self._connections, self._readers, self._guarded):
+            each.clear()
+        self._presence.merges = False
         self._cleanup()
 
 
@@ -387,8 +401,22 @@ def _real_path(path: str) -> str:
         raise Invalid(f"{path!r} is not a valid path: {error}") from error
 
 
-def _release(locks: list[files.FileLock], descriptors: list[int], guarded: list[tuple[int, int]]) -> None:
-    """Release what a backend holds besides its connections, even if it was dropped without being closed."""
+def _release(
+    path: str,
+    connections: tuple[list[apsw.Cursor], list[apsw.Connection]],
+    presence: files.Presence,
+    locks: list[files.FileLock],
+    descriptors: list[int],
+    guarded: list[tuple[int, int]],
+) -> None:
+    """Close what a backend holds, even if it was dropped without being closed."""
+    readers, opened = connections
+    while readers:  # a reader in use is closed when it is given back
+        close_quietly(readers.pop().connection)
+    while opened:  # last, because closing the last connection merges the log into the file
+        close_quietly(opened.pop())
+    if presence.merges:
+        presence.record(path)
     guard.release(guarded)
     guarded.clear()
     while descriptors:

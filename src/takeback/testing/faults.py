@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import apsw
 
 Kind = Literal["write", "sync", "truncate", "delete"]
-Mode = Literal["error", "full", "torn", "kill"]
+Mode = Literal["error", "full", "torn", "kill", "stop"]
 
 KINDS: tuple[Kind, ...] = ("write", "sync", "truncate", "delete")
 MODES: tuple[Mode, ...] = ("error", "full", "torn")
@@ -49,7 +49,8 @@ class FaultyVFS(apsw.VFS):
 
     ``error``: the call fails and changes nothing; later calls work. ``full``: the same, reported as a full disk.
     ``torn``: half of a write reaches the file (of any other call, nothing), and the disk is dead from then on.
-    ``kill``: the process gets SIGKILL instead of making the call.
+    ``kill``: the process gets SIGKILL instead of making the call. ``stop``: the process gets SIGSTOP before the call,
+    which succeeds once the process is continued.
     """
 
     def __init__(self, name: str = "takeback-faults", base: str = "") -> None:
@@ -65,7 +66,7 @@ class FaultyVFS(apsw.VFS):
 
     def arm(self, number: int, mode: Mode, *, kinds: Collection[Kind] = KINDS, times: int = 1) -> None:
         """Make call ``number``, counted from now, and the ``times - 1`` calls after it fail."""
-        if number < 1 or times < 1 or mode not in (*MODES, "kill"):
+        if number < 1 or times < 1 or mode not in (*MODES, "kill", "stop"):
             raise ValueError(f"cannot fail call {number}, {times} times, in mode {mode!r}")
         self.disarm()
         self._mode, self._kinds = mode, frozenset(kinds)
@@ -104,8 +105,9 @@ class FaultyVFS(apsw.VFS):
         if not self._first <= self.calls <= self._last:
             return False
         self.fired.append(Fault(self.calls, kind, file))
-        if self._mode == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self._mode in ("kill", "stop"):
+            os.kill(os.getpid(), signal.SIGKILL if self._mode == "kill" else signal.SIGSTOP)
+            return False
         self.dead = self._mode == "torn"
         return True
 

@@ -24,7 +24,8 @@ import psycopg
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
 from ..appends import KnownAppend
-from ..base import Capabilities, Dialect, Op, Row, Value
+from ..base import LOCK_TIMEOUT, Capabilities, Dialect, Op, Row, Value
+from . import blockers
 from . import schema as schemas
 from .address import Address, ServerConnection
 from .calls import FUNCTION, Calls
@@ -232,8 +233,11 @@ class PostgresBackend:
 
     suspect = False  # the server takes care of its files
 
-    def __init__(self, url: str, *, durability: str = "full", read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, *, durability: str = "full", read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT
+    ) -> None:
         self._address = address = Address.of(url)
+        self._lock_timeout = min(lock_timeout, address.call_timeout)
         self._read_only = read_only
         self._relaxed = durability == "relaxed"
         self._process = guard.process_generation()
@@ -269,7 +273,7 @@ class PostgresBackend:
         """Record the epoch; a connection that is not pooled gets once the settings that others get every time."""
         schemas.begin_epoch(connection, self._address.schema)
         if connection.prepare_threshold is not None:
-            connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._milliseconds(),))
+            connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._lock_milliseconds(),))
             connection.epoch = schemas.epoch(connection, self._address.schema)
 
     def _look_around(self, connection: ServerConnection) -> None:
@@ -281,7 +285,7 @@ class PostgresBackend:
                 raise NotFound(
                     f"schema {name!r} of this database holds no store, or an older one; open it for writing first"
                 )
-            schemas.bring_up_to_date(connection, name)
+            schemas.bring_up_to_date(connection, name, lock_timeout=self._lock_timeout)
             self._begin_epoch(connection)
         if self._read_only:
             self.words.epochs_over = schemas.epochs_over(connection, name)
@@ -294,7 +298,7 @@ class PostgresBackend:
         setting = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
         asleep = setting is not None and setting[0] in ("off", "local")
         self._sync = "off" if self._relaxed else "on" if asleep else None
-        self.calls = Calls(self.words.schema, self._sync, self._milliseconds())
+        self.calls = Calls(self.words.schema, self._sync, self._lock_milliseconds())
         self.capabilities = Capabilities(
             name="postgresql",
             persistent=True,
@@ -330,6 +334,9 @@ class PostgresBackend:
     def _milliseconds(self) -> str:
         return str(int(self._timeout * 1000))
 
+    def _lock_milliseconds(self) -> str:
+        return schemas.milliseconds(self._lock_timeout)
+
     def _writing_as(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
         """Return the first statement of a write."""
         found = self._begins.get(alone)
@@ -341,7 +348,7 @@ class PostgresBackend:
         sync = "NULL" if self._sync is None else f"set_config('synchronous_commit', '{self._sync}', true)"
         sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=sync, end=self._end)
         key = schemas.lock_key(f"scope:{self._address.schema}:{self._scope}")
-        return sql, (self._said_scope(), self._milliseconds(), self._milliseconds(), key)
+        return sql, (self._said_scope(), self._milliseconds(), self._lock_milliseconds(), key)
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only reads."""
@@ -408,6 +415,8 @@ class PostgresBackend:
                 tx.give_up()
                 if lost or error.sqlstate in STALE:
                     connection.close()
+                elif error.sqlstate == blockers.LOCKED_OUT:
+                    raise blockers.busy(connection, self._address.schema, self._lock_timeout) from error
                 if lost and tx.committing and begin is not None:
                     raise InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
                 raise self._judged(error, lost) from error

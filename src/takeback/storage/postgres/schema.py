@@ -21,7 +21,8 @@ from ...errors import Busy, Corrupt, Invalid, Unsupported
 from ...tables import schema as tables
 from ...tables.store import META, MIGRATION, MetaRow, MigrationRow
 from .. import migrate
-from . import dialect
+from ..base import LOCK_TIMEOUT
+from . import blockers, dialect
 
 _FORCED = "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relforcerowsecurity"
 _VERSION = "SELECT max(version) FROM {}.migration"
@@ -95,14 +96,24 @@ def _one(connection: Connection, sql: str, args: tuple[Any, ...] = ()) -> Any:
     return row
 
 
-def bring_up_to_date(connection: Connection, schema: str, *, grant_to: str | None = None) -> int:
+def milliseconds(lock_timeout: float) -> str:
+    """Return a lock timeout as the server takes it, where 0 would mean for ever."""
+    return str(max(1, int(lock_timeout * 1000)))
+
+
+def bring_up_to_date(
+    connection: Connection, schema: str, *, grant_to: str | None = None, lock_timeout: float = LOCK_TIMEOUT
+) -> int:
     """Apply missing migrations and return the version; a role without the rights gets an error that says what to do."""
     try:
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(psycopg.errors.DeadlockDetected), connection.transaction():
+                connection.execute("SELECT set_config('lock_timeout', $1, true)", (milliseconds(lock_timeout),))
                 connection.execute("SELECT pg_advisory_xact_lock($1)", (lock_key(f"migrate:{schema}"),))
                 return _migrate(connection, schema, grant_to)
         raise Busy("the tables cannot be changed while so many others write; try again, or stop some writers")
+    except psycopg.errors.LockNotAvailable as error:
+        raise blockers.busy(connection, schema, lock_timeout) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise Unsupported(
             f"the tables of this store are missing or too old, and this role may not create them ({error});"
