@@ -19,7 +19,7 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import LOCK, Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
+from ..tables.sessions import DETAIL, LEASE, PURGED, SESSION, TAG, DetailRow, TagRow
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
 from ..tables.table import slots
@@ -86,8 +86,12 @@ def find(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
 
 def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     """Return a session by id, even one in the trash; a purged one or one of another scope raises ``NotFound``."""
-    found = find(tx, scope, session_id)
-    if found is None:
+    return existing(find_any(tx, scope, session_id), session_id)
+
+
+def existing(found: SessionRow | None, session_id: str) -> SessionRow:
+    """Return a session that was looked for by id; one that is not there or was purged raises ``NotFound``."""
+    if found is None or found.hidden == PURGED:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
     return found
 
@@ -342,6 +346,13 @@ def detail(tx: Tx, session: SessionRow) -> bytes:
     if found is None:
         raise _no_detail(session)
     return found.doc
+
+
+def detail_in(session: SessionRow, stored: Row) -> bytes:
+    """Check the details as joined to a session's row; all columns are None where there are none."""
+    if stored[0] is None:
+        raise _no_detail(session)
+    return DETAIL.checked(stored).doc
 
 
 def _no_detail(session: SessionRow) -> Corrupt:
