@@ -16,7 +16,7 @@ from ..ids import entry_id, parse_entry_id
 from ..model.entry import GENESIS, Entry, Numbers
 from ..model.message import Message
 from ..storage.base import Row, Tx, scalar
-from ..tables.entries import ENTRY, RANGES, messages_in
+from ..tables.entries import ENTRY, RANGE, RANGE_BY_KEY, messages_in
 from ..tables.entries import EntryRow as EntryRow
 from . import branches, open_streams, sessions
 from .branches import Segment
@@ -29,7 +29,6 @@ T = TypeVar("T")
 Reader: TypeAlias = Callable[[dict[str, Any]], Any]  # opens the attachments of a message
 Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # makes values of rows and the ids of their branches
 
-READ = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 _RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ?"
 GET = f"{ENTRY.select} WHERE scope = ? AND key = ?"
 BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC LIMIT ?"
@@ -70,7 +69,7 @@ def _stored(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
     found = list[Row]()
     for at in range(0, len(segments), _RANGES):
         some = segments[at : at + _RANGES]
-        sql = READ if len(some) == 1 else " UNION ALL ".join([_RANGE] * len(some))
+        sql = RANGE if len(some) == 1 else " UNION ALL ".join([_RANGE] * len(some))
         found += tx.all(sql, [each for s in some for each in (scope, key_of(s.bid, s.low), key_of(s.bid, s.high))])
     return found
 
@@ -160,10 +159,10 @@ def read_messages(
     segments = path_segments(tx, session, low, high)
     if len(segments) == 1:
         ((bid, uid, low, high),) = segments
-        first, dialect = key_of(bid, low), tx.dialect
-        keys = (first, key_of(bid, high))
-        rows = tx.all(RANGES[dialect.gapless], keys if dialect.gapless else (session.scope, *keys))
-        found = messages_in(rows, session.scope, uid, first, kinds, reader)
+        scope, first, last = session.scope, key_of(bid, low), key_of(bid, high)
+        by_key = tx.dialect.gapless
+        rows = tx.all(RANGE_BY_KEY, (first, last)) if by_key else tx.all(RANGE, (scope, first, last))
+        found = messages_in(rows, scope, uid, first, kinds, reader)
         if found is not None and len(rows) == high - low:
             return found, high
     # Several branches, parts in blobs, or damage, which this reports.
