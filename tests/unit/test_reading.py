@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -13,9 +13,8 @@ import pytest
 
 import takeback
 from takeback import Store
-from takeback.storage.base import Op
-from takeback.storage.sqlite import SqliteBackend
-from takeback.storage.wrap import Traced
+from takeback.storage.base import Backend, Op, Row, Tx, Value
+from takeback.storage.wrap import Wrapper, _PassedTx
 from takeback.tables.entries import ENTRY
 from takeback.tables.sessions import DETAIL, LEASE, SESSION
 from takeback.tables.table import Table
@@ -31,36 +30,44 @@ READS: dict[str, Callable[[takeback.Session], object]] = {
 }
 
 
-class Counted(Traced):
-    """Counts transactions that read, and keeps their statements."""
+Asked = list[tuple[str, tuple[Value, ...]]]  # the statements of a transaction, with their values
 
-    def __init__(self, inner: SqliteBackend) -> None:
-        self.reads, self.statements = 0, list[str]()
-        super().__init__(inner, lambda sql, seconds: self.statements.append(sql))
+
+class AskedTx(_PassedTx):
+    """Keeps what is asked."""
+
+    def __init__(self, inner: Tx, asked: Asked) -> None:
+        super().__init__(inner)
+        self._asked = asked
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        self._asked.append((sql, tuple(args)))
+        return self._inner.one(sql, args)
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        self._asked.append((sql, tuple(args)))
+        return self._inner.all(sql, args)
+
+
+class Watched(Wrapper):
+    """Keeps what each transaction that reads asks."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner)
+        self.reads = list[Asked]()
 
     def read(self, op: Op[Any]) -> Any:
-        self.reads += 1
-        return super().read(op)
-
-    @contextmanager
-    def during(self) -> Iterator[tuple[list[int], list[str]]]:
-        """Return the number of transactions, and the statements, of a block."""
-        reads, statements, counted = self.reads, len(self.statements), list[int]()
-        told = list[str]()
-        yield counted, told
-        counted.append(self.reads - reads)
-        told += self.statements[statements:]
+        self.reads.append([])
+        return self.inner.read(lambda tx: op(AskedTx(tx, self.reads[-1])))  # type: ignore[arg-type]
 
 
 @contextmanager
-def counting(store: Store) -> Iterator[tuple[list[int], list[str]]]:
-    """Count what a block asks of a store."""
+def watching(store: Store) -> Iterator[list[Asked]]:
+    """Keep what a block asks of a store, by transaction."""
     backend = store._backend
-    counted = Counted(backend)  # type: ignore[arg-type]
-    store._backend = store._runner.backend = counted
+    store._backend = store._runner.backend = watched = Watched(backend)
     try:
-        with counted.during() as found:
-            yield found
+        yield watched.reads
     finally:
         store._backend = store._runner.backend = backend
 
@@ -75,20 +82,20 @@ def talk(store: Store, name: str = "talk") -> takeback.Session:
 def test_the_last_messages_are_read_in_one_transaction_by_two_statements(tmp_path: Path) -> None:
     with takeback.open(tmp_path / "s.db") as store:
         session = talk(store)
-        with counting(store) as (reads, statements):
+        with watching(store) as reads:
             found = session.messages(limit=50)
         assert [message.content for message in found] == [f"message {number}" for number in range(400, 450)]
-        assert (reads, len(statements)) == ([1], 2)
+        assert list(map(len, reads)) == [2]
 
 
 @pytest.mark.promise("P4")
 def test_everything_is_read_in_one_transaction_a_page(tmp_path: Path) -> None:
     with takeback.open(tmp_path / "s.db") as store:
         session = talk(store)
-        with counting(store) as (reads, statements):
+        with watching(store) as reads:
             found = session.messages()
         assert [message.seq for message in found] == list(range(1, 451))
-        assert (reads, len(statements)) == ([3], 4)
+        assert list(map(len, reads)) == [2, 1, 1]
 
 
 def test_a_window_is_the_same_however_it_is_read(takeback_store: Store) -> None:
@@ -119,10 +126,10 @@ def test_a_listing_is_one_statement(tmp_path: Path) -> None:
     with takeback.open(tmp_path / "s.db") as store:
         for number in range(60):
             store.create_session(f"s{number}")
-        with counting(store) as (reads, statements):
+        with watching(store) as reads:
             page = store.list_sessions(limit=50)
         assert [session.name for session in page] == [f"s{number}" for number in range(59, 9, -1)]
-        assert (reads, len(statements)) == ([1], 1)
+        assert list(map(len, reads)) == [1]
 
 
 def test_a_listed_session_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
@@ -167,6 +174,50 @@ def test_no_statement_of_reading_is_prepared_twice(tmp_path: Path) -> None:
             prepared.clear()
             call()
             assert not prepared, name
+
+
+# ---------------------------------------------------------------------- a preview
+
+
+def worked(store: Store, workspace: Path) -> tuple[takeback.Session, int]:
+    """Return a session that changed files in two turns, and the last seq of the first one."""
+    with store.session("work", workspace=workspace) as session:
+        first = 0
+        for turn in ("one", "two"):
+            first = session.head.seq
+            session.user(f"Do {turn}")
+            with session.tool("edit", {"path": "a.txt"}) as run:
+                (workspace / "a.txt").write_text(turn)
+                (workspace / f"{turn}.txt").write_text(turn)
+                run.result("done")
+            session.assistant("Done.")
+    return session, first
+
+
+@pytest.mark.feature("D2")
+def test_a_preview_is_one_transaction_in_which_nothing_is_asked_twice(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    with takeback.open(tmp_path / "s.db") as store:
+        session, first = worked(store, tmp_path / "w")
+        with watching(store) as reads:
+            preview = session.preview_rewind(first)
+        assert [(each.path, each.action) for each in preview.files] == [("a.txt", "overwrite"), ("two.txt", "delete")]
+        assert (preview.turns, preview.prompt) == (1, "Do two")
+        assert all("edit in turn 2" in each.by for each in preview.files)
+        of_the_scan = [asked for asked in reads if all(" FROM seen " in sql for sql, _ in asked)]
+        (asked,) = [each for each in reads if each not in of_the_scan]
+        assert len(asked) == len(set(asked))
+        assert reads[-1] == asked  # the disk was scanned before
+
+
+@pytest.mark.feature("D2")
+def test_a_preview_by_a_handle_that_saw_no_files_yet_shows_them(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    with takeback.open(tmp_path / "s.db") as store:
+        early = store.create_session("work", workspace=tmp_path / "w")
+        _, first = worked(store, tmp_path / "w")
+        assert early._seen.work_seq == 0
+        assert [each.path for each in early.preview_rewind(first).files] == ["a.txt", "two.txt"]
 
 
 # ---------------------------------------------------------------------- damage

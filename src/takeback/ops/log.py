@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from .points import Target
 
 T = TypeVar("T")
-Reader: TypeAlias = Callable[[dict[str, Any]], Any]  # opens the attachments of a message
+Reader: TypeAlias = Callable[[dict[str, Any]], Any] | None  # opens the attachments of a message
 Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # makes values of rows and the ids of their branches
 
 _RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ?"
-GET = f"{ENTRY.select} WHERE scope = ? AND key = ?"
 BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC LIMIT ?"
 MID_BETWEEN = "SELECT key FROM entry WHERE scope = ? AND mid = ? AND key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
 
@@ -257,7 +256,8 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     if seq == 0:
         return Point(branch.bid, branch.uid, branch.fork_seq, 0, GENESIS, sessions.NO_NUMBERS)
     holder = branches.owner(tx, branch, seq)
-    stored = tx.one(GET, (scope, key_of(holder.bid, seq)))
+    # By the statement that reads it as part of a range: a transaction that reads both asks once (``Remembering``).
+    stored = tx.one(RANGE, (scope, key_of(holder.bid, seq - 1), key_of(holder.bid, seq)))
     if stored is None or not ENTRY.is_sound(stored):
         raise damage(entry_id(holder.uid, seq), missing=stored is None)
     found = ENTRY.checked(stored).chain

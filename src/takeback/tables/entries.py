@@ -160,7 +160,12 @@ RANGE_BY_KEY = f"{ENTRY.select} WHERE key > ? AND key <= ? ORDER BY key"
 
 
 def messages_in(
-    rows: Sequence[Row], scope: str, uid: str, low: int, kinds: frozenset[str], reader: Callable[[dict[str, Any]], Any]
+    rows: Sequence[Row],
+    scope: str,
+    uid: str,
+    low: int,
+    kinds: frozenset[str],
+    reader: Callable[[dict[str, Any]], Any] | None,
 ) -> list[Message] | None:
     """Return the messages among the rows that follow the key ``low`` of the branch ``uid``.
 
