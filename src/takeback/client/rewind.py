@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
-from ..clock import Clock, to_datetime
+from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
 from ..files import changes, journal
 from ..files.attribution import blame, changed_by_others
@@ -33,9 +33,7 @@ from ..model.session import Stats
 from ..ops import calls, log, operations, rewinds, sessions
 from ..ops.rewinds import Goal, MoveFacts, Wish
 from ..ops.sessions import SessionRow
-from ..storage.base import Tx
 from ..storage.runner import Moment
-from ..storage.wrap import Remembering
 from . import arguments
 from .points import Point
 
@@ -104,20 +102,19 @@ class Rewind:
         scanned, place, runner = self._recorded, self._place, session._store._runner
         if scanned is None and place is not None and session._seen.work_seq:
             scanned = place.glance()
-        while not runner.read(self._read_at_once, runner.clock, scanned):
+        while not runner.at_once(partial(self._read_at, scanned)):
             assert place is not None
             scanned = place.glance()  # files were captured since this handle last read the session
 
-    def _read_at_once(self, tx: Tx, clock: Clock, scanned: Root | None) -> bool:
+    def _read_at(self, scanned: Root | None, moment: Moment) -> bool:
         """Read everything there is to know; False if the disk must be scanned first."""
-        session, place, once = self._session, self._place, Remembering(tx)
-        moment = Moment(once, clock, session._store.scope)
+        session, place = self._session, self._place
         self._left = None
         if place is not None and self._shown:
             left = changes.pending(moment, place, session.id)
             self._left = left if left is not None and changes.is_there(left) else None
         self.pending = None if self._left is None else changes.said(self._left, left=True)
-        self._facts = facts = rewinds.look_at(once, sessions.get(once, *session._key), self._goal)
+        self._facts = facts = moment.read(rewinds.look_at, moment.read(sessions.get, *session._key), self._goal)
         self._root, self._plan = None, _NOTHING
         if place is not None and facts.there is not None and facts.here is not None:
             trees = place.trees.at(moment)

@@ -39,9 +39,15 @@ class Reads(Generic[B_co]):
         """Run an operation that only reads, as of one moment."""
         return self.backend.read(lambda tx: op(tx, *args, **kwargs))
 
+    def at_once(self, work: Callable[[Moment], T]) -> T:
+        """Run work that reads through several operations in one transaction; it may run again, and must not be long."""
+        from .wrap import Remembering  # few need it
+
+        return self.backend.read(lambda tx: work(Moment(Remembering(tx), self.clock, self.scope)))
+
 
 class Moment(Reads[Any]):
-    """Runs operations that only read in one transaction that is under way, so that all of them see the same moment."""
+    """Runs operations that only read in a transaction that is under way, so that all of them see the same moment."""
 
     def __init__(self, tx: Tx, clock: Clock, scope: str) -> None:
         super().__init__(None, clock, scope)
