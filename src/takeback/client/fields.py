@@ -20,6 +20,7 @@ from ..ops.sessions import LeaseRow, SessionRow
 from ..presence import Holder
 from ..storage.base import Tx
 from ..storage.runner import P, T
+from ..tables.sessions import SESSION
 
 if TYPE_CHECKING:
     from .background import Held
@@ -44,7 +45,7 @@ class Fields:
     @property
     def id(self) -> str:
         """Globally unique; ids sort by time of creation."""
-        return self._seen.id
+        return self._row.id
 
     def _ask(self, op: Callable[Concatenate[Tx, SessionRow, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation that reads this session."""
@@ -54,8 +55,19 @@ class Fields:
 
     def _saw(self, seen: SessionRow, doc: bytes | None, lease: LeaseRow | None) -> None:
         """Take over the session as it was read, and check whether its holder still exists."""
-        self._seen, self._doc, self._lease = seen, doc, lease
-        self._gone = not self._holds() and seen.status == ACTIVE and lease is not None and self._store._is_gone(lease)
+        self._row, self._doc, self._lease = seen, doc, lease
+        self._gone = lease is not None and seen.status == ACTIVE and not self._holds() and self._store._is_gone(lease)
+
+    @property
+    def _seen(self) -> SessionRow:
+        """The session's row as last read. A listing leaves its packed fields packed until one of them is asked for."""
+        if type(self._row) is not SessionRow:
+            self._row = SESSION.unfolded(self._row)
+        return self._row
+
+    @_seen.setter
+    def _seen(self, row: SessionRow) -> None:
+        self._row = row
 
     def _holds(self) -> bool:
         return self._held is not None and not self._held.over
@@ -63,37 +75,37 @@ class Fields:
     @property
     def key(self) -> str:
         """How other agents address it: unique, of the form ``agent:<id>:...``."""
-        return self._seen.key
+        return self._row.key
 
     @property
     def name(self) -> str | None:
         """The name given by its creator."""
-        return self._seen.name
+        return self._row.name
 
     @property
     def label(self) -> str | None:
         """The label given by its parent."""
-        return self._seen.label
+        return self._row.label
 
     @property
     def title(self) -> str | None:
         """The title in listings: from ``rename``, or derived from the prompt or first user message."""
-        return self._seen.title
+        return self._row.title
 
     @property
     def agent_id(self) -> str:
         """The id of the agent that owns it."""
-        return self._seen.agent
+        return self._row.agent
 
     @property
     def kind(self) -> str:
         """``main``, ``subagent`` or ``cron``."""
-        return self._seen.kind
+        return self._row.kind
 
     @property
     def workspace(self) -> str | None:
         """The directory that it works in."""
-        return self._seen.workspace or None
+        return self._row.workspace or None
 
     @property
     def came_from(self) -> str | None:
@@ -109,17 +121,17 @@ class Fields:
     @property
     def archived(self) -> bool:
         """Whether listings leave it out by default."""
-        return bool(self._seen.archived)
+        return bool(self._row.archived)
 
     @property
     def pinned(self) -> bool:
         """Whether it is pinned."""
-        return bool(self._seen.pinned)
+        return bool(self._row.pinned)
 
     @property
     def deleted(self) -> bool:
         """Whether it is in the trash."""
-        return bool(self._seen.hidden)
+        return bool(self._row.hidden)
 
     @property
     def prompt(self) -> str | None:
@@ -164,12 +176,12 @@ class Fields:
     @property
     def created_at(self) -> datetime:
         """When it was created."""
-        return to_datetime(self._seen.created_ms)
+        return to_datetime(self._row.created_ms)
 
     @property
     def updated_at(self) -> datetime:
         """When it last changed, by the writer's clock; listings sort by commit order instead."""
-        return to_datetime(self._seen.updated_ms)
+        return to_datetime(self._row.updated_ms)
 
     @property
     def last_message_at(self) -> datetime | None:
@@ -190,7 +202,7 @@ class Fields:
     @property
     def message_count(self) -> int:
         """The number of messages on the path of the head."""
-        return self._seen.messages
+        return self._row.messages
 
     @property
     def turn_count(self) -> int:
@@ -220,7 +232,7 @@ class Fields:
     @property
     def status(self) -> str:
         """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
-        return INTERRUPTED if self._gone else self._seen.status
+        return INTERRUPTED if self._gone else self._row.status
 
     @property
     def holder(self) -> Holder | None:
@@ -252,12 +264,12 @@ class Fields:
     @property
     def result(self) -> Any:
         """The result passed to ``complete``."""
-        return self._end.get("result") if self._seen.status == "completed" else None
+        return self._end.get("result") if self._row.status == "completed" else None
 
     @property
     def finished_at(self) -> datetime | None:
         """When it ended; None while it is open."""
-        at = self._end.get("at_ms") if self._seen.status != ACTIVE else None
+        at = self._end.get("at_ms") if self._row.status != ACTIVE else None
         return None if at is None else to_datetime(at)
 
     @property

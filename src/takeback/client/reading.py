@@ -16,6 +16,7 @@ from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
+from ..ops.log import as_message as as_message
 from . import arguments
 from .fields import Fields
 
@@ -64,30 +65,33 @@ class Reading(Fields):
         such as another branch. An answer that is still being written comes last, with the status ``streaming`` and seq
         0, since it has no place yet.
         """
-        make, (low, high) = make_messages(tools, self._store._attachment), _bounds(after, before)
+        kinds, (low, high) = _kinds(tools), _bounds(after, before)
         if limit is not None:
             arguments.whole(limit, what="limit")
-        session, open_ = self._path_to(at)
-        if before is not None:
-            open_ = []
-        if limit is not None and after is None:
-            return [*self._latest(session, max(0, limit - len(open_)), high, make), *open_][
-                max(0, len(open_) - limit) :
-            ]
-        found: list[Message] = []
-        for page in self._pages_of(session, low, min(high, session.seq), make):
-            found += page
+        store, latest = self._store, limit if after is None else None
+        begun = store._read(
+            log.begin,
+            *(store.scope, self.id, _target(at), low, high, kinds, store._attachment),
+            latest=latest,
+            now_ms=store._clock.now_ms(),
+        )
+        open_ = begun.open if before is None else []
+        if latest is not None:
+            return [*self._latest(begun, latest, high, kinds), *open_][-latest:] if latest else []
+        found, last = begun.found, min(high, begun.session.seq)
+        for page in self._message_pages(begun.session, begun.high, last, kinds) if begun.high < last else ():
             if limit is not None and len(found) >= limit:
                 break
+            found += page
         return [*found, *open_][:limit]
 
     def iter_messages(
         self, *, after: int | None = None, tools: bool = True, at: Point | None = None
     ) -> Iterator[Message]:
         """Yield messages, oldest first, up to the current head or to a point, then what is being written."""
-        low, make = _bounds(after, None)[0], make_messages(tools, self._store._attachment)
+        low, _ = _bounds(after, None)
         session, open_ = self._path_to(at)
-        return chain(chain.from_iterable(self._pages_of(session, low, session.seq, make)), open_)
+        return chain(chain.from_iterable(self._message_pages(session, low, session.seq, _kinds(tools))), open_)
 
     def entries(self, *, after: int | None = None, before: int | None = None) -> Iterator[Entry]:
         """Yield entries of every kind, oldest first."""
@@ -169,29 +173,42 @@ class Reading(Fields):
             return self._ask(points.seen_from, _target(at)), []
         from ..ops import open_streams
 
-        return self._ask(open_streams.moment, self._store._clock.now_ms())
+        return self._store._read(open_streams.moment, self._store.scope, self.id, self._store._clock.now_ms())
 
-    def _latest(self, session: sessions.SessionRow, limit: int, high: int, make: Make[T]) -> list[T]:
-        """Read backwards in growing windows, each a read of its own, until enough entries pass the filter."""
-        high, window = min(high, session.seq), min(max(limit, 1), log.PAGE)
-        windows, count = list[list[T]](), 0
-        while high > 0 and count < limit:
+    def _latest(self, begun: log.Begun, limit: int, high: int, kinds: frozenset[str]) -> list[Message]:
+        """Read on backwards in growing windows, each a read of its own, until enough entries pass the filter."""
+        (session, _, found, low, reached), last = begun, min(high, begun.session.seq)
+        window = last - low
+        if reached < last:  # large entries ended the page early
+            found += chain.from_iterable(self._message_pages(session, reached, last, kinds))
+        while low > 0 and len(found) < limit:
+            high, window = low, min(2 * window, log.PAGE)
             low = max(0, high - window)
-            windows.append([item for page in self._pages_of(session, low, high, make) for item in page])
-            count, high, window = count + len(windows[-1]), low, min(2 * window, log.PAGE)
-        found = [item for items in reversed(windows) for item in items]
-        return found[-limit:] if limit else []
+            found = [*chain.from_iterable(self._message_pages(session, low, high, kinds)), *found]
+        return found
 
     def _pages(self, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
         """Page through the path as it is now."""
         session = self._store._read(sessions.get, self._store.scope, self.id)
         return self._pages_of(session, low, min(high, session.seq), make)
 
+    def _message_pages(
+        self, session: sessions.SessionRow, low: int, high: int, kinds: frozenset[str]
+    ) -> Iterator[list[Message]]:
+        """Page through the messages of a fixed path."""
+        return self._paged(log.read_messages, session, low, high, kinds, self._store._attachment)
+
     def _pages_of(self, session: sessions.SessionRow, low: int, high: int, make: Make[T]) -> Iterator[list[T]]:
+        """Page through a fixed path."""
+        return self._paged(log.read_path, session, low, high, make)
+
+    def _paged(
+        self, page_at: Callable[..., tuple[list[T], int]], session: sessions.SessionRow, low: int, high: int, *how: Any
+    ) -> Iterator[list[T]]:
         """Page through a fixed path; each page is a read of its own."""
         while low < high:
             try:
-                page, low = self._store._read(log.read_path, session, low, min(low + log.PAGE, high), make)
+                page, low = self._store._read(page_at, session, low, min(low + log.PAGE, high), *how)
             except Corrupt:
                 # raises NotFound, not Corrupt, if the session was purged meanwhile
                 self._store._read(sessions.get, self._store.scope, self.id)
@@ -210,21 +227,20 @@ def _target(at: Point | None) -> Target | None:
 
 def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[Message]:
     """Return a function that turns checked rows into messages."""
-    kinds, mask = MESSAGE_KINDS if tools else frozenset({MESSAGE}), log.MAX_SEQ
+    kinds = _kinds(tools)
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message]:
-        return [  # inlined instead of ``as_message``: this loop is half the cost of reading
-            Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
-            for row in rows
-            if row.kind in kinds
-        ]
+        return [as_message(uids[row.branch], row, reader) for row in rows if row.kind in kinds]
 
     return make
 
 
-def as_message(uid: str, row: EntryRow, reader: Callable[[dict[str, Any]], Any]) -> Message:
-    """Return an entry as a message; ``reader`` opens its attachments."""
-    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader)
+def _kinds(tools: bool) -> frozenset[str]:
+    """Return the kinds of entries that are messages, with or without those of tools."""
+    return MESSAGE_KINDS if tools else _SPOKEN
+
+
+_SPOKEN = frozenset({MESSAGE})
 
 
 def _make_entries(uids: dict[int, str], rows: list[EntryRow]) -> list[Entry]:

@@ -22,16 +22,18 @@ from ..files import changes, journal
 from ..files.attribution import blame, changed_by_others
 from ..files.disk import preview
 from ..files.disk.preview import FilePlan
-from ..files.journal import JournalRow
 from ..files.snapshots import Root
 from ..files.states import difference
 from ..files.workspaces import Trees, Workspace
 from ..model import html, tree, words
 from ..model.files import FileChange, FileDiff
+from ..model.message import MESSAGE
 from ..model.operation import Operation
 from ..model.session import Stats
-from ..ops import calls, operations, rewinds
+from ..ops import calls, log, operations, rewinds, sessions
 from ..ops.rewinds import Goal, MoveFacts, Wish
+from ..ops.sessions import SessionRow
+from ..storage.runner import Moment
 from . import arguments
 from .points import Point
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _NOTHING = FilePlan((), (), (), ())
+_SPOKEN = frozenset({MESSAGE})
+_AHEAD = 10  # entries in which a prompt is looked for at once: it is nearly always the first
 
 
 class Rewind:
@@ -87,44 +91,52 @@ class Rewind:
         self._theirs: dict[bytes, str] = {}
         self._place: Workspace | None = session._place() if files else None
         self._recorded: Root | None = None
-        self._left: JournalRow | None = None
-        if self._place is not None and shown:
-            left = changes.pending(session._store._runner, self._place, session.id)
-            self._left = left if left is not None and changes.is_there(left) else None
-        elif self._place is not None:
+        if self._place is not None and not shown:
             self._recorded = session._scan_files()  # applied at once, so the safety snapshot comes first
-        self.pending = None if self._left is None else changes.said(self._left, left=True)
-        self._facts = facts = session._ask(rewinds.look_at, goal)
-        self._root, self._plan = self._planned()
-        self._describe(facts)
+        self._read(session)
 
     # ------------------------------------------------------------------ what it would do
 
-    def _planned(self) -> tuple[Root | None, FilePlan]:
-        """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        facts, place, runner = self._facts, self._place, self._session._store._runner
-        if place is None or facts.there is None or facts.here is None:
-            return None, _NOTHING
-        root = self._recorded or self._before_it(place) or place.glance()
-        found = blame(runner, place.trees, facts, root.tree)
-        self._by, self._theirs = found.by, changed_by_others(runner, place.trees, facts)
-        wanted = place.trees.root(facts.there)
-        self._require_known(place.trees, root.tree, wanted.tree)
-        plan = preview.plan(
-            place.trees.load,
-            root.tree,
-            wanted.tree,
-            yours=found.yours,
-            others=self._theirs,
-            overwrite=self._overwrites,
-        )
-        return root, plan
+    def _read(self, session: Moving) -> None:
+        """Read the store in one transaction. The disk is scanned before it, so that nobody waits for the scan."""
+        scanned, place, runner = self._recorded, self._place, session._store._runner
+        if scanned is None and place is not None and session._seen.work_seq:
+            scanned = place.glance()
+        while not runner.at_once(partial(self._read_at, scanned)):
+            assert place is not None
+            scanned = place.glance()  # files were captured since this handle last read the session
 
-    def _before_it(self, place: Workspace) -> Root | None:
+    def _read_at(self, scanned: Root | None, moment: Moment) -> bool:
+        """Read everything there is to know; False if the disk must be scanned first."""
+        session, place = self._session, self._place
+        self._left = None
+        if place is not None and self._shown:
+            left = changes.pending(moment, place, session.id)
+            self._left = left if left is not None and changes.is_there(left) else None
+        self.pending = None if self._left is None else changes.said(self._left, left=True)
+        self._facts = facts = moment.read(rewinds.look_at, moment.read(sessions.get, *session._key), self._goal)
+        self._root, self._plan = None, _NOTHING
+        if place is not None and facts.there is not None and facts.here is not None:
+            trees = place.trees.at(moment)
+            self._root = self._recorded or self._before_it(moment, trees) or scanned
+            if self._root is None:
+                return False
+            self._plan = self._planned(moment, trees, self._root.tree, facts.there)
+        self._describe(moment, facts)
+        return True
+
+    def _planned(self, moment: Moment, trees: Trees, now: bytes, there: str) -> FilePlan:
+        """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
+        found = blame(moment, trees, self._facts, now)
+        self._by, self._theirs = found.by, changed_by_others(moment, trees, self._facts)
+        wanted = trees.root(there).tree
+        self._require_known(trees, now, wanted)
+        return preview.plan(trees.load, now, wanted, yours=found.yours, others=self._theirs, overwrite=self._overwrites)
+
+    def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
         """Return what was on disk before an interrupted change: what will be there once it is taken back."""
-        left = self._left
-        found = None if left is None else self._session._store._read(journal.disk_before, left)
-        return None if found is None else place.trees.root(found)
+        found = None if self._left is None else moment.read(journal.disk_before, self._left)
+        return None if found is None else trees.root(found)
 
     def _overwrites(self, path: bytes) -> bool:
         return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
@@ -135,7 +147,7 @@ class Rewind:
             if all(tree.find(trees.load, root, path) is None for root in roots):
                 raise NotFound(f"{os.fsdecode(path)!r} cannot be overwritten: it exists neither now nor at that point")
 
-    def _describe(self, facts: MoveFacts) -> None:
+    def _describe(self, moment: Moment, facts: MoveFacts) -> None:
         row, there, shared = facts.session, facts.point.numbers, facts.parting.numbers
         self.to_seq, self.from_seq, self.target_at = facts.point.seq, row.seq, to_datetime(facts.at_ms)
         talks = self._conversation
@@ -144,8 +156,8 @@ class Rewind:
         self._back = max(0, there.messages - shared.messages) if talks else 0
         self._work = talks and facts.work
         self.stats = Stats.from_numbers(there, started_ms=row.created_ms)
-        self.prompt = self._first_prompt() if self.turns and self._shown else None
-        names = _Names(self._session if self._shown else None)
+        self.prompt = _first_prompt(moment, facts) if self.turns and self._shown else None
+        names = _Names(moment if self._shown else None, row)
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
         self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
@@ -173,13 +185,6 @@ class Rewind:
             reasons[f"... and {hidden:,} more"] = "not shown"
         gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
         return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._facts.elsewhere if self._conversation))
-
-    def _first_prompt(self) -> str | None:
-        reader: Any = self._session
-        for message in reader.iter_messages(after=self._facts.parting.seq, tools=False):
-            if message.role == "user":
-                return str(message.text)
-        return None
 
     def diff(self) -> str:
         """Return the difference it makes to each path, as text."""
@@ -353,22 +358,33 @@ class Rewind:
 class _Names:
     """The names of the tools whose calls changed files, each looked up once."""
 
-    def __init__(self, session: Moving | None) -> None:
-        self._session = session
+    def __init__(self, moment: Moment | None, session: SessionRow) -> None:
+        self._moment, self._session = moment, session
         self._known: dict[str, str | None] = {}
 
     def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
         """Describe who changed a path."""
-        if self._session is None or (not turn and not call_ids):
+        if self._moment is None or (not turn and not call_ids):
             return ""
         names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
         return " and ".join([", ".join(names) or "the agent"]) + f" in turn {turn}"
 
     def _name(self, call_id: str) -> str:
-        session = self._session
-        if call_id not in self._known and session is not None:
-            self._known[call_id] = session._ask(calls.name_of, call_id)
+        if call_id not in self._known and self._moment is not None:
+            self._known[call_id] = self._moment.read(calls.name_of, self._session, call_id)
         return self._known[call_id] or "a tool"
+
+
+def _first_prompt(moment: Moment, facts: MoveFacts) -> str | None:
+    """Return what the user said first of what a move leaves behind."""
+    session, low = facts.session, facts.parting.seq
+    while low < session.seq:
+        high = min(low + _AHEAD, session.seq)
+        found, low = moment.read(log.read_messages, session, low, high, _SPOKEN, None)
+        for message in found:
+            if message.role == "user":
+                return message.text
+    return None
 
 
 def _texts(paths: tuple[bytes, ...]) -> tuple[str, ...]:

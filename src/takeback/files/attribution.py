@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..model import tree
 from ..ops import calls, leases, rewinds, subagents, work
 from ..ops.rewinds import MoveFacts
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..storage.runner import Runner
+from ..storage.runner import Reads
 from . import snapshots
 from .disk.preview import Yours
 from .workspaces import Trees
@@ -53,7 +53,7 @@ class _Below(NamedTuple):
         return at_ms <= self.last_ms or tree.shown(each.new) in self.states
 
 
-def blame(runner: Runner, trees: Trees, facts: MoveFacts, now: bytes) -> Blame:
+def blame(runner: Reads[Any], trees: Trees, facts: MoveFacts, now: bytes) -> Blame:
     """Attribute every change since the point where two paths part."""
     by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
     below = _changed_below(runner, trees, facts)
@@ -104,7 +104,7 @@ def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) 
 # ---------------------------------------------------------------------- other sessions
 
 
-def changed_by_others(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, str]:
+def changed_by_others(runner: Reads[Any], trees: Trees, facts: MoveFacts) -> dict[bytes, str]:
     """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
     found = dict[bytes, str]()
     for row, history in runner.read(_others, facts, runner.clock.now_ms()):
@@ -127,7 +127,7 @@ def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
     return {path[len(root) :] for path in whole if path.startswith(root)}
 
 
-def _changed_below(runner: Runner, trees: Trees, facts: MoveFacts) -> dict[bytes, _Below]:
+def _changed_below(runner: Reads[Any], trees: Trees, facts: MoveFacts) -> dict[bytes, _Below]:
     """Return the paths that sub-agents changed since a point: the session's own changes, whoever scanned them.
 
     Paths that somebody outside changed are left out. A sub-agent with an open call may still be changing its paths.

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
@@ -20,7 +20,7 @@ from ..model.tree import FILE, LINK, Node
 from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..storage.runner import Runner
+from ..storage.runner import Reads, Runner
 from . import journal
 from .disk import identity as directories
 from .disk.apply import Changeset, Step
@@ -137,7 +137,7 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def pending(runner: Runner, place: Workspace, session_id: str) -> JournalRow | None:
+def pending(runner: Reads[Any], place: Workspace, session_id: str) -> JournalRow | None:
     """Return a change of this workspace that was left half done; raises ``Busy`` if it is still in progress."""
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
+from typing import Any
 
 from ..errors import Corrupt, Error, NotFound
 from ..model.entry import Draft
 from ..ops import blobs
-from ..storage.runner import FREEING, Runner
+from ..storage.runner import FREEING, Reads, Runner
 
 SPILL_BYTES = 64 << 10
 
@@ -63,7 +64,7 @@ def _rechunk(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def open_stream(runner: Runner, content_hash: str) -> Iterator[bytes]:
+def open_stream(runner: Reads[Any], content_hash: str) -> Iterator[bytes]:
     """Yield content chunk by chunk; the last one is yielded only if the whole matches the hash."""
     digest, number, chunks = sha256(), 0, runner.read(blobs.describe, runner.scope, content_hash).chunks
     while number < chunks:
@@ -75,7 +76,7 @@ def open_stream(runner: Runner, content_hash: str) -> Iterator[bytes]:
         yield data
 
 
-def open_linked(runner: Runner, content_hash: str) -> Iterator[bytes]:
+def open_linked(runner: Reads[Any], content_hash: str) -> Iterator[bytes]:
     """Yield content that something in the store refers to: if it is missing, that is damage."""
     try:
         yield from open_stream(runner, content_hash)

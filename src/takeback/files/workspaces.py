@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Unsupported
 from ..model import tree
@@ -21,7 +21,7 @@ from ..model.tree import Directory
 from ..ops import blobs
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..storage.runner import ALONE, Runner
+from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import snapshots
 from .disk.scan import Limits, Scanner, Seen
@@ -39,10 +39,16 @@ Who = tuple[str | None, tuple[str, ...]]  # whom changes are attributed to, and 
 class Trees:
     """The trees of a store, each read once; ``extra`` are those of a scan that is not kept."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Reads[Any]) -> None:
         self._runner = runner
         self._known: dict[bytes, Directory] = {}
         self.extra: dict[bytes, bytes] = {}
+
+    def at(self, moment: Reads[Any]) -> Trees:
+        """Return these trees as one transaction reads them; what it reads is known here too."""
+        found = Trees(moment)
+        found._known, found.extra = self._known, self.extra
+        return found
 
     def load(self, digest: bytes) -> Directory:
         """Return a directory by its digest; raises ``Corrupt`` if it is missing."""

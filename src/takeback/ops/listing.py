@@ -9,6 +9,7 @@ the page: it is never hidden, and never blocks the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,12 +20,16 @@ from ..storage.base import Row, Tx, scalar, scalars
 from ..tables.sessions import SESSION
 from ..tables.table import slots
 from . import sessions
-from .sessions import LeaseRow, Whole
+from .sessions import LeaseRow, SessionRow, Whole
 
 Place = tuple[int, ...]  # the position of a row in the order
 _ORDERS = {"updated": ("rank", "updated"), "created": ("sid",)}
+_PLACES: dict[tuple[str, ...], Callable[[SessionRow], Place]] = {
+    ("rank", "updated"): attrgetter("rank", "updated"),
+    ("sid",): lambda session: (session.sid,),
+}
 _BEYOND = (1 << 63) - 1
-_WHOLE, _, _BESIDE = sessions.SELECT_WHOLE.partition(" FROM session s\n")
+_WHOLE, _, _BESIDE = sessions.SELECT_WHOLE.partition("\nFROM session s\n")
 
 
 class Filter(NamedTuple):
@@ -45,7 +50,7 @@ class Filter(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A page: sessions with their details, ids of damaged ones, and where the next page begins."""
+    """A page: sessions (``Table.folded``) with their details, ids of damaged ones, and where the next page begins."""
 
     found: list[Whole]
     damaged: list[str]
@@ -91,54 +96,68 @@ def shown_status(whole: Whole, is_gone: Callable[[LeaseRow], bool]) -> str:
 def _page(tx: Tx, scope: str, wanted: Filter, order: str, before: Place | None, limit: int) -> Listed:
     columns = _ORDERS[order]
     bound = before or (_BEYOND,) * len(columns)
+    at = bound if len(bound) == 1 else (bound[0], *bound)
     rows = list[Row]()
-    for source, where, values in _walks(scope, wanted, order):
-        # Tags have a rank of their own: ordering by it walks their index in order, without a sort.
-        names = [f"{'t' if source.startswith('session_tag') and name == 'rank' else 's'}.{name}" for name in columns]
-        ordered = ", ".join(f"{name} DESC" for name in names)
-        behind, at = _behind(names, bound)
-        sql = f"{_WHOLE} FROM {source} {_BESIDE} WHERE {where}{behind} ORDER BY {ordered} LIMIT ?"
+    for sql, values in _statements(scope, wanted, order):
         found = tx.all(sql, (*values, *at, limit + 1))
         rows = sorted(rows + found, key=lambda row: _place(row, columns), reverse=True) if rows else found
     return _listed(rows, columns, bound, limit)
 
 
-def _listed(rows: list[Row], columns: Sequence[str], bound: Place, limit: int) -> Listed:
+@lru_cache(maxsize=32)
+def _statements(scope: str, wanted: Filter, order: str) -> list[tuple[str, list[Any]]]:
+    """Return the statements that read a page, with the values of their filters; people list the same again and again.
+
+    The position in the order and the limit are bound behind these.
+    """
+    found = []
+    for source, where, values in _walks(scope, wanted, order):
+        # Tags have a rank of their own: ordering by it walks their index in order, without a sort.
+        tagged = source.startswith("session_tag")
+        names = [f"{'t' if tagged and name == 'rank' else 's'}.{name}" for name in _ORDERS[order]]
+        ordered = ", ".join(f"{name} DESC" for name in names)
+        sql = f"{_WHOLE} FROM {source} {_BESIDE} WHERE {where}{_behind(names)} ORDER BY {ordered} LIMIT ?"
+        found.append((sql, values))
+    return found
+
+
+def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int) -> Listed:
     """Check the rows of a page and their order; report damaged ones."""
-    found, damaged, last = list[Whole](), list[str](), bound
-    place_of = attrgetter(*columns)
+    found, damaged, last, ends = list[Whole](), list[str](), bound, False
+    place_of = _PLACES[columns]
     for row in rows[:limit]:
         try:
-            whole = sessions.checked_whole(row)
-            place = place_of(whole[0])
-            place = place if len(columns) > 1 else (place,)
-            if place >= last:
-                raise Corrupt("the index that orders sessions is damaged; run verify", what=f"session_{columns[0]}")
+            whole = sessions.folded_whole(row)
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
-            damaged.append(str(SESSION.unchecked(sessions.parts(row)[0]).id))
+            damaged.append(str(SESSION.unchecked(sessions.own_part(row)).id))
+            ends = True
             continue
-        last = place
+        place = place_of(whole[0])
+        if place >= last:
+            raise Corrupt("the index that orders sessions is damaged; run verify", what=f"session_{columns[0]}")
+        last, ends = place, False
         found.append(whole)
+    if len(rows) <= limit:
+        return Listed(found, damaged, None)
     # min: a damaged number must not send the next page back to rows already shown.
-    next_ = min(_place(rows[limit - 1], columns), last) if len(rows) > limit else None
-    return Listed(found, damaged, next_)
+    return Listed(found, damaged, min(_place(rows[limit - 1], columns), last) if ends else last)
 
 
 def _place(row: Row, columns: Sequence[str]) -> Place:
     """Return the position of a row; one whose numbers are damaged comes last."""
-    session = SESSION.unchecked(sessions.parts(row)[0])
+    session = SESSION.unchecked(sessions.own_part(row))
     values = tuple(getattr(session, name) for name in columns)
     return values if all(isinstance(value, int) for value in values) else (-1,) * len(columns)
 
 
-def _behind(columns: Sequence[str], bound: Place) -> tuple[str, Place]:
+def _behind(columns: Sequence[str]) -> str:
     """Write the condition for rows after a position: a range of the index, then the rest within one rank."""
     first = columns[0]
     if len(columns) == 1:
-        return f" AND {first} < ?", bound
-    return f" AND {first} <= ? AND ({first} < ? OR {columns[1]} < ?)", (bound[0], bound[0], bound[1])
+        return f" AND {first} < ?"
+    return f" AND {first} <= ? AND ({first} < ? OR {columns[1]} < ?)"
 
 
 def count(tx: Tx, scope: str, wanted: Filter, most: int) -> int:

@@ -8,16 +8,17 @@ log; nothing here writes, and nothing is imported that only writing needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import Corrupt, Error, NotFound
 from ..ids import MAX_SEQ as MAX_SEQ
 from ..ids import entry_id, parse_entry_id
 from ..model.entry import GENESIS, Entry, Numbers
+from ..model.message import Message
 from ..storage.base import Row, Tx, scalar
-from ..tables.entries import ENTRY
+from ..tables.entries import ENTRY, RANGE, RANGE_BY_KEY, messages_in
 from ..tables.entries import EntryRow as EntryRow
-from . import branches, sessions
+from . import branches, open_streams, sessions
 from .branches import Segment
 from .sessions import SessionRow
 
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from .points import Target
 
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[dict[str, Any]], Any] | None  # opens the attachments of a message
 Make = Callable[[dict[int, str], list[EntryRow]], list[T]]  # makes values of rows and the ids of their branches
 
-READ = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
 _RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ?"
-GET = f"{ENTRY.select} WHERE scope = ? AND key = ?"
 BY_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key DESC LIMIT ?"
 MID_BETWEEN = "SELECT key FROM entry WHERE scope = ? AND mid = ? AND key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
 
@@ -68,7 +68,7 @@ def _stored(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
     found = list[Row]()
     for at in range(0, len(segments), _RANGES):
         some = segments[at : at + _RANGES]
-        sql = READ if len(some) == 1 else " UNION ALL ".join([_RANGE] * len(some))
+        sql = RANGE if len(some) == 1 else " UNION ALL ".join([_RANGE] * len(some))
         found += tx.all(sql, [each for s in some for each in (scope, key_of(s.bid, s.low), key_of(s.bid, s.high))])
     return found
 
@@ -146,6 +146,70 @@ def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -
     return make(uids, rows), rows[-1].seq
 
 
+def as_message(uid: str, row: EntryRow, reader: Reader) -> Message:
+    """Return an entry as a message."""
+    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader)
+
+
+def read_messages(
+    tx: Tx, session: SessionRow, low: int, high: int, kinds: frozenset[str], reader: Reader
+) -> tuple[list[Message], int]:
+    """Read the messages of a page of a path, as ``read_path`` does; most pages are one statement and one loop."""
+    segments = path_segments(tx, session, low, high)
+    if len(segments) == 1:
+        ((bid, uid, low, high),) = segments
+        scope, first, last = session.scope, key_of(bid, low), key_of(bid, high)
+        by_key = tx.dialect.gapless
+        rows = tx.all(RANGE_BY_KEY, (first, last)) if by_key else tx.all(RANGE, (scope, first, last))
+        found = messages_in(rows, scope, uid, first, kinds, reader)
+        if found is not None and len(rows) == high - low:
+            return found, high
+    # Several branches, parts in blobs, or damage, which this reports.
+    uids = {segment.bid: segment.uid for segment in segments}
+    entries = read(tx, session.scope, segments)
+    return [as_message(uids[row.branch], row, reader) for row in entries if row.kind in kinds], entries[-1].seq
+
+
+class Begun(NamedTuple):
+    """A reading of messages after its first transaction: what it found, and the range of seqs that this covers."""
+
+    session: SessionRow
+    open: list[Message]  # answers that are still being written
+    found: list[Message]
+    low: int
+    high: int
+
+
+def begin(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    target: Target | None,
+    low: int,
+    high: int,
+    kinds: frozenset[str],
+    reader: Reader,
+    *,
+    latest: int | None,
+    now_ms: int,
+) -> Begun:
+    """Read a session, now or at a point, and a page of its messages: after ``low``, or the last ones up to ``high``."""
+    if target is None:
+        session, open_ = open_streams.moment(tx, scope, session_id, now_ms)
+    else:
+        from . import points  # here, since it imports this module
+
+        session, open_ = points.seen_from(tx, sessions.get(tx, scope, session_id), target), []
+    last = min(high, session.seq)
+    if latest is not None:
+        low = max(0, last - min(latest, PAGE))
+    upto = min(low + PAGE, last)
+    if low >= upto:
+        return Begun(session, open_, [], low, low)
+    found, reached = read_messages(tx, session, low, upto, kinds, reader)
+    return Begun(session, open_, found, low, reached)
+
+
 def totals_at(tx: Tx, session: SessionRow, target: Target | None) -> tuple[Numbers, int]:
     """Return the running totals at a point, by default the head, and when the session began."""
     if target is None:
@@ -192,7 +256,8 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     if seq == 0:
         return Point(branch.bid, branch.uid, branch.fork_seq, 0, GENESIS, sessions.NO_NUMBERS)
     holder = branches.owner(tx, branch, seq)
-    stored = tx.one(GET, (scope, key_of(holder.bid, seq)))
+    # By the statement that reads it as part of a range: a transaction that reads both asks once (``Remembering``).
+    stored = tx.one(RANGE, (scope, key_of(holder.bid, seq - 1), key_of(holder.bid, seq)))
     if stored is None or not ENTRY.is_sound(stored):
         raise damage(entry_id(holder.uid, seq), missing=stored is None)
     found = ENTRY.checked(stored).chain

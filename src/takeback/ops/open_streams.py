@@ -17,11 +17,12 @@ from ..model.message import Message
 from ..storage.base import Tx, scalar
 from ..tables.live import DELTA, STREAM
 from ..tables.live import StreamRow as StreamRow
-from ..tables.sessions import DETAIL, SessionRow
+from ..tables.sessions import DETAIL, SESSION, SessionRow
 from . import sessions
 
-OF_SESSION = f"""SELECT {DETAIL.selected("d")}, {STREAM.selected("s")} FROM detail d
-LEFT JOIN stream s ON s.scope = d.scope AND s.session = d.sid WHERE d.scope = ? AND d.sid = ? ORDER BY s.id"""
+WITH_DETAIL = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d")} FROM session s
+LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid WHERE s.scope = ? AND s.id = ?"""
+OF_SESSION = f"{STREAM.select} WHERE scope = ? AND session = ? ORDER BY id"
 PIECES = f"{DELTA.select} WHERE scope = ? AND stream = ? ORDER BY n"
 LAST = "SELECT at_ms FROM delta WHERE scope = ? AND stream = ? ORDER BY n DESC LIMIT 1"
 _FIELDS = {"text": "text", "thinking": "thinking", "tool_input": "json"}
@@ -35,12 +36,15 @@ class Piece(NamedTuple):
     text: str
 
 
-def moment(tx: Tx, session: SessionRow, now_ms: int) -> tuple[SessionRow, list[Message]]:
+def moment(tx: Tx, scope: str, session_id: str, now_ms: int) -> tuple[SessionRow, list[Message]]:
     """Return a session's row with the answers being written at its head."""
+    row = tx.one(WITH_DETAIL, (scope, session_id))
+    session = sessions.existing(None if row is None else SESSION.checked(row[: SESSION.width]), session_id)
     # A stream is sealed at the end of a branch, so a detached head has none.
-    open_ = of_session(tx, session) if session.attached else ()
-    found = [stream for stream in open_ if stream.branch == session.branch]
-    return session, [_message(tx, session, stream, now_ms) for stream in found]
+    if row is None or not session.attached:
+        return session, []
+    found = _open(tx, session, sessions.detail_in(session, row[SESSION.width :]))
+    return session, [_message(tx, session, stream, now_ms) for stream in found if stream.branch == session.branch]
 
 
 def _message(tx: Tx, session: SessionRow, stream: StreamRow, now_ms: int) -> Message:
@@ -58,13 +62,14 @@ def is_left(tx: Tx, stream: StreamRow, now_ms: int) -> bool:
 
 def of_session(tx: Tx, session: SessionRow) -> list[StreamRow]:
     """Return the open streams of a session, oldest first; a missing one raises ``Corrupt``."""
-    rows = tx.all(OF_SESSION, (session.scope, session.sid))
-    if not rows:
-        raise Corrupt(f"the details of session {session.id!r} are missing", what=f"session {session.id}")
-    doc = DETAIL.checked(rows[0][: DETAIL.width]).doc
-    stored = [row[DETAIL.width :] for row in rows]
-    found = [STREAM.checked(row) for row in stored if any(value is not None for value in row)]
-    if len(found) != (sessions.decoded(doc).get("open", 0) if b'"open"' in doc else 0):
+    return _open(tx, session, sessions.detail(tx, session))
+
+
+def _open(tx: Tx, session: SessionRow, doc: bytes) -> list[StreamRow]:
+    """Return as many open streams as the details count; they are not looked for if there are none."""
+    count = sessions.decoded(doc).get("open", 0) if b'"open"' in doc else 0
+    found = STREAM.all_checked(tx.all(OF_SESSION, (session.scope, session.sid))) if count else []
+    if len(found) != count:
         raise Corrupt("the record of an open stream is missing; run verify", what=f"session {session.id}")
     return found
 

@@ -137,7 +137,7 @@ def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow 
     if len(found.found) < count:
         some = words.count(len(found.found), "session")
         raise NotFound(f"there is no session {'@' + back}: only {some} here" if found.found else "no sessions here yet")
-    return found.found[-1][0]
+    return SESSION.unfolded(found.found[-1][0])
 
 
 # ---------------------------------------------------------------------- points

@@ -19,13 +19,14 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import LOCK, Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, SESSION, TAG, DetailRow, TagRow
+from ..tables.sessions import DETAIL, LEASE, PURGED, SESSION, TAG, DetailRow, TagRow, is_sound_detail
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
 from ..tables.table import slots
 from . import branches
 
-SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d")}, {LEASE.selected("l")} FROM session s
+SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d", DETAIL.key)}, {LEASE.selected("l", LEASE.key)}
+FROM session s
 LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid
 LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
 WHOLE = f"{SELECT_WHOLE} WHERE s.scope = ? AND s.id = ?"
@@ -38,8 +39,9 @@ BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label =
 # Without a lock: every writer reads this, and a lock would make them all wait for each other.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
-_OWN, _BESIDE = SESSION.width, SESSION.width + DETAIL.width  # where the columns of each table end in a whole row
-_NO_LEASE = (None,) * LEASE.width
+# Where the columns of each table end in a whole row, which has the keys of a session's details and lease only once.
+_OWN = SESSION.width
+_BESIDE = _OWN + DETAIL.width - len(DETAIL.key)
 DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
 # Details that belong to this store alone: the number of messages sent and of streams open, and what was last seen in
@@ -87,8 +89,12 @@ def find(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
 
 def get(tx: Tx, scope: str, session_id: str) -> SessionRow:
     """Return a session by id, even one in the trash; a purged one or one of another scope raises ``NotFound``."""
-    found = find(tx, scope, session_id)
-    if found is None:
+    return existing(find_any(tx, scope, session_id), session_id)
+
+
+def existing(found: SessionRow | None, session_id: str) -> SessionRow:
+    """Return a session that was looked for by id; one that is not there or was purged raises ``NotFound``."""
+    if found is None or found.hidden == PURGED:
         raise NotFound(f"there is no session {session_id!r} in this store and scope")
     return found
 
@@ -344,6 +350,13 @@ def detail(tx: Tx, session: SessionRow) -> bytes:
     return found.doc
 
 
+def detail_in(session: SessionRow, stored: Row) -> bytes:
+    """Check the details as joined to a session's row; all columns are None where there are none."""
+    if stored[0] is None:
+        raise _no_detail(session)
+    return DETAIL.checked(stored).doc
+
+
 def _no_detail(session: SessionRow) -> Corrupt:
     return Corrupt(f"the details of session {session.id!r} are missing", what=f"session {session.id}")
 
@@ -380,20 +393,24 @@ def with_rest(tx: Tx, session: SessionRow) -> Whole:
     return session, detail(tx, session), find_lease(tx, session)
 
 
-def parts(row: Row) -> tuple[Row, Row, Row]:
-    """Split a row of ``SELECT_WHOLE`` by table."""
-    return row[:_OWN], row[_OWN:_BESIDE], row[_BESIDE:]
+def own_part(row: Row) -> Row:
+    """Return the part of a row of ``SELECT_WHOLE`` that is the session's own."""
+    return row[:_OWN]
 
 
 def checked_whole(row: Row) -> Whole:
     """Check a row of ``SELECT_WHOLE``: a session with its details and lease."""
-    own, beside, held = parts(row)
-    session = SESSION.checked(own)
-    try:
-        doc = DETAIL.checked(beside).doc
-    except Corrupt:
-        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}") from None
-    return session, doc, None if held == _NO_LEASE else LEASE.checked(held)
+    session, doc, lease = folded_whole(row)
+    return SESSION.unfolded(session), doc, lease
+
+
+def folded_whole(row: Row) -> Whole:
+    """Check a row of ``SELECT_WHOLE`` as ``checked_whole`` does, but leave the packed fields of the session packed."""
+    session = SESSION.folded(row)
+    scope, sid, doc = session.scope, session.sid, row[_OWN]
+    if not is_sound_detail(scope, sid, doc, row[_OWN + 1]):
+        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
+    return session, doc, None if row[_BESIDE] is None else LEASE.checked((scope, sid, *row[_BESIDE:]))
 
 
 def pack_tags(tags: tuple[str, ...]) -> str:

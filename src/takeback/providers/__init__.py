@@ -12,7 +12,7 @@ folder only ``form`` is loaded to append; the rest with the first context. A pro
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -140,20 +140,16 @@ def _provider(name: str) -> Provider:
     return found
 
 
+@lru_cache(maxsize=64)  # names come from stored data
 def _form(name: str) -> _Form:
     """Find a form; one that a newer Takeback knows is read as the plainest."""
-    return _loaded(name if name in NAMES else "openai-chat")
-
-
-@cache
-def _loaded(name: str) -> _Form:
-    found: _Form = load(name, "form")
+    found: _Form = load(name if name in NAMES else "openai-chat", "form")
     return found
 
 
 @cache
 def _forms() -> tuple[_Form, ...]:
-    return tuple(map(_loaded, NAMES))
+    return tuple(map(_form, NAMES))
 
 
 def load(name: str, module: str) -> Any:

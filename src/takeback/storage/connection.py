@@ -231,6 +231,9 @@ def connect(
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)  # a crafted schema must not call functions
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+    # Plans must not depend on bound values: else SQLite prepares a statement anew at each call if a partial index might
+    # fit its values. For most statements that join sessions, that took far longer than running them.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("cell_size_check", True)
     connection.pragma("secure_delete", True)  # purged content must not survive in free pages
     connection.pragma("foreign_keys", True)

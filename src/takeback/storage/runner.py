@@ -8,7 +8,7 @@ transaction; whatever must be the same in every attempt, such as the time, is an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from ..clock import Clock
 from .base import Backend, Readable, Tx
@@ -38,6 +38,24 @@ class Reads(Generic[B_co]):
     def read(self, op: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation that only reads, as of one moment."""
         return self.backend.read(lambda tx: op(tx, *args, **kwargs))
+
+    def at_once(self, work: Callable[[Moment], T]) -> T:
+        """Run work that reads through several operations in one transaction; it may run again, and must not be long."""
+        from .wrap import Remembering  # few need it
+
+        return self.backend.read(lambda tx: work(Moment(Remembering(tx), self.clock, self.scope)))
+
+
+class Moment(Reads[Any]):
+    """Runs operations that only read in a transaction that is under way, so that all of them see the same moment."""
+
+    def __init__(self, tx: Tx, clock: Clock, scope: str) -> None:
+        super().__init__(None, clock, scope)
+        self._tx = tx
+
+    def read(self, op: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation."""
+        return op(self._tx, *args, **kwargs)
 
 
 class Runner(Reads[Backend]):

@@ -1,4 +1,4 @@
-"""Backends that wrap a backend: tracing, faults, read-only.
+"""Backends that wrap a backend: tracing, faults, read-only; and a transaction that remembers what it read.
 
 Each keeps the contract of ``base``, so wrappers can be stacked in any order.
 """
@@ -16,6 +16,7 @@ from ..errors import Unsupported
 from .base import Backend, Capabilities, Dialect, Op, Quick, Row, Tx, Value, Waiting
 
 T = TypeVar("T")
+_FEW = 8
 
 
 class Wrapper:
@@ -107,6 +108,30 @@ class _PassedTx:
 
     def kept_rank(self, scope: str) -> int | None:
         return self._inner.kept_rank(scope)
+
+
+class Remembering(_PassedTx):
+    """A transaction that only reads: it shows one moment, so it never asks for the same few rows twice."""
+
+    def __init__(self, inner: Tx) -> None:
+        super().__init__(inner)
+        self._known = dict[tuple[str, tuple[Value, ...]], list[Row]]()
+
+    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
+        self._inner.run(sql, args)
+
+    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
+        rows = self.all(sql, args)
+        return rows[0] if rows else None
+
+    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
+        key = sql, tuple(args)
+        found = self._known.get(key)
+        if found is None:
+            found = self._inner.all(sql, args)
+            if len(found) <= _FEW:  # pages are read once anyway, and memory must not grow with them
+                self._known[key] = found
+        return found
 
 
 class _TracedTx(_PassedTx):

@@ -2,16 +2,22 @@
 
 What reading a conversation does not need (running totals, hashes, the salt) is packed into ``rest`` and unpacked on
 demand (``EntryRow.chain``). One check covers all of it.
+
+Messages are read in one loop over the rows of a branch (``messages_in``): nothing else here is called as often.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
 from ..ids import MAX_SEQ
 from ..model.entry import Numbers, numbers_in
+from ..model.message import Message
+from ..storage.base import Row
 from .table import Index, Table
 
 
@@ -145,3 +151,32 @@ LOST = Table(
     number="key",
     called=lambda row: f"what was lost at entry number {row.key:x}",
 )
+
+
+# The rows of a branch within a range of keys. Where keys are unique in the store (``Dialect.gapless``), ``messages_in``
+# compares the scope: in the statement, that would take a fifth of the time.
+RANGE = f"{ENTRY.select} WHERE scope = ? AND key > ? AND key <= ? ORDER BY key"
+RANGE_BY_KEY = f"{ENTRY.select} WHERE key > ? AND key <= ? ORDER BY key"
+
+
+def messages_in(
+    rows: Sequence[Row],
+    scope: str,
+    uid: str,
+    low: int,
+    kinds: frozenset[str],
+    reader: Callable[[dict[str, Any]], Any] | None,
+) -> list[Message] | None:
+    """Return the messages among the rows that follow the key ``low`` of the branch ``uid``.
+
+    None if a row fails its check, is missing, is of another scope, or has parts in blobs.
+    """
+    found = list[Message]()
+    for own, key, kind, at_ms, turns, mid, body, raw, spill, rest, chk in rows:
+        low += 1
+        values = (own, key, kind, at_ms, turns, mid, body, raw, spill, rest)
+        if crc32(_write(values)) != chk or key != low or own != scope or spill is not None:
+            return None
+        if kind in kinds:
+            found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, None, reader))
+    return found

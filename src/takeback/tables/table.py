@@ -105,6 +105,10 @@ class Table(Generic[R]):
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
         self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without its length check
+        self._make_folded = self._make
+        if packed:  # a row whose packed fields are still packed: it has the other fields, by the same names
+            names = {field: row.__dict__[field] for field in fields[: self._plain]}
+            self._make_folded = partial(tuple.__new__, type(row.__name__, (tuple,), {"__slots__": (), **names}))
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
@@ -176,8 +180,24 @@ class Table(Generic[R]):
         values = stored[:-1]
         if zlib.crc32(self._covered(values) if self.added else _pack(values)) != stored[-1]:
             raise self.damaged(self.unchecked(stored))
-        if not self.packed:
-            return self._make(values)
+        return self._unfolded(values) if self.packed else self._make(values)
+
+    def folded(self, stored: Row) -> R:
+        """Return a row as ``checked`` does, but without its packed fields, which ``unfolded`` adds.
+
+        Columns of other tables may follow.
+        """
+        last = self.width - 1
+        values = stored[:last]
+        if zlib.crc32(_pack(values)) != stored[last]:
+            return self.checked(stored[: self.width])
+        return self._make_folded(values)
+
+    def unfolded(self, row: R) -> R:
+        """Return a row with its packed fields."""
+        return row if type(row) is self.row else self._unfolded(row)
+
+    def _unfolded(self, values: Row) -> R:
         plain = self._plain
         rest = tuple(_unpack(values[plain]))
         if len(rest) < len(self.packed):
@@ -245,9 +265,9 @@ class Table(Generic[R]):
                 found[getattr(row, self.number)] = row
         return found
 
-    def selected(self, alias: str) -> str:
+    def selected(self, alias: str, without: Sequence[str] = ()) -> str:
         """Return the columns for a join, each qualified with the table's alias."""
-        return ", ".join(f"{alias}.{name}" for name in self.stored)
+        return ", ".join(f"{alias}.{name}" for name in self.stored if name not in without)
 
     # ------------------------------------------------------------------ writing
 
