@@ -4,9 +4,7 @@ What reading a conversation does not need (running totals, hashes, the salt) is 
 demand (``EntryRow.chain``). One check covers all of it.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -83,7 +81,7 @@ class EntryRow(NamedTuple):
         body, _, raw = (self.spill or "").partition(",")
         return body, raw
 
-    def with_chain(self, chain: Chain) -> EntryRow:
+    def with_chain(self, chain: Chain) -> Self:
         """Return the row with another chain."""
         return self._replace(rest=_write(chain))
 

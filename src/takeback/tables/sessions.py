@@ -5,8 +5,6 @@ only indexed column that an append ever changes, and most appends leave it alone
 is a heap-only update. Within one rank, ``updated`` gives the order.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from ..model.entry import Numbers, numbers_in
@@ -81,7 +79,7 @@ class SessionRow(NamedTuple):
         return self.hidden == PURGED and self.key.startswith(STAGED_KEY)
 
     @property
-    def tag_rows(self) -> list[TagRow]:
+    def tag_rows(self) -> "list[TagRow]":
         """The rows by which its tags find it; none once it is purged."""
         if self.hidden == PURGED or not self.tags:
             return []
