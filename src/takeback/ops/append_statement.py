@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.message import TOOL_MESSAGE
 from ..model.status import FINISHED
-from ..storage.appends import KnownAppend
+from ..storage import appends
 from ..storage.base import Tx
 from ..tables.entries import ENTRY
 from ..tables.history import FEED, ONCE, FeedRow
 from ..tables.sessions import SESSION
 from . import calls, entries, idempotency, leases, open_calls, sessions, titles
 from .entries import Appended
-from .leases import Fence
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from ..storage.appends import KnownAppend
+    from .leases import Fence
 
 
 class AppendRequest(NamedTuple):
@@ -170,7 +173,7 @@ def computed(known: SessionRow, draft: Draft, asked: AppendRequest) -> tuple[Kno
     after = after._replace(revision=known.revision + 1, updated_ms=asked.now_ms)
     change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
     key = asked.idempotency_key
-    wanted = KnownAppend(
+    wanted = appends.KnownAppend(
         scope=known.scope,
         sid=known.sid,
         check=SESSION.check(known),
