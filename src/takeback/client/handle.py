@@ -10,13 +10,13 @@ from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.operation import Operation
 from ..ops import leases, operations
-from ..ops.idempotency import ApiCall
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from ..storage.runner import How
 from .fields import Fields
 
 if TYPE_CHECKING:
+    from ..ops.idempotency import ApiCall
     from .store import Store
 
 T = TypeVar("T")
