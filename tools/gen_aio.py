@@ -55,7 +55,7 @@ NAMES: dict[str, str] = {
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",
     "Turn": ".client.reading",
-    "Context": ".context",
+    "Context": ".context.value",
     "Count": ".context.tokens",
     "Approval": ".model.approval",
     "Branch": ".model.branch",

@@ -37,6 +37,14 @@ A room imports only what stands below it. Rooms in one row know nothing of each 
 
 """
 
+_LOADING = """
+## How modules are loaded
+
+A module of ours runs when somebody first takes a name from it (`takeback.lazy`). `from ..ops import sessions` only
+binds the module, so a process runs those that it uses: listing sessions from the shell runs about 60, opening a store
+and appending a message about 80, of nearly 400. `from ..ops.sessions import get` runs the module at once. Names that
+only annotations use are imported under `TYPE_CHECKING`. [0025](adr/0025-modules-on-first-use.md) says why.
+"""
 _FLOWS = """
 ## Four flows
 
@@ -175,7 +183,7 @@ def _talk(session: Session) -> None:
 
 def main() -> int:
     """Write the page, or compare it."""
-    page = _HEAD + "\n".join(rooms()) + "\n" + _FLOWS + "\n".join(flows()) + "\n"
+    page = _HEAD + "\n".join(rooms()) + "\n" + _LOADING + _FLOWS + "\n".join(flows()) + "\n"
     if "--check" in sys.argv[1:]:
         return int(not PAGE.exists() or PAGE.read_text("utf-8") != page)
     PAGE.write_text(page, "utf-8")

@@ -11,7 +11,11 @@ The names in ``__all__`` are the public API; everything else is private and may 
 
 from typing import TYPE_CHECKING, Any
 
-from . import model
+from . import lazy
+
+lazy.install()
+
+from . import model  # noqa: E402
 
 if TYPE_CHECKING:
     from .aio import (
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
     from .client.store import Store
     from .client.streams import Stream
     from .client.tools import ToolRun
-    from .context import Context
     from .context.tokens import offline_tokens
+    from .context.value import Context
     from .errors import (
         Ambiguous,
         BackendError,
@@ -184,8 +188,8 @@ _WHERE = {
     "client.store": "Store",
     "client.streams": "Stream",
     "client.tools": "ToolRun",
-    "context": "Context",
     "context.tokens": "offline_tokens",
+    "context.value": "Context",
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
     " StorageFull Unsupported",
     "model.approval": "Approval",

@@ -29,8 +29,8 @@ from .client.store_sessions import NewSession
 from .client.streams import Stream
 from .client.tools import ToolRun
 from .clock import Clock
-from .context import Context
 from .context.tokens import Count
+from .context.value import Context
 from .model.approval import Approval
 from .model.branch import Branch
 from .model.capture import Capture

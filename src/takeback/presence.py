@@ -34,12 +34,15 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"process {self.pid} on {self.host}"
 
 
+def host() -> str:
+    """Return this machine's name; what ``socket.gethostname`` returns, without loading ``socket``."""
+    return os.uname().nodename
+
+
 def here(now_ms: int) -> Holder:
     """Return this process as a new holder."""
-    import socket
-
     pid = os.getpid()
-    return Holder(new_id(now_ms), socket.gethostname(), pid, _machine(), _began(pid) or "")
+    return Holder(new_id(now_ms), host(), pid, _machine(), _began(pid) or "")
 
 
 def encode(holder: Holder) -> bytes:
@@ -93,10 +96,9 @@ def _machine() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        import socket
         import uuid
 
-        return f"{socket.gethostname()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""
+        return f"{host()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""
 
 
 def _began(pid: int) -> str | None:

@@ -1,6 +1,5 @@
 """What holds for every verb: streams, exit codes, colour, control characters, refs, start-up."""
 
-import json
 import os
 import re
 import subprocess
@@ -119,16 +118,6 @@ def test_every_document_has_a_schema_and_every_schema_a_document() -> None:
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     used = set(re.findall(r"""out\.(?:one|items)\(\s*"(\w+)\"""", text))
     assert used == {path.stem for path in FOLDER.glob("*.json")}
-
-
-def test_looking_imports_nothing_heavy(work: World) -> None:
-    code = "import sys; from takeback.cli import main; main(['ls']); print([*sys.modules], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
-    heavy = {"rich", "asyncio", "pathspec", "hypothesis", "psycopg", "subprocess", "ssl", "takeback.aio"}
-    assert loaded & heavy == set()
-    verbs = {name for name in loaded if name.startswith("takeback.cli.verbs.")}
-    assert verbs == {"takeback.cli.verbs.listing"}
 
 
 def test_what_the_system_refuses_is_a_sentence(work: World) -> None:

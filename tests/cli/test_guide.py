@@ -7,7 +7,7 @@ import click
 import pytest
 
 from takeback.cli.app import VERBS, make
-from takeback.cli.settings import EVERYWHERE, FOR_CHANGES
+from takeback.cli.params import everywhere, for_changes
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.feature("F10")
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text("utf-8").partition("## Command line")[2].partition("\n## ")[0]
 ROWS = dict(re.findall(r"^\| `([a-z]+)(?: [^`]*)?` \| (.*) \|$", REFERENCE, re.M))
-COMMON = {name for option in (*EVERYWHERE, *FOR_CHANGES) for name in option.names} | {"--version", "-h", "--help"}
+COMMON = {name for each in (*everywhere(), *for_changes()) for name in each.opts} | {"--version", "-h", "--help"}
 
 
 def test_every_verb_is_in_the_reference() -> None:
@@ -39,5 +39,5 @@ def test_the_reference_says_what_the_help_says_and_names_every_flag(verb: str) -
 
 def test_the_reference_names_the_flags_of_all_verbs() -> None:
     first = REFERENCE.strip().splitlines()[0]
-    for option in (*EVERYWHERE, *FOR_CHANGES):
-        assert any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", first) for name in option.names), option.names
+    for option in (*everywhere(), *for_changes()):
+        assert any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", first) for name in option.opts), option.opts

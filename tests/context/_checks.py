@@ -10,7 +10,7 @@ import msgspec
 
 from takeback import Session
 from takeback import providers as forms
-from takeback.context import Context
+from takeback.context.value import Context
 from takeback.model.message import Message, encode_raw
 from takeback.providers import NAMES
 from takeback.providers.lenient import normal_role

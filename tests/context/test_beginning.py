@@ -11,8 +11,9 @@ import pytest
 
 import takeback
 from takeback import Invalid, Session
-from takeback.context import Context, build
 from takeback.context.beginning import Beginning, find_beginning
+from takeback.context.build import build
+from takeback.context.value import Context
 
 from ._calm import Calm
 from ._checks import ALL, dumped

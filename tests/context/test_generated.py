@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from takeback import codec
 from takeback import providers as forms
-from takeback.context import build
+from takeback.context.build import build
 from takeback.model.entry import Entry
 from takeback.model.message import Message, encode_raw
 

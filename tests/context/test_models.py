@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import takeback
-import takeback.context
 import takeback.testing.validators
 from takeback import Session
+from takeback.context.build import build
 from takeback.context.models import is_other
 from takeback.model.message import encode_raw
 from takeback.providers.gemini.rules import UNSIGNED
@@ -216,7 +216,7 @@ def test_reasoning_that_was_erased_takes_the_ids_with_it(session: Session) -> No
     told(session, "openai-responses")
     kept = [message for message in session.messages() if b"rs_1" not in (message.raw or b"")]
     erased = takeback.Message(kept[0].branch, 2, 1, 0, None)
-    context = takeback.context.build("openai-responses", [kept[0], erased, *kept[2:]])
+    context = build("openai-responses", [kept[0], erased, *kept[2:]])
     assert not any("id" in item for item in context.messages)
     assert "sent an answer without its id, which belongs to reasoning that is gone (messages 4, 5)" in context.repairs
 

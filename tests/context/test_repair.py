@@ -12,6 +12,7 @@ import pytest
 import takeback
 from takeback import Invalid, Session, Store
 from takeback.client.contexts import Contexts
+from takeback.context.build import build
 from takeback.context.repair import BEGINNING, INTERRUPTED
 
 from ._checks import ALL, context_of, dumped
@@ -679,7 +680,7 @@ def test_erased_and_unreadable_messages_are_skipped(session: Session, provider: 
     sources = list(session.messages())
     erased = msgspec.structs.replace(sources[0], data=None)
     unreadable = msgspec.structs.replace(sources[1], raw=b"{")
-    context = takeback.context.build(provider, [erased, unreadable])
+    context = build(provider, [erased, unreadable])
     assert context.messages == []
     assert context.repairs == (
         "skipped an erased message (message 1)",
@@ -693,7 +694,7 @@ def test_a_form_that_only_a_newer_takeback_knows_is_read_plainly(session: Sessio
     (message,) = session.messages()
     data = json.dumps({"role": "user", "form": "brand-new"}).encode()
     newer = msgspec.structs.replace(message, data=data)
-    context = takeback.context.build(provider, [newer])
+    context = build(provider, [newer])
     assert "Hi" in dumped(context.messages).decode()
 
 

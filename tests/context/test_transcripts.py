@@ -18,7 +18,8 @@ import pytest
 
 import takeback
 from takeback import Session
-from takeback.context import Context, build, outlasting
+from takeback.context.build import build, outlasting
+from takeback.context.value import Context
 from takeback.model.entry import CALL, Entry
 from takeback.model.message import Message
 from takeback.model.work import Compaction

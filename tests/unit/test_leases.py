@@ -19,7 +19,7 @@ import pytest
 import _postgres
 import takeback
 from takeback import Busy, Closed, LeaseLost, Session, Store, presence
-from takeback.client import background, running, waiting
+from takeback.client import waiting
 from takeback.ops import leases, sessions
 from takeback.ops.sessions import LeaseRow
 from takeback.storage.base import Tx
@@ -60,8 +60,7 @@ def _put_far_away(store: Store, session: Session, *, silent_ms: int, keep: bool 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life come fast, and are missed fast."""
-    for module in (running, background):
-        monkeypatch.setattr(module, "BEAT_SECONDS", 0.04)
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.04)
 
 
 @pytest.fixture

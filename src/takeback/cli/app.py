@@ -1,7 +1,6 @@
 """The table of verbs, and one run of the program from arguments to exit code.
 
-A verb's module is loaded only when that verb is used, so no verb pays for the others. Plain command lines of
-read-only verbs skip this module (``plain_arguments``); click parses all others and reports every usage error.
+A verb's module is loaded only when that verb is used, so no verb pays for the others.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import click
 from ..shell import failures
 from . import outcome, params
 from .outcome import fail
-from .plain_arguments import COMPLETE
 from .settings import Settings
+
+COMPLETE = "_TAKEBACK_COMPLETE"
 
 # Maps each verb to its module and its one-line help, in the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {
@@ -82,7 +82,14 @@ A REF is a session's name, key or id prefix, or @ (the newest here) or @-1 (the 
 the end of turn 12, REF:12^ before turn 12, REF:e340 an entry, REF:name a checkpoint. REF/branch is a branch."""
 
 
-class VerbCommand(click.Command):
+class _Helpful(click.Command):
+    """A command whose help option is ours: click would load ``inspect`` and ``locale`` to make its own."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return params.help_option()
+
+
+class VerbCommand(_Helpful):
     """A verb with the flags that every verb takes."""
 
     changes = False
@@ -109,7 +116,7 @@ class ChangingCommand(VerbCommand):
     changes = True
 
 
-class App(click.Group):
+class App(_Helpful, click.Group):
     """The program: verbs by name, each loaded on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -119,12 +126,8 @@ class App(click.Group):
         if cmd_name not in VERBS:
             return None
         module = import_module(f".verbs.{VERBS[cmd_name][0]}", __package__)
-        found = module.COMMANDS[cmd_name]
-        if isinstance(found, click.Command):
-            return found
-        from .frame import command
-
-        return command(cmd_name, found)
+        found: click.Command = module.COMMANDS[cmd_name]
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -155,13 +158,13 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
 
 def make() -> App:
     """Build the program."""
-    version = click.Option(
+    version = params.Option(
         ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
     )
     return App(
         name="takeback",
         params=[*params.for_changes(), *params.everywhere(), version],
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"max_content_width": 100},
         help=_HELP,
     )
 

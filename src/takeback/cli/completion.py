@@ -18,7 +18,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from .plain_arguments import COMPLETE
+from .app import COMPLETE
 from .settings import Settings
 
 _BASH = r"""%(complete_func)s() {

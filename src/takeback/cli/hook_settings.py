@@ -34,9 +34,8 @@ EVENTS = {
 _MATCHED = ("PreToolUse", "PostToolUse", "PostToolUseFailure")  # tool events: we match every tool
 # Every form of command that we ever wrote, matched as a whole: a command that wraps ours is the user's own.
 _WORD = r"(?:[\w@%+=:,./~-]|'[^']*'|\"'\")+"  # as shlex.quote writes it
-_OURS = re.compile(
-    rf"(?:(?:[\w@%+=:,./~-]*/)?takeback|{_WORD} -m takeback)(?: --store {_WORD})? hook claude-code(?: \|\| true)?"
-)
+# Compiled on use: each event loads this module, and only installing needs the pattern.
+_OURS = rf"(?:(?:[\w@%+=:,./~-]*/)?takeback|{_WORD} -m takeback)(?: --store {_WORD})? hook claude-code(?: \|\| true)?"
 
 
 def command(store: str | None) -> str:
@@ -113,7 +112,8 @@ def _hooks(groups: list[Any]) -> Iterator[Any]:
 
 
 def _is_ours(hook: Any) -> bool:
-    return isinstance(hook, dict) and isinstance(hook.get("command"), str) and bool(_OURS.fullmatch(hook["command"]))
+    said = hook.get("command") if isinstance(hook, dict) else None
+    return isinstance(said, str) and re.fullmatch(_OURS, said) is not None
 
 
 def _without(group: Any) -> Any:

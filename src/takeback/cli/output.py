@@ -130,7 +130,7 @@ class Output:
     def text(self, lines: Iterable[str], *, long: bool = False) -> None:
         """Write lines; long text goes through a pager on a terminal."""
         found = iter(lines)
-        if long and self.is_terminal and self._settings.pager:
+        if long and self.is_terminal and not self._settings.no_pager:
             height = _terminal_size()[1] - 1
             first = [*islice(found, height)]
             if len(first) == height and _page(chain(first, found)):

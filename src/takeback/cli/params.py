@@ -1,21 +1,32 @@
-"""Click parameters, built from options declared as data (``options``)."""
+"""The parameters of verbs: options, values that click does not know, and the flags that every verb takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import click
 
-from .options import TEXT, Kind, OneOf, Option, Whole
-from .settings import EVERYWHERE, FOR_CHANGES, Settings
+from .settings import Settings
 
 
-class _Read(click.ParamType[Any]):
-    """A kind of value that click does not know."""
+class Option(click.Option):
+    """An option whose help is one line: click would load ``inspect`` to clean it, a tenth of what a verb may cost."""
 
-    def __init__(self, kind: Kind) -> None:
-        self.name, self._read = kind.name, kind.read
+    def __init__(self, *args: Any, help: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.help = help
+
+
+option = partial(click.option, cls=Option)
+
+
+class Value(click.ParamType[Any]):
+    """A kind of value that click does not know: ``read`` parses it, or raises ``ValueError`` with a message."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -24,14 +35,6 @@ class _Read(click.ParamType[Any]):
             return self._read(value)
         except (ValueError, OverflowError) as error:
             self.fail(str(error), param, ctx)
-
-
-def _type(kind: Kind) -> Any:
-    if isinstance(kind, OneOf):
-        return click.Choice(kind.words)
-    if isinstance(kind, Whole):
-        return click.IntRange(kind.low, kind.high)
-    return click.STRING if kind is TEXT else _Read(kind)
 
 
 def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -48,45 +51,63 @@ def directories(context: click.Context, parameter: click.Parameter, incomplete: 
     return [CompletionItem(incomplete, type="dir")]
 
 
-def param(option: Option) -> click.Option:
-    """Build the click parameter of an option."""
-    return _made(option)
+def _fields(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
-def _made(option: Option, **more: Any) -> click.Option:
-    names = [*option.names, option.to]
-    if option.kind is None:
-        return click.Option(names, is_flag=True, help=option.help, **more)
-    return click.Option(
-        names,
-        type=_type(option.kind),
-        multiple=option.many,
-        default=None if option.many else option.default,
-        show_default=option.default is not None,
-        metavar=option.metavar,
-        help=option.help or None,
-        shell_complete=directories if option.metavar == "DIR" else None,
-        **more,
+_FIELDS = Value("fields", _fields)
+
+
+def _setting(*names: str, to: str, **more: Any) -> Option:
+    """Declare a flag that is kept in the settings, wherever on the command line it is given."""
+    return Option([*names, to], expose_value=False, callback=_set, **more)
+
+
+def _set(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    name = parameter.name or ""
+    if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+        setattr(context.ensure_object(Settings), name, value)
+
+
+def _show_help(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+@cache
+def help_option() -> click.Option:
+    """Return the option that shows the help page."""
+    about = "Show this message and exit."
+    return Option(["-h", "--help"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help, help=about)
+
+
+@cache
+def everywhere() -> tuple[click.Parameter, ...]:
+    """Return the options that every verb takes."""
+    return (
+        _setting("--store", to="store", metavar="URL", help="Use this store."),
+        _setting("-C", to="directory", metavar="DIR", shell_complete=directories, help="Start in DIR."),
+        _setting("--json", to="json", is_flag=True, help="Write one JSON document."),
+        _setting("--jsonl", to="jsonl", is_flag=True, help="Write one JSON object per line."),
+        _setting("--fields", to="fields", metavar="A,B", type=_FIELDS, help="Write only these fields."),
+        _setting("-q", "--quiet", to="quiet", is_flag=True, help="Write only ids."),
+        _setting("-v", "--verbose", to="verbose", is_flag=True, help="Write more to stderr, with tracebacks."),
+        _setting("--utc", to="utc", is_flag=True, help="Show times in UTC."),
+        _setting(
+            "--color",
+            to="color",
+            type=click.Choice(("auto", "always", "never")),
+            help="When to use colour; NO_COLOR is respected.",
+        ),
+        _setting("--no-pager", to="no_pager", is_flag=True, help="Never use a pager."),
     )
 
 
-def _sets(option: Option) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT:
-            setattr(context.ensure_object(Settings), option.to, value if option.kind is not None else option.sets)
-
-    return callback
-
-
-def _settings(options: tuple[Option, ...]) -> list[click.Parameter]:
-    return [_made(each, expose_value=False, callback=_sets(each)) for each in options]
-
-
-def everywhere() -> list[click.Parameter]:
-    """Build the options that every verb takes."""
-    return _settings(EVERYWHERE)
-
-
-def for_changes() -> list[click.Parameter]:
-    """Build the options of verbs that change something."""
-    return _settings(FOR_CHANGES)
+@cache
+def for_changes() -> tuple[click.Parameter, ...]:
+    """Return the options of verbs that change something."""
+    return (
+        _setting("-n", "--dry-run", to="dry_run", is_flag=True, help="Only show what would be done."),
+        _setting("-y", "--yes", to="yes", is_flag=True, help="Do not ask for confirmation."),
+    )

@@ -1,32 +1,35 @@
-"""Starting the program as a process: everything that can be skipped before the first verb runs is skipped here.
-
-Looking around must feel instant: at most six times the start of a bare Python. Garbage collection during imports
-finds nothing and takes a tenth of that time; what was imported lives until exit, so it is frozen and never scanned.
-"""
+"""Preparing a process that is ours alone: what it need not load, and what its parent left closed."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
-from typing import Any
+
+from .. import lazy
+
+_FEW = 100_000  # objects; a short command never makes so many, and a long one still collects its garbage
+# Imported by click and msgspec, and by our own modules, for what few commands do.
+_SELDOM_USED = ("inspect", "textwrap", "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "difflib", "shlex", "shutil")
 
 
-def start(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
+def prepare() -> None:
+    """Make this process ready to run one command."""
     _open_what_is_closed()
-    gc.disable()  # imports create no garbage worth looking for
-    _load_msgspec()
-    from . import plain_arguments
+    gc.set_threshold(_FEW)  # modules that are loaded are no garbage, and searching them takes a tenth of the time
+    atexit.register(gc.freeze)  # and so does the search at exit, for what ends with the process anyway
+    lazy.add(*_SELDOM_USED)
+    if sys.platform == "linux":
+        lazy.replace("uuid", "platform", _Platform)
 
-    line = plain_arguments.parse(arguments)
-    gc.freeze()  # what was imported lives until exit
-    gc.enable()
-    if line is not None:
-        return plain_arguments.run_line(line)
-    from .app import run
 
-    return run(arguments)
+class _Platform:
+    """The one word that ``uuid`` needs from ``platform``, which compiles nine patterns."""
+
+    @staticmethod
+    def system() -> str:
+        return "Linux"
 
 
 def _open_what_is_closed() -> None:
@@ -44,45 +47,3 @@ def _open_what_is_closed() -> None:
     sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
-
-
-def _load_msgspec() -> None:
-    """Import msgspec without the modules it barely uses, each of which is slow to import.
-
-    It needs nothing from ``typing_extensions`` that ``typing`` lacks in the Pythons we support. ``uuid`` needs one word
-    from ``platform``, which compiles nine patterns. ``textwrap`` compiles five, only to describe types: it is loaded on
-    first use.
-    """
-    modules: dict[str, Any] = sys.modules
-    absent: dict[str, Any] = {"typing_extensions": None}
-    if sys.platform == "linux":
-        absent["platform"] = _Platform
-    absent = {name: stands_in for name, stands_in in absent.items() if name not in modules}
-    modules.update(absent)
-    if "textwrap" not in modules:
-        _load_later("textwrap")
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        for name in absent:
-            del modules[name]
-
-
-class _Platform:
-    """The part of ``platform`` that ``uuid`` uses."""
-
-    @staticmethod
-    def system() -> str:
-        return "Linux"
-
-
-def _load_later(name: str) -> None:
-    """Import a module lazily, on first attribute access."""
-    from importlib.util import LazyLoader, find_spec, module_from_spec
-
-    spec = find_spec(name)
-    if spec is None or spec.loader is None:
-        return
-    spec.loader = LazyLoader(spec.loader)
-    sys.modules[name] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)

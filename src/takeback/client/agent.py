@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from .. import codec
 from ..clock import to_datetime
 from ..ops import agents
-from .state import AgentState
+from . import state
 
 if TYPE_CHECKING:
     from .session import Session
+    from .state import AgentState
     from .store import Store
 
 
@@ -77,7 +78,7 @@ class Agent:
     @property
     def state(self) -> AgentState:
         """The agent's versioned state."""
-        return AgentState(self)
+        return state.AgentState(self)
 
     def sessions(self) -> Iterator[Session]:
         """Yield its sessions, archived ones included, last changed first."""

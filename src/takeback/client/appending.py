@@ -7,7 +7,7 @@ our form or a provider's: then its own JSON is kept verbatim next to a small nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
@@ -22,13 +22,15 @@ from ..model.usage import Usage
 from ..model.work import Compaction
 from ..ops import append_statement, calls, entries, moves, work
 from ..ops.sessions import SessionRow
-from . import arguments, attachments
+from . import arguments, attachments, points
 from .attachments import Attachable
 from .background import Held
 from .handle import Write, writing
-from .points import Point, request_of, target_of
 from .reading import Reading, make_messages
 from .running import Running
+
+if TYPE_CHECKING:
+    from .points import Point
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 _LIMIT_TITLE = 50
@@ -129,11 +131,11 @@ class Speaking(Running, Reading):
 
         ``uncompact`` takes it back, and so does a rewind to before it.
         """
-        target = target_of(upto)
+        target = points.target_of(upto)
         text = arguments.text(summary, what="summary")
         if not text.strip():
             raise Invalid("the summary is empty; contexts would lose everything up to that point")
-        found = self._change("compaction", work.compact(target, text), [request_of(upto), text], idempotency_key)
+        found = self._change("compaction", work.compact(target, text), [points.request_of(upto), text], idempotency_key)
         return Compaction(found.seq, found.body["upto"], found.body["summary"])
 
     def uncompact(self, *, idempotency_key: str | None = None) -> Compaction | None:

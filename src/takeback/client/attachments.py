@@ -7,12 +7,10 @@ message's attachment. The content is stored before the message that names it.
 from __future__ import annotations
 
 import io
-import mimetypes
 import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
 
 from .. import codec
 from ..errors import Closed, Invalid, NotFound, Unsupported
@@ -116,10 +114,16 @@ def store(store: Store, given: Attachable) -> dict[str, Any]:
         arguments.optional_name(said.get(field), what=f"{field} of an attachment")
     record = _content(store, source, said)
     name = record.get("name")
-    record["mime_type"] = said.get("mime_type") or (mimetypes.guess_type(name)[0] if name else None)
+    record["mime_type"] = said.get("mime_type") or (_mime_type(name) if name else None)
     record["type"] = wanted or _type_of(record["mime_type"])
     record["id"] = said.get("id") or _id_of(record)
     return {field: value for field, value in record.items() if value is not None}
+
+
+def _mime_type(name: str) -> str | None:
+    import mimetypes
+
+    return mimetypes.guess_type(name)[0]
 
 
 def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -163,6 +167,8 @@ def _content(store: Store, given: Any, said: Mapping[str, Any]) -> dict[str, Any
             "size": len(data),
         }
     if isinstance(given, str) and "://" in given and not said.get("is_path"):
+        from urllib.parse import urlsplit
+
         last = os.path.basename(urlsplit(given).path) or None
         return {"name": name or last, "url": arguments.name(given, what="url", most=100_000)}
     if isinstance(given, str | os.PathLike):

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import presence
 from ..errors import Closed
 from ..ops import leases, runs
-from ..ops.leases import Fence
 from ..ops.sessions import LeaseRow
-from ..presence import BEAT_SECONDS
 from ..storage.runner import ALONE
 
 if TYPE_CHECKING:
+    from ..ops.leases import Fence
     from .base import StoreBase
 
 _QUIET = 1.0
@@ -50,7 +50,7 @@ class Held:
     @property
     def fence(self) -> Fence:
         """The token that every write checks."""
-        return Fence(self.lease.token, self.sure)
+        return leases.Fence(self.lease.token, self.sure)
 
     def lose(self) -> None:
         """Note that somebody else has the session, until it is entered again."""
@@ -184,7 +184,7 @@ class Keeper:
     def _start(self, name: str, step: Callable[[Keeper], bool]) -> None:
         thread = self._threads.get(name)
         if thread is None or not thread.is_alive():
-            self._beat_at = time.monotonic() + BEAT_SECONDS
+            self._beat_at = time.monotonic() + presence.BEAT_SECONDS
             thread = threading.Thread(target=_run, args=(weakref.ref(self), step), name=f"takeback-{name}", daemon=True)
             self._threads[name] = thread
             thread.start()
@@ -200,7 +200,7 @@ class Keeper:
             self._wake.wait(max(0.0, min(_QUIET, self._beat_at - time.monotonic())))
             held = [*self._held]
         if time.monotonic() >= self._beat_at:
-            self._beat_at = time.monotonic() + BEAT_SECONDS
+            self._beat_at = time.monotonic() + presence.BEAT_SECONDS
             _quietly(lambda: self._beat(held))
             self.give_back_abandoned()
         return True

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import Clock
-from ..files.disk.scan import Limits
-from ..files.workspaces import Workspace
+from ..files import workspaces
 from ..model.operation import Operation
-from ..ops import sessions
-from ..ops.idempotency import ApiCall
+from ..ops import idempotency, sessions
 from ..storage.base import Backend
 from ..storage.runner import How, P, Runner, T
 from ..storage.runner import Operation as Op
@@ -17,6 +15,11 @@ from . import arguments
 from .background import Keeper
 from .session import Session
 from .store_reading import StoreReading
+
+if TYPE_CHECKING:
+    from ..files.disk.scan import Limits
+    from ..files.workspaces import Workspace
+    from ..ops.idempotency import ApiCall
 
 
 class StoreBase(StoreReading[Session]):
@@ -46,7 +49,7 @@ class StoreBase(StoreReading[Session]):
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = Workspace(self._runner, path, limits, rules, watch=watch)
+                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules, watch=watch)
             return found
 
     def _write(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,7 +62,7 @@ class StoreBase(StoreReading[Session]):
 
     def _call(self, key: str | None, request: Any) -> ApiCall:
         """Return what makes a call repeatable: its checked key, its request, and the time."""
-        return ApiCall(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
+        return idempotency.ApiCall(arguments.optional_name(key, what="idempotency_key"), request, self._clock.now_ms())
 
     def _made(self, operation: Operation) -> None:
         """Remember an operation for this handle's ``undo`` and ``redo``."""

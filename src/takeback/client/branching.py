@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from msgspec.structs import replace
@@ -17,14 +16,13 @@ from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..ops import checkpoints, moves, operations, rewinds, undo
-from ..ops.points import Target
-from ..ops.rewinds import Goal
-from . import arguments
+from ..ops import points as points_ops
+from . import arguments, points, rewind
 from .files import Files, write_files
-from .points import Point, optional_target, request_of, target_of
-from .rewind import Rewind, paths_given
 
 if TYPE_CHECKING:
+    from .points import Point
+    from .rewind import Rewind
     from .session import Session
 
 
@@ -77,7 +75,7 @@ class Moving(Files):
         Paths that somebody else changed are left alone unless ``overwrite`` names them. Without ``conversation`` only
         files go back, without ``files`` only the conversation does.
         """
-        return self._planned(target, files, conversation, paths_given(self, overwrite), shown=True)
+        return self._planned(target, files, conversation, rewind.paths_given(self, overwrite), shown=True)
 
     def rewind(
         self,
@@ -94,8 +92,8 @@ class Moving(Files):
         Tasks, plan, notes, session state, sub-agents and files go back too. The next append opens a branch there. This
         is ``preview_rewind`` and ``apply`` in one call.
         """
-        target_of(target)  # an invalid point is reported before anything else
-        given = paths_given(self, overwrite)
+        points.target_of(target)  # an invalid point is reported before anything else
+        given = rewind.paths_given(self, overwrite)
         call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
         earlier = self._done_before(call)
         if earlier is not None:
@@ -116,8 +114,10 @@ class Moving(Files):
         arguments.flag(conversation, what="conversation")
         if not files and not conversation:
             raise Invalid("files and conversation are both False, so nothing would go back; set at least one of them")
-        goal = Goal("rewind", target_of(target), _asked(target, files, conversation, overwrite))
-        return Rewind(self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown)
+        goal = rewinds.Goal("rewind", points.target_of(target), _asked(target, files, conversation, overwrite))
+        return rewind.Rewind(
+            self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown
+        )
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Return what ``undo`` would do to the conversation and files."""
@@ -132,7 +132,7 @@ class Moving(Files):
         goal = rewinds.goal_of(found, kind, wanted)
         conversation = goal.files is None
         files = not conversation or operations.moved_files(found)
-        return Rewind(self, found.id, goal, files=files, conversation=conversation, shown=shown)
+        return rewind.Rewind(self, found.id, goal, files=files, conversation=conversation, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Whether an undo or redo concerns an operation that changed files."""
@@ -214,11 +214,12 @@ class Moving(Files):
         if into is not None and not as_session:
             raise Invalid("into needs a session of its own: fork(as_session=True, into=...)")
         place = None if into is None else arguments.workspace(into)
-        if place is not None and self._seen.workspace and Path(place).is_relative_to(self._seen.workspace):
+        here = self._seen.workspace
+        if place is not None and here and os.path.commonpath((place, here)) == here:
             raise Invalid(f"{place!r} is inside the workspace of this session; choose a directory outside it")
         name = _plain_name(name, what="session name" if as_session else "branch name")
-        target = optional_target(at)
-        request = ["fork", None if at is None else request_of(at), name, as_session, *([place] if place else [])]
+        target = points.optional_target(at)
+        request = ["fork", None if at is None else points.request_of(at), name, as_session, *([place] if place else [])]
         call = self._store._call(idempotency_key, request)
         if place is not None and self._done_before(call) is None:
             write_files(self, at, place)
@@ -246,15 +247,15 @@ class Moving(Files):
         return self._planned_switch(name, shown=True)
 
     def _planned_switch(self, name: str, *, shown: bool) -> Rewind:
-        goal = Goal("switch", Target(tip_of=name, attached=True), ["switch", name, "files"])
-        return Rewind(self, name, goal, shown=shown)
+        goal = rewinds.Goal("switch", points_ops.Target(tip_of=name, attached=True), ["switch", name, "files"])
+        return rewind.Rewind(self, name, goal, shown=shown)
 
 
 def _asked(target: Point, files: bool, conversation: bool, overwrite: tuple[bytes, ...]) -> list[Any]:
     """Describe a rewind for comparing two requests with one idempotency key."""
     plain = files and conversation and not overwrite
     more = [] if plain else [files, conversation, sorted(map(os.fsdecode, overwrite))]
-    return ["rewind", request_of(target), *more]
+    return ["rewind", points.request_of(target), *more]
 
 
 def _id_of(operation: Operation | str | None) -> str | None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..context import Context, build, outlasting, walkthrough
+from .. import providers
+from ..context import build, tokens, walkthrough
 from ..context import summary as summaries
-from ..context.tokens import Count, estimate
 from ..errors import Invalid
-from ..model.document import About
 from ..model.entry import CALL, Entry
 from ..model.message import MESSAGE_KINDS, Message
 from ..ops import log
 from ..ops import summaries as standing
-from ..providers import find_provider
 from ..tables.entries import EntryRow
-from . import arguments
-from .points import Point, optional_target
+from . import arguments, points
 from .reading import Make, Reading, as_message
+
+if TYPE_CHECKING:
+    from ..context.tokens import Count
+    from ..context.value import Context
+    from ..model.document import About
+    from .points import Point
 
 
 class Contexts(Reading):
@@ -42,15 +45,15 @@ class Contexts(Reading):
         caches stay valid; messages with ``metadata={"pinned": True}`` stay. ``at`` builds it for another point;
         ``count`` counts the tokens of a text.
         """
-        find_provider(provider)
+        providers.find_provider(provider)
         model = arguments.optional_name(model, what="model")
         most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
-        session, prompt, compaction = self._ask(standing.for_context, optional_target(at))
+        session, prompt, compaction = self._ask(standing.for_context, points.optional_target(at))
         low = 0 if compaction is None else compaction.upto
         make = _make_sources(self._store._attachment)
-        kept = outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
+        kept = build.outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
         pages = self._pages_of(session, low, session.seq, make)
-        return build(
+        return build.build(
             provider,
             chain(kept, chain.from_iterable(pages)),
             model=model,
@@ -79,7 +82,7 @@ class Contexts(Reading):
 
         Those are read in pages, as they are asked for. The fields of this handle are reread at the same moment.
         """
-        whole, row, about = self._ask(standing.for_document, optional_target(at), self._store._is_gone)
+        whole, row, about = self._ask(standing.for_document, points.optional_target(at), self._store._is_gone)
         self._saw(*whole)
         pages = self._pages_of(row, 0, row.seq, _make_sources(self._store._attachment))
         return about, chain.from_iterable(pages)
@@ -88,7 +91,7 @@ class Contexts(Reading):
 def _counter(count: Count | None) -> Count:
     """Return what counts tokens; a caller's own function is checked to return numbers."""
     if count is None:
-        return estimate
+        return tokens.estimate
     if not callable(count):
         raise Invalid(f"count must be a function that counts the tokens of a text, not {type(count).__name__}")
     given = count

@@ -17,12 +17,12 @@ from ..model.session import Head
 from ..model.status import ACTIVE, INTERRUPTED
 from ..ops import sessions
 from ..ops.sessions import LeaseRow, SessionRow
-from ..presence import Holder
 from ..storage.base import Tx
 from ..storage.runner import P, T
 from ..tables.sessions import SESSION
 
 if TYPE_CHECKING:
+    from ..presence import Holder
     from .background import Held
     from .store_reading import StoreReading
 

@@ -9,29 +9,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotFound, Unsupported
-from ..files import changes, contents, history, snapshots, states
-from ..files.attribution import between, pairs
-from ..files.disk import preview
-from ..files.disk.apply import Step
-from ..files.workspaces import Trees, Workspace
-from ..model import names, tree
-from ..model.comparison import Comparison, Side
+from ..files import attribution, changes, contents, history, snapshots, states, workspaces
+from ..files.disk import apply, preview
+from ..model import comparison, names, tree
+from ..model import files as file_values
 from ..model.entry import Numbers
-from ..model.files import Diff, FileDiff, FileState
 from ..model.message import Message
 from ..model.session import Head, Stats
-from ..model.tree import DIR, FILE, GAP, LINK
 from ..model.work import FileTouched
 from ..ops import entries, work
 from ..ops.sessions import SessionRow
 from ..storage import notices
 from ..tables.entries import EntryRow
-from .points import Point, optional_target, target_of
+from . import points
 from .reading import Reading, make_messages
 from .running import Running
+
+if TYPE_CHECKING:
+    from ..files.workspaces import Trees, Workspace
+    from ..model.comparison import Comparison, Side
+    from ..model.files import Diff, FileDiff, FileState
+    from .points import Point
 
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
 
@@ -46,22 +47,22 @@ class Files(Running, Reading):
 
         Raises ``NotFound`` if it was absent, ``Unsupported`` if it was not captured, ``Invalid`` if it was not a file.
         """
-        name, trees, root = self._path_then(path), Trees(self._store._runner), self._snapshot_at(point)
+        name, trees, root = self._path_then(path), workspaces.Trees(self._store._runner), self._snapshot_at(point)
         node = tree.find(trees.load, trees.root(root.body["root"]).tree, name)
         if node is None or node.kind == tree.ABSENT:
             raise NotFound(f"there was no {os.fsdecode(name)!r} at that point")
-        if node.kind == GAP:
+        if node.kind == tree.GAP:
             raise Unsupported(
                 f"{os.fsdecode(name)!r} was not captured at that point: {node.content.decode('utf-8', 'replace')}",
                 capability="capture",
             )
-        if node.kind != FILE:
-            what = f"a link to {os.fsdecode(node.content)!r}" if node.kind == LINK else "a directory"
+        if node.kind != tree.FILE:
+            what = f"a link to {os.fsdecode(node.content)!r}" if node.kind == tree.LINK else "a directory"
             raise Invalid(f"{os.fsdecode(name)!r} was {what} at that point")
         return b"".join(trees.content(node.content))
 
     def _snapshot_at(self, point: Point) -> work.WorkEntry:
-        found = self._ask(history.snapshot_at, target_of(point))
+        found = self._ask(history.snapshot_at, points.target_of(point))
         if found is None:
             raise NotFound("the files of this session were never captured; give it a workspace, or take a checkpoint")
         return found
@@ -70,34 +71,34 @@ class Files(Running, Reading):
         """Return the tree at a point; by default at the head, after recording what is in the workspace now."""
         if point is None and self._place() is not None:
             self._scan_by_hand()
-        trees = Trees(self._store._runner)
+        trees = workspaces.Trees(self._store._runner)
         found = self._snapshot_at(self._seen.seq if point is None else point)
         return trees, trees.root(found.body["root"]).tree
 
     def diff(self, a: Point, b: Point | None = None) -> Diff:
         """Compare files and messages at two points; without a second one, with the head and the workspace now."""
-        trees = Trees(self._store._runner)
+        trees = workspaces.Trees(self._store._runner)
         place = self._place()
         files = tuple(self._file_differences(trees, place, a, b)) if self._captured() else ()
-        left, right = self._ask(history.rows_between, target_of(a), optional_target(b))
-        return Diff(files, self._lines(*left), self._lines(*right))
+        left, right = self._ask(history.rows_between, points.target_of(a), points.optional_target(b))
+        return file_values.Diff(files, self._lines(*left), self._lines(*right))
 
     def compare(self, a: Point, b: Point | None = None) -> Comparison:
         """Compare the paths to two points from where they part; without a second one, with the head.
 
         Branches are points too: ``compare(one, other)`` shows what each of them did, cost and left behind.
         """
-        first, second, parting = self._ask(history.parted, target_of(a), optional_target(b))
+        first, second, parting = self._ask(history.parted, points.target_of(a), points.optional_target(b))
         left, right = (self._side(each, parting) for each in (first, second))
         ends = tuple(Head(each.uid, each.seq, False) for each in (first, second))
-        files = self._file_differences(Trees(self._store._runner), None, *ends) if self._captured() else ()
-        return Comparison(parting.seq, left, right, tuple(files))
+        files = self._file_differences(workspaces.Trees(self._store._runner), None, *ends) if self._captured() else ()
+        return comparison.Comparison(parting.seq, left, right, tuple(files))
 
     def _side(self, there: SessionRow, parting: entries.Point) -> Side:
         """Read and count what a path has after a point."""
         since = Numbers._make(now - then for now, then in zip(there.numbers, parting.numbers, strict=True))
         said = self.messages(at=Head(there.uid, there.seq, False), after=parting.seq)
-        return Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
+        return comparison.Side(tuple(said), Stats.from_numbers(since, started_ms=there.created_ms))
 
     def _captured(self) -> bool:
         return self._ask(history.is_captured)
@@ -111,12 +112,12 @@ class Files(Running, Reading):
         before = trees.root(then.body["root"])
         on_disk = b is None and place is not None
         for path, old, new in tree.differences(trees.load, before.tree, now.tree):
-            if DIR in (old and old.kind, new and new.kind):
+            if tree.DIR in (old and old.kind, new and new.kind):
                 continue
             # What is not captured is not shown either: ignore rules and size limits hold for this too.
-            seen = on_disk and (new is None or new.kind != GAP)
+            seen = on_disk and (new is None or new.kind != tree.GAP)
             after = states.on_disk(self._seen.workspace, path) if seen else states.of_node(trees, new)
-            yield FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
+            yield file_values.FileDiff(os.fsdecode(path), states.of_node(trees, old), after, then.at_ms)
 
     def _lines(self, uids: dict[int, str], rows: list[EntryRow]) -> tuple[str, ...]:
         return tuple(map(_line, make_messages(True, self._store._attachment)(uids, rows)))
@@ -129,11 +130,11 @@ class Files(Running, Reading):
         Includes paths seen to change in the workspace, whatever tool did it, and those that ``record_file`` named.
         """
         seen_, said = self._ask(history.touched)
-        found, trees = {each.path: each for each in said}, Trees(self._store._runner)
-        for before, after in reversed([*pairs(seen_)]):
+        found, trees = {each.path: each for each in said}, workspaces.Trees(self._store._runner)
+        for before, after in reversed([*attribution.pairs(seen_)]):
             if after.body["who"] == snapshots.OUTSIDE:
                 continue
-            for each in between(trees, before, after):
+            for each in attribution.between(trees, before, after):
                 seen = _touched(each, after)
                 if seen is not None and (seen.path not in found or found[seen.path].seq < seen.seq):
                     found[seen.path] = seen
@@ -154,9 +155,9 @@ class Files(Running, Reading):
         store = self._store
         if state.data is not None:
             content = contents.store(store._runner, state.data)
-            return [FILE, state.mode, len(state.data), content, store._clock.now_ms()]
+            return [tree.FILE, state.mode, len(state.data), content, store._clock.now_ms()]
         if state.kind == "link":
-            return [LINK, 0, 0, state.target, store._clock.now_ms()]
+            return [tree.LINK, 0, 0, state.target, store._clock.now_ms()]
         kind = tree.ABSENT if state.kind == "missing" else state.kind
         return [kind, state.mode or 0, 0, state.reason or "", store._clock.now_ms()]
 
@@ -175,18 +176,18 @@ class Files(Running, Reading):
             if wanted(path):
                 before, after = self._announced_state(node), states.on_disk(self._seen.workspace, path)
                 if before != after:
-                    yield FileDiff(name, before, after, node[4])
+                    yield file_values.FileDiff(name, before, after, node[4])
 
     def _announced_state(self, node: list[Any]) -> FileState:
         kind, mode, _, content, _ = node
-        if kind == FILE:
+        if kind == tree.FILE:
             data = b"".join(contents.open_linked(self._store._runner, content))
-            return FileState("file", data, mode)
-        if kind == LINK:
-            return FileState("link", target=content)
+            return file_values.FileState("file", data, mode)
+        if kind == tree.LINK:
+            return file_values.FileState("link", target=content)
         if kind == tree.ABSENT:
             return states.MISSING
-        return FileState(kind, mode=mode or None, reason=content or None)
+        return file_values.FileState(kind, mode=mode or None, reason=content or None)
 
     def forget_files(self, *, idempotency_key: str | None = None) -> None:
         """Forget all announced files: the next announcement of each counts."""
@@ -200,12 +201,12 @@ class Files(Running, Reading):
 def write_files(session: Files, point: Point | None, into: str) -> None:
     """Write the files at a point into a new or empty directory; files of a repository are skipped and logged."""
     trees, root = session._files_at(point)
-    steps, refused = list[Step](), dict[bytes, None]()
+    steps, refused = list[apply.Step](), dict[bytes, None]()
     for path, _, new in tree.differences(trees.load, tree.EMPTY, root):
         if preview.is_refused(path, None, new):
             refused[names.control_part(path)] = None
         elif new is not None and new.kind in tree.THERE:
-            steps.append(Step(path, None, new))
+            steps.append(apply.Step(path, None, new))
     changes.materialise(trees, into, steps)
     for path in refused:
         notices.warn("%s was not written into %r: it belongs to a repository", names.shown(path), into)
@@ -220,7 +221,7 @@ def _line(message: Message) -> str:
 
 def _touched(each: tree.Difference, after: work.WorkEntry) -> FileTouched | None:
     """Describe a path's change between snapshots; gaps and directories do not count as files."""
-    if {GAP, DIR} & {each.old and each.old.kind, each.new and each.new.kind}:
+    if {tree.GAP, tree.DIR} & {each.old and each.old.kind, each.new and each.new.kind}:
         return None
     calls = tuple(after.body.get("calls", ()))
     action = _ACTIONS.get(preview.action(each), "written")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from ..errors import LeaseLost
 from ..model.operation import Operation
 from ..ops import leases, operations
-from ..ops.idempotency import ApiCall
 from ..ops.sessions import LeaseRow, SessionRow
 from ..storage.base import Op, Tx
 from ..storage.runner import How
 from .fields import Fields
 
 if TYPE_CHECKING:
+    from ..ops.idempotency import ApiCall
     from .store import Store
 
 T = TypeVar("T")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from ..clock import Clock, SystemClock
 from ..errors import Conflict, Invalid, NotFound, Unsupported
+from ..storage import memory, sqlite, wrap
 from ..storage import migrate as migrations
 from ..storage.base import LOCK_TIMEOUT as LOCK_TIMEOUT
 from ..storage.base import Backend
@@ -36,10 +36,6 @@ def open_store(
 
 
 def _backend(place: str, *, durability: str, read_only: bool, lock_timeout: float, clock: Clock) -> Backend:
-    from ..storage.memory import MemoryBackend
-    from ..storage.sqlite import SqliteBackend
-    from ..storage.wrap import ReadOnly
-
     if durability not in ("full", "relaxed"):
         raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
     if address.is_server(place):
@@ -48,10 +44,12 @@ def _backend(place: str, *, durability: str, read_only: bool, lock_timeout: floa
 
         return PostgresBackend(place, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
     if address.is_memory(place):
-        memory = MemoryBackend(clock=clock)
-        return ReadOnly(memory) if read_only else memory
+        empty = memory.MemoryBackend(clock=clock)
+        return wrap.ReadOnly(empty) if read_only else empty
     path = address.path_of(place)
-    return SqliteBackend(path, durability=durability, read_only=read_only, lock_timeout=lock_timeout, clock=clock)
+    return sqlite.SqliteBackend(
+        path, durability=durability, read_only=read_only, lock_timeout=lock_timeout, clock=clock
+    )
 
 
 def _server_package() -> None:
@@ -87,6 +85,8 @@ def salvage(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
 
     The original stays untouched. Open the copy and run ``verify``: it names the damaged records.
     """
+    import shutil
+
     from ..storage import files, wal
 
     source, target = os.path.realpath(path), os.path.realpath(to)

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 from .. import presence
 from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
-from ..files import changes, journal
+from ..files import changes, journal, states
 from ..files.attribution import blame, changed_by_others
 from ..files.disk import preview
 from ..files.disk.preview import FilePlan
 from ..files.snapshots import Root
-from ..files.states import difference
 from ..files.workspaces import Trees, Workspace
-from ..model import html, tree, words
-from ..model.files import FileChange, FileDiff
+from ..model import files, html, tree, words
 from ..model.message import MESSAGE
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -38,6 +36,7 @@ from . import arguments
 from .points import Point
 
 if TYPE_CHECKING:
+    from ..model.files import FileChange, FileDiff
     from .branching import Moving
 
 _SHOWN = 20
@@ -167,7 +166,7 @@ class Rewind:
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
         found = self._by.get(step.path, (0, ()))
-        return FileChange(os.fsdecode(step.path), preview.action(step), names.said(*found), found[1])
+        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(*found), found[1])
 
     def _missed(self) -> tuple[str, ...]:
         if not self._files:
@@ -195,7 +194,7 @@ class Rewind:
         for step in self._plan.steps:
             if tree.DIR not in (step.old and step.old.kind, step.new and step.new.kind):
                 assert self._place is not None
-                yield difference(self._place, step.path, step.old, step.new, recorded=self._left is not None)
+                yield states.difference(self._place, step.path, step.old, step.new, recorded=self._left is not None)
 
     # ------------------------------------------------------------------ doing it
 

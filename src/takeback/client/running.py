@@ -17,26 +17,25 @@ import time
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec, presence
 from ..errors import BackendError, Busy, Closed, Error, Invalid, LeaseLost, StorageFull, Unsupported
-from ..files import changes, journal, snapshots
-from ..files.disk.paths import relative
-from ..files.disk.scan import Limits
-from ..files.snapshots import Root
-from ..files.workspaces import Workspace, name_of, why_not
+from ..files import changes, journal, snapshots, workspaces
+from ..files.disk import paths, scan
 from ..model import words
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..model.status import ACTIVE, FINISHED, INTERRUPTED
 from ..ops import calls, runs, sessions, statuses
 from ..ops.sessions import LeaseRow
-from ..presence import BEAT_SECONDS, SILENT_SECONDS
-from . import arguments
+from . import arguments, waiting
 from .background import Held
 from .handle import Handle
-from .waiting import until
+
+if TYPE_CHECKING:
+    from ..files.snapshots import Root
+    from ..files.workspaces import Workspace
 
 S = TypeVar("S", bound="Running")
 _LARGEST_RESULT = 1 << 20
@@ -110,7 +109,9 @@ class Running(Handle):
             return self._try(watch, take_over) or None
 
         # A remote holder that seems gone is watched a little longer: perhaps only its clock is wrong.
-        if not until(store, check, wait) and not (watch.is_silent and until(store, check, 3 * BEAT_SECONDS)):
+        if not waiting.until(store, check, wait) and not (
+            watch.is_silent and waiting.until(store, check, 3 * presence.BEAT_SECONDS)
+        ):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
         self._scan_after_taking(left)
 
@@ -187,14 +188,14 @@ class Running(Handle):
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
-        why = why_not(path)
+        why = workspaces.why_not(path)
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
 
     def _any_place(self, path: str) -> Workspace:
         given = self._capture
         return self._store._place(
-            path, Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
+            path, scan.Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
         )
 
     def _scan_files(
@@ -238,7 +239,7 @@ class Running(Handle):
 
         This changes nothing: whoever next runs the session in that workspace, or rewinds it, takes the change back.
         """
-        now_ms, place = self._store._clock.now_ms(), name_of(self._seen.workspace)
+        now_ms, place = self._store._clock.now_ms(), workspaces.name_of(self._seen.workspace)
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
         return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
@@ -263,7 +264,7 @@ class Running(Handle):
             return None
         if self._capture.mode == "off":
             return f"{path} (capture is off)"
-        why = why_not(path)
+        why = workspaces.why_not(path)
         return f"{path} ({why})" if why else None
 
     def _scans(self) -> bool:
@@ -353,7 +354,7 @@ class Running(Handle):
         inside = os.path.relpath(folder, root)
         if inside == "." or inside.split("/")[0] == "..":
             raise Invalid(f"{given!r} is not inside the workspace {root!r}")
-        return os.fsencode(relative(inside))
+        return os.fsencode(paths.relative(inside))
 
     def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
         """Return a path as snapshots name it; a loaded session has no workspace and takes relative paths only."""
@@ -362,7 +363,7 @@ class Running(Handle):
         inside = os.path.normpath(_text_of(path))
         if os.path.isabs(inside) or inside.split("/")[0] in (".", ".."):
             raise Invalid(f"this session has no workspace here; pass {inside!r} relative to the workspace that it had")
-        return os.fsencode(relative(inside))
+        return os.fsencode(paths.relative(inside))
 
 
 class _Watch:
@@ -387,7 +388,8 @@ class _Watch:
             return "gone" if presence.is_gone(holder) else None
         self.is_silent = presence.seems_gone(holder, lease.beat_ms, now_ms)
         watched = time.monotonic() - self._since
-        return "gone" if watched > (1.5 * BEAT_SECONDS if self.is_silent else SILENT_SECONDS) else None
+        most = 1.5 * presence.BEAT_SECONDS if self.is_silent else presence.SILENT_SECONDS
+        return "gone" if watched > most else None
 
 
 def _busy(session: Running, lease: LeaseRow) -> str:

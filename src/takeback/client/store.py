@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import Closed, Invalid, Unsupported
 from ..model import html
-from ..model.copied import Copying
-from ..model.exchange import Exported, Loaded
-from ..model.feed import Change
 from ..model.operation import Operation
 from ..model.page import Page
-from ..model.purge import Pruned
-from ..model.report import Repaired, Report
 from ..model.session import StoreStats
 from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
-from .points import Point
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
+
+if TYPE_CHECKING:
+    from ..model.copied import Copying
+    from ..model.exchange import Exported, Loaded
+    from ..model.feed import Change
+    from ..model.purge import Pruned
+    from ..model.report import Repaired, Report
+    from .points import Point
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5

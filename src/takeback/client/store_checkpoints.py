@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .. import codec
 from ..errors import Corrupt, Invalid, StorageFull
 from ..model.checkpoint import Checkpoint
 from ..ops import agent_checkpoints, agent_restore, any_checkpoints, checkpoints
-from ..ops.agent_checkpoints import New
 from ..ops.sessions import LeaseRow
 from ..storage.runner import ALONE, FREEING_ALONE
-from . import arguments
+from . import arguments, auto_checkpoints
 from .agent import Agent
-from .auto_checkpoints import AutoCheckpoints
 from .branching import _plain_name
 from .session import Session
 from .store_sessions import StoreSessions
+
+if TYPE_CHECKING:
+    from ..ops.agent_checkpoints import New
+    from .auto_checkpoints import AutoCheckpoints
 
 
 class StoreCheckpoints(StoreSessions):
@@ -46,7 +49,7 @@ class StoreCheckpoints(StoreSessions):
             raise Invalid(f"type must be one of {', '.join(checkpoints.TYPES)}, not {type!r}")
         agent_id = _agent_id(agent)
         about = None if description is None else codec.storable_text(description, what="description")
-        new = New(_plain_name(name, what="checkpoint name"), about, type)
+        new = agent_checkpoints.New(_plain_name(name, what="checkpoint name"), about, type)
         call = self._call(idempotency_key, ["checkpoint_agent", agent_id, list(new)])
         return self._write_as(ALONE, agent_checkpoints.create_once, self.scope, agent_id, call, new)
 
@@ -81,7 +84,7 @@ class StoreCheckpoints(StoreSessions):
         """
         for agent_id in self._read(agent_checkpoints.with_sessions, self.scope):
             try:
-                self._keep_agent(agent_id, New(name, None, "pre-operation"))
+                self._keep_agent(agent_id, agent_checkpoints.New(name, None, "pre-operation"))
             except (StorageFull, Corrupt) as error:
                 about = f"no checkpoint of agent {agent_id!r} was taken ({name}): {error}"
                 warnings.warn(about, RuntimeWarning, stacklevel=3)
@@ -135,7 +138,7 @@ class StoreCheckpoints(StoreSessions):
             raise Invalid("interval must be more than 0 seconds")
         arguments.whole(keep, what="keep", low=1)
         self.stop_auto_checkpoint()
-        auto = AutoCheckpoints(self, ids, interval, keep)
+        auto = auto_checkpoints.AutoCheckpoints(self, ids, interval, keep)
         auto.round()
         self._auto = auto
         auto.start()

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from .. import codec
 from ..errors import Conflict, Invalid, LeaseLost, Unsupported
-from ..files.disk.identity import Located, identity, locate
+from ..files.disk import identity as identities
 from ..ids import new_id
 from ..model.capture import Capture, capture_of
 from ..model.operation import Operation
-from ..model.purge import Purged
 from ..model.session import short_title
 from ..model.subagents import Spawned
 from ..ops import directory_sessions, moves, new_sessions, purge, sessions
@@ -25,6 +24,10 @@ from ..storage.runner import FREEING
 from . import arguments
 from .session import Session
 from .store_agents import StoreAgents
+
+if TYPE_CHECKING:
+    from ..files.disk.identity import Located
+    from ..model.purge import Purged
 
 _TITLE = 60
 
@@ -129,7 +132,7 @@ class StoreSessions(StoreAgents):
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own.
         """
-        place, agent = locate(arguments.workspace(path)), arguments.name(agent, what="agent")
+        place, agent = identities.locate(arguments.workspace(path)), arguments.name(agent, what="agent")
         found = self._read(directory_sessions.find, self.scope, agent, place.path)
         if found is None or not directory_sessions.is_known(found[1], place.identity):
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
@@ -142,7 +145,7 @@ class StoreSessions(StoreAgents):
         if same is None:
             return None
         known = self._read(directory_sessions.same_directory, self.scope, agent, same)
-        return next((row.workspace for row in known if identity(row.workspace) != same), None)
+        return next((row.workspace for row in known if identities.identity(row.workspace) != same), None)
 
     def get_or_create_session(self, directory: str | PathLike[str]) -> Session:
         """Return the session of a directory, creating it if new: ``directory_session`` of the main agent."""

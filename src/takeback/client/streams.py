@@ -22,10 +22,10 @@ from ..model.entry import Draft
 from ..model.message import Message
 from ..model.usage import Usage
 from ..ops import streams
-from ..ops.streams import KINDS, Piece, StreamRow
 from . import arguments
 
 if TYPE_CHECKING:
+    from ..ops.streams import Piece, StreamRow
     from .work import Working
 
 FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
@@ -42,7 +42,7 @@ class Stream:
         self._session, self._row = session, row
         self._seconds, self._bytes, self._keep = flush_seconds, flush_bytes, keep
         self._lock = threading.RLock()
-        self._said = list[Piece]()
+        self._said = list[streams.Piece]()
         self._stored, self._pieces, self._size = 0, 0, 0
         # Used with ``keep``: the first part, the length of what is kept besides it, how much was left out, and the
         # number of the first piece that the next flush must write again.
@@ -59,8 +59,8 @@ class Stream:
 
     def write(self, delta: str, kind: str = "text") -> None:
         """Add a piece that arrived: text, ``thinking``, or ``tool_input`` (a piece of JSON)."""
-        if kind not in KINDS:
-            raise Invalid(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, not {kind!r}")
+        if kind not in streams.KINDS:
+            raise Invalid(f"kind must be {', '.join(streams.KINDS[:-1])} or {streams.KINDS[-1]}, not {kind!r}")
         arguments.text(delta, what="a delta")
         with self._lock:
             self._require_open()
@@ -70,7 +70,7 @@ class Stream:
                 return
             first = not self._size
             self._since = time.monotonic() if first else self._since
-            self._said.append(Piece(kind, delta))
+            self._said.append(streams.Piece(kind, delta))
             self._size += len(delta)
             self._length += len(delta)
             if self._keep is not None and self._length > 2 * self._keep:
@@ -123,7 +123,7 @@ class Stream:
         if not self._left_out:
             return self._said
         gap = f"\n[... {self._left_out:,} characters left out ...]\n"
-        return [Piece("text", self._head), Piece("text", gap), *self._said]
+        return [streams.Piece("text", self._head), streams.Piece("text", gap), *self._said]
 
     def _shorten(self, half: int) -> None:
         """Drop the middle: from memory now, and from disk with the next flush."""
@@ -131,7 +131,7 @@ class Stream:
         if first:
             self._head, text = text[:half], text[half:]
         self._left_out += len(text) - half
-        self._said, self._stored, self._length = [Piece("text", text[-half:])], 0, half
+        self._said, self._stored, self._length = [streams.Piece("text", text[-half:])], 0, half
         self._again = 1 if first else self._again or 2
 
     def _text(self) -> str:

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from .. import codec
 from ..errors import Invalid
 from ..ids import new_id
-from ..model.approval import Approval
 from ..model.message import Message
 from ..model.status import ACTIVE
 from ..model.subagents import Sent, Spawned, Tree
 from ..model.tools import ToolCall
 from ..ops import approvals, calls, inbox, subagents
 from ..storage.runner import ALONE
-from . import arguments
-from .waiting import until
+from . import arguments, waiting
 from .work import Working
 
 if TYPE_CHECKING:
+    from ..model.approval import Approval
     from .session import Session
 
 _LARGEST = 1 << 20
@@ -98,7 +97,7 @@ class Subagents(Working):
             found[:] = [store.get_session(each) for each in wanted]
             return found if all(each.status != ACTIVE for each in found) else None
 
-        until(store, check, seconds)
+        waiting.until(store, check, seconds)
         return [each for each in found if each.status != ACTIVE]
 
     def stop(self, subtree: bool = True, *, reason: str | None = None, idempotency_key: str | None = None) -> None:
@@ -148,7 +147,9 @@ class Subagents(Working):
         At most 200 at a time. If there are none it waits up to ``wait`` seconds for the first.
         """
         most = None if limit is None else arguments.whole(limit, what="limit", low=1)
-        return until(self._store, lambda: self._receive(most) or None, arguments.seconds(wait, what="wait")) or []
+        return (
+            waiting.until(self._store, lambda: self._receive(most) or None, arguments.seconds(wait, what="wait")) or []
+        )
 
     def _receive(self, limit: int | None) -> list[Message]:
         now_ms = self._store._clock.now_ms()
@@ -179,7 +180,7 @@ class Subagents(Working):
             found = self._ask(approvals.find, wanted)
             return found if found is not None and found.approved is not None else None
 
-        found = until(self._store, check, seconds)
+        found = waiting.until(self._store, check, seconds)
         return asked if found is None else found
 
     def answer_approval(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike, fsdecode, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,13 +23,14 @@ from ..model.tools import ToolCall
 from ..model.usage import Usage
 from ..model.work import Note, Task, require_status
 from ..ops import calls, streams, tool_runs, work
-from ..ops.streams import StreamRow
-from . import arguments
+from . import arguments, state, tools
 from . import arguments as checks  # where a tool's own arguments have that name
 from .appending import Speaking
-from .state import SessionState
 from .streams import FLUSH_BYTES, FLUSH_SECONDS, Stream
-from .tools import ToolRun
+
+if TYPE_CHECKING:
+    from .state import SessionState
+    from .tools import ToolRun
 
 
 class Working(Speaking):
@@ -38,7 +39,7 @@ class Working(Speaking):
     @property
     def state(self) -> SessionState:
         """The session's own state: keys and values that go back with a rewind."""
-        return SessionState(self)
+        return state.SessionState(self)
 
     # ------------------------------------------------------------------ tasks
 
@@ -164,7 +165,7 @@ class Working(Speaking):
         token = 0 if self._held is None else self._held.lease.token
         kept = codec.encode({name: value for name, value in about.items() if value is not None})
         holder = presence.encode(presence.here(now_ms))
-        wanted = StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
+        wanted = streams.StreamRow(store.scope, 0, new_id(now_ms), 0, 0, token, holder, kept, now_ms)
 
         self._seen, row = self._do(streams.begin, self.id, wanted, id, now_ms=now_ms)
         made = Stream(self, row, flush_seconds, flush_bytes, keep)
@@ -204,13 +205,13 @@ class Working(Speaking):
         touched = None if paths is None else [self._path_in(path) for path in checks.many(paths, what="paths")]
         if isinstance(call, ToolCall):
             known = checks.name(call.id, what="tool call id")
-            return ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched, keep=keep)
+            return tools.ToolRun(self, known, call.name, call.arguments, call.seq, paths=touched, keep=keep)
         name = checks.name(call, what="tool name")
         call_id = checks.optional_name(id, what="tool call id")
         if call_id is None:
             call_id = f"call_{new_id(self._store._clock.now_ms())}"
-            return ToolRun(self, call_id, name, arguments, fresh=True, paths=touched, keep=keep)
-        return ToolRun(self, call_id, name, arguments, paths=touched, keep=keep)
+            return tools.ToolRun(self, call_id, name, arguments, fresh=True, paths=touched, keep=keep)
+        return tools.ToolRun(self, call_id, name, arguments, paths=touched, keep=keep)
 
     def tool_result(
         self,
@@ -239,7 +240,9 @@ class Working(Speaking):
         if not isinstance(call, ToolCall):
             raise Invalid(f"retry takes a call from pending_calls, not {type(call).__name__}")
         checks.whole(most, what="most", low=1)
-        return ToolRun(self, checks.name(call.id, what="tool call id"), call.name, call.arguments, call.seq, tries=most)
+        return tools.ToolRun(
+            self, checks.name(call.id, what="tool call id"), call.name, call.arguments, call.seq, tries=most
+        )
 
     def resolve_call(
         self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None

@@ -5,8 +5,3 @@ provider writes it out; nothing here knows which providers exist. A valid messag
 all three as the JSON it was stored as. Most of a long log is plainly valid: ``beginning`` recognises that part in one
 quick pass, and it skips all three.
 """
-
-from .build import build, outlasting
-from .value import Context
-
-__all__ = ["Context", "build", "outlasting"]

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
@@ -22,10 +22,13 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import Reads, Runner
 from . import journal
+from .disk import apply
 from .disk import identity as directories
-from .disk.apply import Changeset, Step
 from .journal import JournalRow
 from .workspaces import Commit, Trees, Workspace
+
+if TYPE_CHECKING:
+    from .disk.apply import Changeset, Step
 
 T = TypeVar("T")
 _SHOWN = 20
@@ -104,7 +107,7 @@ def _begin(
         os.fsencode(where),
         journal.encode_steps(steps),
     )
-    change = Changeset(place.path, steps, row.id)
+    change = apply.Changeset(place.path, steps, row.id)
     # Before any file is touched: a crash from here on leaves a journal that says what to take back.
     runner.write(journal.begin, row)
     return row, change
@@ -178,7 +181,7 @@ def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
     if left is None:
         return None
     if not left.steps:  # committed: only its staging directory is left to remove
-        _clean(Changeset(_root_of(left)[0], (), left.id))
+        _clean(apply.Changeset(_root_of(left)[0], (), left.id))
         return None
     row = pending(runner, place, session_id)
     return None if row is None else _taken_back(runner, place, row)
@@ -190,7 +193,7 @@ def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
         raise Busy("somebody else is taking back an interrupted change in this workspace; try again when that is done")
     about = said(row, left=True)
     if is_there(row):
-        change = Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
+        change = apply.Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
             kept = change.take_back(place.trees.content)
             change.clean()
@@ -228,7 +231,7 @@ def _root_of(row: JournalRow) -> tuple[str, str]:
 
 
 def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, int, int, bytes] | None) -> Step:
-    return Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
+    return apply.Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
 
 
 def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
@@ -240,7 +243,7 @@ def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
             raise Conflict(f"{into!r} is not empty; choose a new or empty directory", found=into)
-        change = Changeset(into, steps, new_id(0))
+        change = apply.Changeset(into, steps, new_id(0))
         try:
             change.stage(trees.content)
             change.carry_out()

@@ -14,7 +14,7 @@ the snapshots of that path say who made the files what they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -24,9 +24,11 @@ from ..model import tree
 from ..model.entry import Draft, More, Numbers
 from ..ops import blobs, calls, entries, leases, sessions, work
 from ..ops.sessions import SessionRow
-from ..ops.work import WorkEntry
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
+
+if TYPE_CHECKING:
+    from ..ops.work import WorkEntry
 
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import queue
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from .. import presence
 from ..errors import Conflict, Corrupt, Unsupported
 from ..model import tree
 from ..model.tree import Directory
@@ -24,9 +23,12 @@ from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import snapshots
-from .disk.scan import Limits, Scanner, Seen
-from .disk.watch import Watcher
+from .disk import scan
+from .disk import watch as watching
 from .snapshots import Recorder, Root, StoredScan, Swept
+
+if TYPE_CHECKING:
+    from .disk.scan import Limits, Scanner, Seen
 
 T = TypeVar("T")
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
@@ -185,7 +187,7 @@ class Workspace:
 
     def __init__(self, runner: Runner, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
         self.path = path
-        self._watcher = Watcher(path) if watch else None
+        self._watcher = watching.Watcher(path) if watch else None
         self._runner = runner
         self._lock = threading.RLock()
         self._made = limits, rules
@@ -314,7 +316,7 @@ class Workspace:
 
     def _new(self) -> Scanner:
         limits, rules = self._made
-        return Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
+        return scan.Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
 
 
 def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> SessionRow:
@@ -342,19 +344,19 @@ def _either(before: Who, after: Who) -> Who:
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
     """Name rules and limits that are not the default ones."""
-    usual = limits == Limits() and not rules
+    usual = limits == scan.Limits() and not rules
     return "" if usual else f"{tree.digest(repr((limits, rules)).encode()).hex()[:12]}@"
 
 
 def name_of(path: str) -> str:
     """Name a workspace so that those of two machines are kept apart."""
-    return f"{socket.gethostname()}:{path}"
+    return f"{presence.host()}:{path}"
 
 
 def _own_files(runner: Runner, root: str) -> list[str]:
     """Return the store's own files in a workspace: opening and closing one here would drop the store's locks."""
     file = runner.backend.capabilities.file
-    return [os.path.relpath(file, root)] if file and Path(file).is_relative_to(root) else []
+    return [os.path.relpath(file, root)] if file and os.path.commonpath((file, root)) == root else []
 
 
 def why_not(path: str) -> str | None:

@@ -7,16 +7,17 @@ state equals that of the previous version. Rewinding a session never touches its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
 from ..storage.base import LOCK, Tx
 from ..tables.agents import AGENT, VERSION, VersionRow
 from ..tables.agents import AgentRow as AgentRow
-from . import feed, idempotency
-from .idempotency import ApiCall
-from .work import require_version
+from . import feed, idempotency, work
+
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
 
 BY_ID = f"WHERE scope = ? AND id = ? AND hidden = 0{LOCK}"
 ANY_BY_ID = f"WHERE scope = ? AND id = ? AND hidden < 2 ORDER BY hidden, aid DESC LIMIT 1{LOCK}"
@@ -166,7 +167,7 @@ def change_state(
 ) -> AgentRow:
     """Set and delete keys; an unexpected version raises ``Conflict``. Nothing changed means no new version."""
     agent = get(tx, scope, agent_id)
-    require_version(agent.version, expected_version)
+    work.require_version(agent.version, expected_version)
     gone, before = set(drop), state_at(tx, agent)
     after = {**{key: value for key, value in before.items() if key not in gone}, **put}
     old, new = codec.encode(before), codec.encode(after)

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.message import TOOL_MESSAGE
 from ..model.status import FINISHED
-from ..storage.appends import KnownAppend
+from ..storage import appends
 from ..storage.base import Quick, Tx
 from ..tables.entries import ENTRY
 from ..tables.history import FEED, ONCE, FeedRow
 from ..tables.sessions import SESSION
 from . import calls, entries, idempotency, leases, open_calls, sessions
 from .entries import Appended
-from .leases import Fence
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from ..storage.appends import KnownAppend
+    from .leases import Fence
 
 NO_CALLS: Mapping[str, str] = MappingProxyType({})
 
@@ -142,7 +146,7 @@ def computed(known: SessionRow, draft: Draft, now_ms: int, key: str | None = Non
     """Compute an entry after the head that was seen, and the session's next row except for its feed position."""
     row, after = entries.chained(known, draft, now_ms, {"revision": known.revision + 1, "updated_ms": now_ms})
     change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
-    wanted = KnownAppend(
+    wanted = appends.KnownAppend(
         scope=known.scope,
         sid=known.sid,
         check=SESSION.check(known),

@@ -10,12 +10,14 @@ import sys
 import threading
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Corrupt, NotFound
 from ..storage.base import Tx
-from ..tables.content import BLOB, BlobRow, ChunkRow
-from ..tables.content import CHUNK as CHUNKS
+from ..tables import content
+
+if TYPE_CHECKING:
+    from ..tables.content import BlobRow, ChunkRow
 
 if sys.version_info >= (3, 14):  # pragma: no cover
     from compression import zstd
@@ -73,24 +75,26 @@ def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> 
     for content_hash, size, packed in contents:
         if exists(tx, scope, content_hash):
             continue
-        made = BLOB.put(tx, BlobRow(scope, tx.next("blob"), content_hash, size, 1 if size else 0, now_ms, ""))
+        made = content.BLOB.put(
+            tx, content.BlobRow(scope, tx.next("blob"), content_hash, size, 1 if size else 0, now_ms, "")
+        )
         if size:
             add_chunk(tx, scope, made.blob_id, 0, packed)
 
 
 def begin(tx: Tx, scope: str, *, now_ms: int) -> int:
     """Start an upload and return its number."""
-    return BLOB.put(tx, BlobRow(scope, tx.next("blob"), None, 0, 0, now_ms, "")).blob_id
+    return content.BLOB.put(tx, content.BlobRow(scope, tx.next("blob"), None, 0, 0, now_ms, "")).blob_id
 
 
 def add_chunk(tx: Tx, scope: str, blob_id: int, number: int, packed: tuple[str, bytes]) -> None:
     """Add one packed chunk to an upload."""
-    CHUNKS.put(tx, ChunkRow(scope, blob_id, number, *packed))
+    content.CHUNK.put(tx, content.ChunkRow(scope, blob_id, number, *packed))
 
 
 def upload(tx: Tx, scope: str, blob_id: int) -> BlobRow | None:
     """Return an upload in progress; None once it has become a blob or was abandoned."""
-    found = BLOB.get(tx, scope, blob_id)
+    found = content.BLOB.get(tx, scope, blob_id)
     return None if found is None or found.hash is not None else found
 
 
@@ -99,7 +103,7 @@ def finish(tx: Tx, scope: str, blob_id: int, *, content_hash: str, size: int, ch
     if exists(tx, scope, content_hash):
         _delete(tx, scope, blob_id)
     elif (begun := upload(tx, scope, blob_id)) is not None:
-        BLOB.update(tx, begun, BlobRow(scope, blob_id, content_hash, size, chunks, now_ms, ""))
+        content.BLOB.update(tx, begun, content.BlobRow(scope, blob_id, content_hash, size, chunks, now_ms, ""))
 
 
 def abandon(tx: Tx, scope: str, blob_id: int) -> None:
@@ -119,12 +123,12 @@ def drop(tx: Tx, scope: str, content_hash: str) -> int:
 
 def _delete(tx: Tx, scope: str, blob_id: int) -> None:
     tx.run(DROP_CHUNKS, (scope, blob_id))
-    BLOB.delete(tx, scope, blob_id)
+    content.BLOB.delete(tx, scope, blob_id)
 
 
 def find(tx: Tx, scope: str, content_hash: str) -> BlobRow | None:
     """Return the record of content, or None."""
-    return BLOB.one(tx, "WHERE scope = ? AND hash = ?", (scope, content_hash))
+    return content.BLOB.one(tx, "WHERE scope = ? AND hash = ?", (scope, content_hash))
 
 
 def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
@@ -140,7 +144,7 @@ def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
 
 def read_chunk(tx: Tx, scope: str, blob_id: int, number: int) -> bytes:
     """Read, check and decompress one chunk."""
-    chunk = CHUNKS.get(tx, scope, blob_id, number)
+    chunk = content.CHUNK.get(tx, scope, blob_id, number)
     if chunk is None:
         raise Corrupt(f"chunk {number} of blob {blob_id} is missing", what=f"blob {blob_id}")
     return unpack(chunk)

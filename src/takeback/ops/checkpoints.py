@@ -6,6 +6,8 @@ costs the same at any length. Its hash is the entry's, which covers everything b
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import Corrupt
 from ..files import snapshots
 from ..ids import new_id
@@ -23,8 +25,10 @@ from .checkpoint_rows import newest_on_path as newest_on_path
 from .checkpoint_rows import of_session as of_session
 from .checkpoint_rows import point as point
 from .checkpoint_rows import seen_from as seen_from
-from .idempotency import ApiCall
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
 
 TYPES = ("manual", "automatic", "pre-operation", "recovery")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from .. import presence
 from ..errors import Corrupt, LeaseLost
-from ..presence import decode, seems_gone
 from ..storage.base import Tx
 from ..tables.sessions import LEASE, LeaseRow, SessionRow
 from . import feed, sessions
@@ -72,12 +72,12 @@ def lost(lease: LeaseRow | None) -> str:
     """Return the message for a lease that was lost: who has the session now."""
     if lease is None or lease.holder is None:
         return "the lease of this session was given up or taken over; enter the session again to go on"
-    return f"{decode(lease.holder)} took this session over; enter it again to go on once it is free"
+    return f"{presence.decode(lease.holder)} took this session over; enter it again to go on once it is free"
 
 
 def is_gone(lease: LeaseRow, now_ms: int) -> bool:
     """Whether the holder of a lease no longer exists, as far as this machine can tell."""
-    return lease.holder is not None and seems_gone(decode(lease.holder), lease.beat_ms, now_ms)
+    return lease.holder is not None and presence.seems_gone(presence.decode(lease.holder), lease.beat_ms, now_ms)
 
 
 def beat_all(tx: Tx, held: Sequence[LeaseRow], now_ms: int) -> list[bool]:

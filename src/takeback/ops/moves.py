@@ -7,6 +7,7 @@ one it starts on, in the same session or in a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .. import codec
 from ..errors import Conflict, NotFound
@@ -19,18 +20,20 @@ from ..model.status import require_open
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from . import agents, branches, calls, entries, idempotency, operations, refs, sessions
-from .idempotency import ApiCall
-from .operations import View, on_session
 from .points import Target as Target
 from .points import located
 from .points import point_of as point_of
 from .points import tip_of as tip_of
 from .sessions import SessionRow
 
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
+    from .operations import View
+
 
 def change(tx: Tx, scope: str, session_id: str, kind: str, after: View, *, now_ms: int) -> tuple[SessionRow, Operation]:
     """Change fields of a session as one operation."""
-    return on_session(tx, sessions.get(tx, scope, session_id), kind, after, now_ms=now_ms)
+    return operations.on_session(tx, sessions.get(tx, scope, session_id), kind, after, now_ms=now_ms)
 
 
 def retag(
@@ -40,7 +43,7 @@ def retag(
     session = sessions.get(tx, scope, session_id)
     kept = [tag for tag in sessions.unpack_tags(session.tags) if tag not in drop]
     tags = sessions.pack_tags(tuple(dict.fromkeys([*kept, *add])))
-    return on_session(tx, session, "tag" if add else "untag", {"tags": tags}, now_ms=now_ms)
+    return operations.on_session(tx, session, "tag" if add else "untag", {"tags": tags}, now_ms=now_ms)
 
 
 def head_at(tx: Tx, session: SessionRow, target: Target) -> list[str | int]:
@@ -62,7 +65,7 @@ def head_at(tx: Tx, session: SessionRow, target: Target) -> list[str | int]:
 def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> tuple[SessionRow, Operation]:
     """Move the head to the tip of a branch."""
     session = sessions.get(tx, scope, session_id)
-    return on_session(tx, session, "switch", {"head": tip_of(tx, session, branch)}, now_ms=now_ms)
+    return operations.on_session(tx, session, "switch", {"head": tip_of(tx, session, branch)}, now_ms=now_ms)
 
 
 def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
@@ -77,13 +80,13 @@ def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> t
         if session.seq == 0:
             return None
         after: View = {"head": head_at(tx, session, Target(0)), "title": None}
-        return on_session(tx, session, "delete", after, now_ms=now_ms)
+        return operations.on_session(tx, session, "delete", after, now_ms=now_ms)
     if bool(session.hidden) == hidden:
         return None
     kind = "delete" if hidden else "restore"
     if not hidden:
         agents.ensure(tx, scope, session.agent, now_ms=now_ms)
-    return on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
+    return operations.on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
 
 
 def hide_named(tx: Tx, scope: str, wanted: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
@@ -115,7 +118,7 @@ def fork(
     )
     branches.set_hidden(tx, made, 1)  # hidden first: the operation shows it, so that its undo hides it again
     session = sessions.write(tx, session, branches=session.branches + 1)
-    return on_session(tx, session, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
+    return operations.on_session(tx, session, "fork", {"branch": [made.uid, 0]}, now_ms=now_ms)
 
 
 def forked_branch(tx: Tx, session: SessionRow, operation_id: str) -> Branch:
@@ -159,7 +162,7 @@ def fork_session(
     # State versions continue from the original: one number never names two contents. The new session starts in the
     # trash and the operation takes it out, so that its undo puts it back there.
     sessions.write(tx, made, states=session.states, hidden=1)
-    return on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
+    return operations.on_session(tx, session, "fork", {"session": [made.id, 0]}, now_ms=now_ms)
 
 
 def _forked_detail(tx: Tx, session: SessionRow, now_ms: int) -> bytes:
@@ -182,7 +185,7 @@ def pop(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow
     seq = _last_message(tx, session)
     if seq is None:
         return session, None
-    return on_session(tx, session, "pop", {"head": head_at(tx, session, Target(seq - 1))}, now_ms=now_ms)
+    return operations.on_session(tx, session, "pop", {"head": head_at(tx, session, Target(seq - 1))}, now_ms=now_ms)
 
 
 def pop_once(
@@ -226,7 +229,7 @@ def _last_message(tx: Tx, session: SessionRow) -> int | None:
 def clear(tx: Tx, scope: str, session_id: str, *, now_ms: int) -> tuple[SessionRow, Operation]:
     """Go back to the beginning; everything stays on its branch."""
     session = entries.writable(tx, scope, session_id)
-    return on_session(tx, session, "clear", {"head": head_at(tx, session, Target(0))}, now_ms=now_ms)
+    return operations.on_session(tx, session, "clear", {"head": head_at(tx, session, Target(0))}, now_ms=now_ms)
 
 
 def replace_tail(
@@ -254,7 +257,7 @@ def replace_tail(
         raise NotFound(f"the session has entries 1 to {session.seq}; there is no entry {from_seq} to replace")
     if from_seq <= session.seq:
         after: View = {"head": head_at(tx, session, Target(from_seq - 1))}
-        session, done = on_session(tx, session, "replace", after, now_ms=now_ms)
+        session, done = operations.on_session(tx, session, "replace", after, now_ms=now_ms)
     if not drafts:
         return entries.Appended(session, session.uid, session.seq + 1, session.seq), done, drafts
     settled = calls.settled(tx, session, drafts)

@@ -6,11 +6,15 @@ processes ask for it at once.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..storage.base import Tx
 from . import agents, idempotency, leases, sessions
 from .idempotency import ApiCall
-from .leases import Fence
 from .sessions import SessionFields, SessionRow, Whole
+
+if TYPE_CHECKING:
+    from .leases import Fence
 
 
 def create_once(tx: Tx, scope: str, call: ApiCall, made: SessionFields, fence: Fence | None) -> Whole:

@@ -14,7 +14,7 @@ from ..errors import Corrupt
 from ..model import words
 from ..model.operation import Operation
 from ..storage.base import Tx
-from ..tables.agents import AGENT
+from ..tables import agents
 from ..tables.branches import BRANCH
 from ..tables.history import OperationRow
 from ..tables.sessions import SESSION
@@ -39,7 +39,7 @@ def all_named(tx: Tx, rows: Sequence[OperationRow]) -> list[Operation]:
         return []
     scope, views = rows[0].scope, [(codec.decode(row.before), codec.decode(row.after)) for row in rows]
     ids = _ids(tx, SESSION, scope, {row.session for row in rows} - {0})
-    agent_ids = _ids(tx, AGENT, scope, {row.agent for row in rows} - {0})
+    agent_ids = _ids(tx, agents.AGENT, scope, {row.agent for row in rows} - {0})
     uids = {uid for before, after in views for uid in branches_in(before, after)}
     names = {row.uid: row.name for row in _several(tx, BRANCH, "uid", scope, uids)}
     return [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
@@ -23,12 +23,14 @@ from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
 from . import agents, branches, entries, feed, idempotency, sessions, work
-from .agents import AgentRow
-from .idempotency import ApiCall, made_before
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from .agents import AgentRow
+    from .idempotency import ApiCall
 
 OF = "INDEXED BY operation_session WHERE scope = ? AND session = ? AND agent = ?"
 STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo')"
@@ -87,7 +89,7 @@ def once(
 
 def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
     """Return the operation made by an earlier call with this key, or None."""
-    made = None if call.key is None else made_before(tx, session.scope, session.sid, call.key, call.request)
+    made = None if call.key is None else idempotency.made_before(tx, session.scope, session.sid, call.key, call.request)
     return None if made is None else named(tx, find(tx, session.scope, made))
 
 

@@ -7,7 +7,7 @@ what in between. ``move`` records the move as an operation once the files are in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Invalid, NotFound
@@ -17,11 +17,13 @@ from ..storage.base import Tx
 from ..tables.sessions import LEASE, SESSION, LeaseRow, SessionRow
 from . import branches, calls, entries, leases, moves, operations, sessions, subagents, undo, work
 from . import subagent_points as below
-from .idempotency import ApiCall
 from .moves import Target
 from .operations import OperationRow, View
 from .points import located
 from .work import WorkEntry
+
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
 
 LIVE = f"""SELECT {SESSION.selected("s")}, {LEASE.selected("l")}
 FROM lease l CROSS JOIN session s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import add
+from typing import TYPE_CHECKING
 
 from ..model.entry import Numbers
 from ..model.session import Stats
@@ -12,9 +13,11 @@ from ..model.subagents import Tree
 from ..storage.base import Tx
 from ..tables.sessions import LeaseRow, SessionRow
 from . import entries, idempotency, sessions, stats, statuses
-from .idempotency import ApiCall
 from .listing import shown_status
 from .sessions import Whole
+
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
 
 CHILDREN = f"""{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.parent = ? AND s.parent > 0 AND s.hidden < 2
 ORDER BY s.sid"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
@@ -20,8 +20,10 @@ from ..model.entry import STATE_KINDS, Draft, More, Numbers
 from ..model.work import Compaction, FileTouched, Note, Task, require_status
 from ..storage.base import Tx
 from . import branches, entries, points, sessions
-from .points import Target
 from .sessions import SessionRow
+
+if TYPE_CHECKING:
+    from .points import Target
 
 LOST_AT = "SELECT 1 FROM lost WHERE scope = ? AND key = ?"
 _ADDS = Numbers(work_seq=1)

@@ -15,7 +15,7 @@ import apsw
 
 from ..clock import Clock
 from ..errors import Closed, Error
-from ..tables.store import META, MIGRATION, MetaRow, MigrationRow
+from ..tables import store
 from . import copy, guard, migrate, notices
 from .base import Capabilities, Op, Polling, Waiting, scalars
 from .commit import GroupCommit, Ticket
@@ -150,11 +150,11 @@ class Engine(ABC):
 
         tx.all(schema.sqlite())
         for row in migrate.rows(migrations, now_ms):
-            MIGRATION.put(tx, row)
-        META.put(tx, MetaRow("store", uuid.uuid4().bytes))
+            store.MIGRATION.put(tx, row)
+        store.META.put(tx, store.MetaRow("store", uuid.uuid4().bytes))
         tx.all(f"PRAGMA application_id = {APPLICATION_ID}")
 
     def _step(self, step: migrate.Migration, now_ms: int, tx: SqliteTx) -> None:
         if schema_version(tx) < step.version:  # unless another process did it first
             tx.all(step.sql)
-            MIGRATION.put(tx, MigrationRow(step.version, step.name, now_ms))
+            store.MIGRATION.put(tx, store.MigrationRow(step.version, step.name, now_ms))

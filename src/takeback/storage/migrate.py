@@ -8,12 +8,16 @@ newer Takeback is refused, never recreated; another program's file is left alone
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..errors import SchemaTooNew
-from ..tables.store import MigrationRow
+from ..tables import store
 from .base import Tx, scalar
+
+if TYPE_CHECKING:
+    from ..tables.store import MigrationRow
 
 NAME = "store"  # the name of the version that the descriptors create
 
@@ -58,7 +62,7 @@ def pending(version: int, migrations: list[Migration]) -> list[Migration]:
 def rows(migrations: list[Migration], now_ms: int) -> list[MigrationRow]:
     """Return the migration records of a store created at the newest version."""
     steps = [(1, NAME), *((step.version, step.name) for step in migrations)]
-    return [MigrationRow(version, name, now_ms) for version, name in steps]
+    return [store.MigrationRow(version, name, now_ms) for version, name in steps]
 
 
 def version(tx: Tx) -> int:

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 import apsw
 
 from ..errors import Busy, Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
-from ..tables.store import META
+from ..tables import store
 from ..tables.table import Table
 from . import files, guard, migrate
 from .base import LOCK_TIMEOUT, Capabilities, Op, Value, scalar, scalars
@@ -218,10 +218,10 @@ class SqliteReader:
     def _compare_mark(self) -> None:
         """Refuse a store that lacks acknowledged changes."""
         tx = SqliteTx(self._cursor)
-        stored = tx.one(f"{META.select} WHERE name = 'store'")
-        if stored is None or not META.is_sound(stored):
+        stored = tx.one(f"{store.META.select} WHERE name = 'store'")
+        if stored is None or not store.META.is_sound(stored):
             raise Corrupt("the store has lost its identity record; restore a backup", what="meta")
-        self._mark.bind(META.checked(stored).value)
+        self._mark.bind(store.META.checked(stored).value)
         acknowledged, found = self._mark.read(), _position(tx)
         if found < acknowledged:
             raise Corrupt(

@@ -1,7 +1,5 @@
 """Agents, the versions of their state, their checkpoints, and where each session was at those."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import NamedTuple
 

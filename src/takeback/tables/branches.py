@@ -1,7 +1,5 @@
 """Branches: a run of entries that starts at a point of another branch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Index, Table

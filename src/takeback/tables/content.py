@@ -1,7 +1,5 @@
 """Blobs and their chunks: large content, stored once per scope."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Index, Table

@@ -6,10 +6,8 @@ demand (``EntryRow.chain``). One check covers all of it.
 Messages are read in one loop over the rows of a branch (``messages_in``): nothing else here is called as often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import msgspec
@@ -89,7 +87,7 @@ class EntryRow(NamedTuple):
         body, _, raw = (self.spill or "").partition(",")
         return body, raw
 
-    def with_chain(self, chain: Chain) -> EntryRow:
+    def with_chain(self, chain: Chain) -> Self:
         """Return the row with another chain."""
         return self._replace(rest=_write(chain))
 

@@ -1,7 +1,5 @@
 """Files of workspaces: what a directory looked like when last scanned, and file changes in progress."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Index, Table

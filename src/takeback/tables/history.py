@@ -1,7 +1,5 @@
 """Records of points and changes: checkpoints, operations, idempotency keys, the feed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Index, Table

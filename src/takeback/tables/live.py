@@ -1,7 +1,5 @@
 """What is in progress: answers being written, and messages waiting to be received."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Table

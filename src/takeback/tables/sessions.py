@@ -5,9 +5,7 @@ only indexed column that an append ever changes, and most appends leave it alone
 is a heap-only update. Within one rank, ``updated`` gives the order.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ..model.entry import Numbers
 from .table import Index, Table, row_check
@@ -75,13 +73,13 @@ class SessionRow(NamedTuple):
         """The running totals at the head."""
         return tuple.__new__(Numbers, (self.messages, *tuple(self)[_TOTALS]))
 
-    def advanced(self, numbers: Numbers, **changed: Any) -> SessionRow:
+    def advanced(self, numbers: Numbers, **changed: Any) -> Self:
         """Return the row with other running totals and other fields; every append does, so it avoids ``_replace``."""
         values: list[Any] = [*self]
         values[_AT["messages"]], values[_TOTALS] = numbers[0], numbers[1:]
         for name, value in changed.items():
             values[_AT[name]] = value
-        return tuple.__new__(SessionRow, values)
+        return tuple.__new__(type(self), values)
 
     @property
     def staged(self) -> bool:
@@ -89,7 +87,7 @@ class SessionRow(NamedTuple):
         return self.hidden == PURGED and self.key.startswith(STAGED_KEY)
 
     @property
-    def tag_rows(self) -> list[TagRow]:
+    def tag_rows(self) -> "list[TagRow]":
         """The rows by which its tags find it; none once it is purged."""
         if self.hidden == PURGED or not self.tags:
             return []

@@ -1,7 +1,5 @@
 """The store's own records: its identity and its schema versions. They belong to no scope."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .table import Table

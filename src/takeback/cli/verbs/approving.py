@@ -5,22 +5,20 @@ from __future__ import annotations
 import getpass
 from typing import Any
 
-import click
-
 from ...client.session import Session
 from ...model.approval import Approval
 from ...shell import documents
 from ...shell.failures import CONFLICT, NOT_FOUND, Stop
 from ...shell.times import rfc3339
 from ..consent import tell
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import line
 
 
 @verb("approve", changes=True)
 @ref_argument("ref", required=False)
-@click.option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
-@click.option("--note", help="A note for the agent.")
+@option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
+@option("--note", help="A note for the agent.")
 def approve(frame: Frame, ref: str | None, wanted: str | None, note: str | None) -> None:
     """Approve the tool call that a session asks about."""
     _answer(frame, frame.session(ref), wanted, note, approved=True)
@@ -28,8 +26,8 @@ def approve(frame: Frame, ref: str | None, wanted: str | None, note: str | None)
 
 @verb("deny", changes=True)
 @ref_argument("ref", required=False)
-@click.option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
-@click.option("--note", help="Why not, and what to do instead.")
+@option("--call", "wanted", metavar="ID", help="Answer this call (id or prefix); needed if several wait.")
+@option("--note", help="Why not, and what to do instead.")
 def deny(frame: Frame, ref: str | None, wanted: str | None, note: str | None) -> None:
     """Deny the tool call that a session asks about."""
     _answer(frame, frame.session(ref), wanted, note, approved=False)

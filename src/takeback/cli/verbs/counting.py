@@ -13,7 +13,7 @@ from ...model.session import Stats, show_duration
 from ...model.usage import Usage
 from ...shell import documents, times
 from ..consent import tell
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import Cell
 
 
@@ -40,8 +40,8 @@ class Sum:
 
 @verb("stats")
 @ref_argument("ref", required=False)
-@click.option("--by", type=click.Choice(["day", "model", "agent", "tool"]), help="Count separately by this.")
-@click.option("-a", "--all", "everywhere", is_flag=True, help="Count the whole store.")
+@option("--by", type=click.Choice(["day", "model", "agent", "tool"]), help="Count separately by this.")
+@option("-a", "--all", "everywhere", is_flag=True, help="Count the whole store.")
 def stats(frame: Frame, ref: str | None, by: str | None, everywhere: bool) -> None:
     """Count messages, tokens, cost, time and tool failures of a session, this workspace, or with -a the store."""
     sessions = [frame.session(ref)] if ref else [*_sessions(frame, everywhere)]

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-import click
-
 from ... import __version__, mounts
 from ...client.store import Store
 from ...errors import Error, Unsupported
 from ...model import words
 from ...shell.failures import DAMAGED, FAILED
-from ..frame import Frame, verb
+from ..frame import Frame, option, verb
 from ..output import line
 from .health import problem
 
@@ -36,7 +34,7 @@ class Finding(NamedTuple):
 
 
 @verb("doctor")
-@click.option("--full", is_flag=True, help="Verify the store too, as takeback verify does.")
+@option("--full", is_flag=True, help="Verify the store too, as takeback verify does.")
 def doctor(frame: Frame, full: bool) -> int | None:
     """Check the store, its location and this installation, and suggest fixes; nothing is changed."""
     found = [*_installation(), *_store(frame)]

@@ -15,7 +15,7 @@ from ...model import words
 from ...model.exchange import said
 from ...shell.failures import DAMAGED, NOT_FOUND, OK, USAGE, Stop
 from ..consent import tell
-from ..frame import Frame, point_of, ref_argument, verb
+from ..frame import Frame, option, point_of, ref_argument, verb
 from ..output import block, line
 from ..params import directories, files
 
@@ -32,9 +32,9 @@ _IN_MEMORY = 8 << 20  # bytes of a shown document that stay in memory
 
 @verb("export")
 @ref_argument("ref", required=False)
-@click.option("--md", is_flag=True, help="Write a Markdown document for reading.")
-@click.option("--html", is_flag=True, help="Write one self-contained HTML file for reading.")
-@click.option(
+@option("--md", is_flag=True, help="Write a Markdown document for reading.")
+@option("--html", is_flag=True, help="Write one self-contained HTML file for reading.")
+@option(
     "-o",
     "--output",
     "path",
@@ -42,17 +42,17 @@ _IN_MEMORY = 8 << 20  # bytes of a shown document that stay in memory
     shell_complete=files,
     help="Write to this file, all or nothing; default: stdout.",
 )
-@click.option("--here", is_flag=True, help="Export all sessions of this workspace.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Export all sessions of the store.")
-@click.option("--no-subagents", is_flag=True, help="Leave out the sessions' sub-agents.")
-@click.option(
+@option("--here", is_flag=True, help="Export all sessions of this workspace.")
+@option("-a", "--all", "everything", is_flag=True, help="Export all sessions of the store.")
+@option("--no-subagents", is_flag=True, help="Leave out the sessions' sub-agents.")
+@option(
     "--tools",
     type=click.Choice(["full", "short", "none"]),
     default="short",
     show_default=True,
     help="With --md or --html: how much of tool inputs and outputs to show.",
 )
-@click.option("--secrets", is_flag=True, help="With --md or --html: do not hide likely secrets.")
+@option("--secrets", is_flag=True, help="With --md or --html: do not hide likely secrets.")
 def export(
     frame: Frame,
     ref: str | None,
@@ -176,7 +176,7 @@ def _report(frame: Frame, done: Exported, said: str) -> None:
 
 @verb("import", changes=True, makes=True)
 @click.argument("path", metavar="FILE", shell_complete=files)
-@click.option(
+@option(
     "--workspace",
     metavar="DIR",
     shell_complete=directories,
@@ -227,10 +227,8 @@ def _said_of_mirror(loaded: Loaded) -> list[str]:
 
 @verb("mirror", changes=True, looks=lambda given: True)
 @click.argument("folder", metavar="DIR", shell_complete=directories)
-@click.option("-f", "--follow", is_flag=True, help="Keep it up to date until Ctrl-C.")
-@click.option(
-    "-a", "--all", "everything", is_flag=True, help="Mirror all sessions of the store; default: this workspace."
-)
+@option("-f", "--follow", is_flag=True, help="Keep it up to date until Ctrl-C.")
+@option("-a", "--all", "everything", is_flag=True, help="Mirror all sessions of the store; default: this workspace.")
 def mirror(frame: Frame, folder: str, follow: bool, everything: bool) -> int:
     """Write sessions as folders that people can read, and remove the folders of deleted sessions.
 

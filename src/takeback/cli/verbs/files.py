@@ -13,20 +13,20 @@ from ...client.session import Session
 from ...model.files import Diff
 from ...shell import documents
 from ...shell.failures import USAGE, Stop
+from .. import plans
 from ..consent import tell
-from ..frame import Frame, point_of, ref_argument, verb
+from ..frame import Frame, option, point_of, ref_argument, verb
 from ..output import block, line
 from ..params import files
-from ..plans import colored
+from . import status
 from .moving import find_point, find_side
-from .status import change_line
 
 
 @verb("diff")
 @ref_argument("a", required=False)
 @ref_argument("b", required=False)
-@click.option("--stat", is_flag=True, help="Only paths and line counts.")
-@click.option("--files", "only_files", is_flag=True, help="Only files, not messages.")
+@option("--stat", is_flag=True, help="Only paths and line counts.")
+@option("--files", "only_files", is_flag=True, help="Only files, not messages.")
 def diff(frame: Frame, a: str | None, b: str | None, stat: bool, only_files: bool) -> None:
     """Show how files and messages differ between two points; without B, between A and now.
 
@@ -72,13 +72,13 @@ def _same_session(session: Session, found: Resolved[Session]) -> Point | None:
 
 def _stat(frame: Frame, found: Diff) -> Iterator[str]:
     yield from _messages(frame, found)
-    yield from (change_line(frame, each) for each in found.files)
+    yield from (status.change_line(frame, each) for each in found.files)
 
 
 def _whole(frame: Frame, found: Diff) -> Iterator[str]:
     yield from _messages(frame, found)
     for each in found.files:
-        yield from colored(frame, each.text)
+        yield from plans.colored(frame, each.text)
 
 
 def _messages(frame: Frame, found: Diff) -> Iterator[str]:

@@ -25,7 +25,7 @@ from ...model.checkpoint import Checkpoint
 from ...shell import documents, times
 from ...shell.failures import USAGE, Stop
 from ..consent import tell
-from ..frame import Frame, verb, why_not_here
+from ..frame import Frame, option, verb, why_not_here
 from ..output import line
 
 NAME = "guard"
@@ -50,11 +50,11 @@ class Span(click.ParamType[float]):
 
 @verb("guard", changes=True, makes=True)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("--settle", type=Span(), default="2s", show_default=True, help="How long files must stay unchanged.")
-@click.option("--every", type=Span(), default="10s", show_default=True, help="At most one checkpoint in this time.")
-@click.option("--keep", type=click.IntRange(1), default=100, show_default=True, help="Keep this many checkpoints.")
-@click.option("--once", is_flag=True, help="Take one now if something changed, and exit.")
-@click.option("--poll", is_flag=True, help="Scan every few seconds, even if the system can report changes.")
+@option("--settle", type=Span(), default="2s", show_default=True, help="How long files must stay unchanged.")
+@option("--every", type=Span(), default="10s", show_default=True, help="At most one checkpoint in this time.")
+@option("--keep", type=click.IntRange(1), default=100, show_default=True, help="Keep this many checkpoints.")
+@option("--once", is_flag=True, help="Take one now if something changed, and exit.")
+@option("--poll", is_flag=True, help="Scan every few seconds, even if the system can report changes.")
 def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: int, once: bool, poll: bool) -> None:
     """Take a checkpoint of a directory whenever its files settle, until Ctrl-C.
 

@@ -16,7 +16,7 @@ from ...model import words
 from ...model.report import Problem, Report
 from ...shell.failures import DAMAGED, FAILED, NOT_FOUND, Stop
 from ..consent import tell
-from ..frame import Frame, verb
+from ..frame import Frame, option, verb
 from ..output import line
 from ..params import files
 
@@ -57,7 +57,7 @@ def _report_lines(report: Report) -> Iterator[str]:
 
 
 @verb("repair", changes=True)
-@click.option(
+@option(
     "--to",
     metavar="FILE",
     shell_complete=files,
@@ -110,7 +110,7 @@ def backup(frame: Frame, file: str) -> int | None:
 
 
 @verb("migrate", changes=True, makes=True)
-@click.option("--check", is_flag=True, help="Only report whether an update is needed; exit code 1 if so.")
+@option("--check", is_flag=True, help="Only report whether an update is needed; exit code 1 if so.")
 def migrate(frame: Frame, check: bool) -> None:
     """Bring the store's tables up to date; opening a store for writing also does that."""
     current = _is_current(frame.url)

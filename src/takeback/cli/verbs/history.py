@@ -16,7 +16,7 @@ from ...model.session import show_duration
 from ...model.subagents import Tree
 from ...shell import documents, times
 from ..consent import tell
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import Cell, line
 
 # ---------------------------------------------------------------------- checkpoints
@@ -160,8 +160,8 @@ def _tree_lines(frame: Frame, found: Tree, edge: str, indent: str) -> Iterator[s
 
 
 @verb("ops")
-@click.option("--all", "everywhere", is_flag=True, help="In all workspaces.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
+@option("--all", "everywhere", is_flag=True, help="In all workspaces.")
+@option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 def ops(frame: Frame, everywhere: bool, limit: int) -> None:
     """List the operations on sessions of this workspace, newest first; undo takes one back."""
     found = [*_first(here(frame, everywhere), limit)]

@@ -6,24 +6,23 @@ the other program must never wait for it or stop because of it.
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Any
 
 import click
 
 from ...shell.failures import USAGE, Stop, refused
-from .. import claude_code, hook_settings
+from .. import claude_code, hook_settings, plans
 from ..claude_code import Event, Hook
 from ..consent import tell
-from ..frame import Frame, verb
+from ..frame import Frame, option, verb
 from ..output import line
-from ..plans import colored
 from .running import parent_session
 
 _SPARE = 2.0  # seconds left to exit cleanly before Claude Code kills us
@@ -41,10 +40,10 @@ class _TooLate(Exception):
 
 @verb("hook", changes=True, makes=True)
 @click.argument("program", type=click.Choice(["claude-code"]))
-@click.option("--install", is_flag=True, help="Add the hooks to this project's settings.")
-@click.option("--uninstall", is_flag=True, help="Remove the hooks again.")
-@click.option("--user", is_flag=True, help="Use your settings for all projects instead.")
-@click.option("--local", is_flag=True, help="Use your personal settings for this project.")
+@option("--install", is_flag=True, help="Add the hooks to this project's settings.")
+@option("--uninstall", is_flag=True, help="Remove the hooks again.")
+@option("--user", is_flag=True, help="Use your settings for all projects instead.")
+@option("--local", is_flag=True, help="Use your personal settings for this project.")
 def hook(frame: Frame, program: str, install: bool, uninstall: bool, user: bool, local: bool) -> None:
     """Record an event that Claude Code passes to a hook on stdin; --install adds the hooks to its settings.
 
@@ -215,9 +214,9 @@ def _lines(frame: Frame, path: str, before: dict[str, Any], after: dict[str, Any
         yield f"{line(path)} is unchanged"
     elif frame.settings.dry_run:
         old, new = (hook_settings.text(each).splitlines(keepends=True) for each in (before, after))
-        yield from colored(
-            frame, "".join(unified_diff(old if before else [], new, f"a/{path.lstrip('/')}", f"b/{path.lstrip('/')}"))
-        )
+        inside = path.lstrip("/")
+        changed = difflib.unified_diff(old if before else [], new, f"a/{inside}", f"b/{inside}")
+        yield from plans.colored(frame, "".join(changed))
     else:
         yield f"{line(path)} written"
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from ...client.session import Session
 from ...model.operation import Operation
-from ...model.purge import Pruned
 from ...shell import documents
 from ...shell.failures import NOT_FOUND, Stop
 from ..consent import agreed, tell
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import line
+
+if TYPE_CHECKING:
+    from ...model.purge import Pruned
 
 _DELETING = """\b
 Which one to use:
@@ -127,7 +130,7 @@ def _in_trash(frame: Frame, ref: str) -> Session:
 
 @verb("purge", changes=True, epilog=_DELETING)
 @ref_argument("ref")
-@click.option("--include-forks", is_flag=True, help="Erase the sessions forked from it too.")
+@option("--include-forks", is_flag=True, help="Erase the sessions forked from it too.")
 def purge(frame: Frame, ref: str, include_forks: bool) -> None:
     """Erase a session permanently, even from the trash. This cannot be undone."""
     session = _to_purge(frame, ref)
@@ -153,7 +156,7 @@ def purge(frame: Frame, ref: str, include_forks: bool) -> None:
 
 
 @verb("prune", changes=True, epilog=_DELETING)
-@click.option("--policy", type=click.Choice(["unreferenced"]), default="unreferenced", show_default=True)
+@option("--policy", type=click.Choice(["unreferenced"]), default="unreferenced", show_default=True)
 def prune(frame: Frame, policy: str) -> None:
     """Erase content that nothing needs any more, left behind by purged sessions and popped attachments.
 

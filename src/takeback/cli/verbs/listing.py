@@ -6,47 +6,41 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import click
+
 from ...client.overview import Overview
 from ...client.reading import Reading
 from ...model import words
 from ...shell import documents, times
 from ..consent import tell
-from ..options import TEXT, Kind, OneOf, Option, Verb, Whole, flag
+from ..frame import Frame, option, verb
 from ..output import Cell
-from ..read_frame import Look
+from ..params import Value
 
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
+_STATUSES = ("active", "completed", "error", "timeout", "stopped", "interrupted")
 _FLAGS = {"agent": "--agent", "kinds": "--kind", "status": "--status", "label": "--label", "tag": "--tag"}
 _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "trash": "--trash"}
 
 
-OPTIONS = (
-    flag("-a", "--all", to="everywhere", help="List the sessions of all workspaces."),
-    Option(("--agent",), "agent", TEXT, "Only sessions of this agent."),
-    Option(("--kind",), "kinds", OneOf("main", "subagent", "cron"), "Only this kind.", many=True),
-    Option(
-        ("--status",),
-        "status",
-        OneOf("active", "completed", "error", "timeout", "stopped", "interrupted"),
-        "Only sessions with this status.",
-        many=True,
-    ),
-    Option(("--since",), "since", Kind("when", times.parse_since), "Only changed since: 90m, 36h, 2w, 2026-01-31."),
-    Option(("--label",), "label", TEXT, "Only sessions with this label."),
-    Option(("--tag",), "tag", TEXT, "Only sessions with this tag."),
-    flag("--pinned", to="pinned", help="Only pinned sessions."),
-    flag("--archived", to="archived", help="Include archived sessions."),
-    flag("--trash", to="trash", help="Only sessions in the trash."),
-    Option(("--limit",), "limit", Whole(1, 10_000), "List at most this many.", default=50),
-)
-
-
-def ls(frame: Look[Any], everywhere: bool, limit: int, **given: Any) -> None:
+@verb("ls", reads=True)
+@option("-a", "--all", "everywhere", is_flag=True, help="List the sessions of all workspaces.")
+@option("--agent", help="Only sessions of this agent.")
+@option("--kind", "kinds", type=click.Choice(("main", "subagent", "cron")), multiple=True, help="Only this kind.")
+@option("--status", type=click.Choice(_STATUSES), multiple=True, help="Only sessions with this status.")
+@option("--since", type=Value("when", times.parse_since), help="Only changed since: 90m, 36h, 2w, 2026-01-31.")
+@option("--label", help="Only sessions with this label.")
+@option("--tag", help="Only sessions with this tag.")
+@option("--pinned", is_flag=True, help="Only pinned sessions.")
+@option("--archived", is_flag=True, help="Include archived sessions.")
+@option("--trash", is_flag=True, help="Only sessions in the trash.")
+@option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="List at most this many.")
+def ls(frame: Frame, everywhere: bool, limit: int, **given: Any) -> None:
     """List the sessions of this workspace, last changed first; -a lists those of all workspaces."""
     filters = _filters(given)
     place = None if everywhere else (frame.workspace or frame.directory)
     where: dict[str, Any] = {} if place is None else {"workspace": place}
-    page = frame.store.list_sessions(**where, **filters, limit=limit)
+    page = frame.reading.list_sessions(**where, **filters, limit=limit)
     found = frame.overviews(page)
     frame.out.items(
         "sessions",
@@ -72,13 +66,13 @@ def _filters(given: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- for people
 
 
-def _lines(frame: Look[Any], found: list[Overview[Any]]) -> Iterator[str]:
+def _lines(frame: Frame, found: list[Overview[Any]]) -> Iterator[str]:
     if not found:
         return iter(())
     return frame.out.table(_COLUMNS, [_row(frame, each) for each in found])
 
 
-def _row(frame: Look[Any], seen: Overview[Any]) -> list[str | Cell]:
+def _row(frame: Frame, seen: Overview[Any]) -> list[str | Cell]:
     each: Reading = seen.session
     return [
         _name(frame, each),
@@ -93,7 +87,7 @@ def _row(frame: Look[Any], seen: Overview[Any]) -> list[str | Cell]:
     ]
 
 
-def _name(frame: Look[Any], each: Reading) -> Cell:
+def _name(frame: Frame, each: Reading) -> Cell:
     mark, style = " ", "cyan"
     if each.status in ("interrupted", "error", "timeout"):
         mark, style = frame.out.mark("⚠", "!"), "yellow"
@@ -104,7 +98,7 @@ def _name(frame: Look[Any], each: Reading) -> Cell:
     return Cell(f"{mark} {frame.short(each.id)}", style)
 
 
-def _remark(frame: Look[Any], each: Reading) -> str:
+def _remark(frame: Frame, each: Reading) -> str:
     if each.deleted:
         return f"in the trash: takeback restore {frame.short(each.id)}"
     if each.status == "interrupted":
@@ -118,7 +112,7 @@ def _remark(frame: Look[Any], each: Reading) -> str:
 
 
 def _footer(
-    frame: Look[Any], found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, more: bool
+    frame: Frame, found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, more: bool
 ) -> None:
     _, everything = frame.count()
     if found:
@@ -129,7 +123,7 @@ def _footer(
         tell(_nothing(frame, place, filters))
 
 
-def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> str:
+def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:
     """Explain an empty list: which filter hid how many sessions, and how to show them."""
     if frame.missing is not None:
         return f"No sessions: there is no store at {words.plain(frame.missing)} yet. Start one: takeback new NAME"
@@ -143,16 +137,16 @@ def _nothing(frame: Look[Any], place: str | None, filters: dict[str, Any]) -> st
     elsewhere, count = frame.count()
     if place is not None and elsewhere:
         return f"No sessions{in_place} yet; {count} elsewhere. Show them: takeback ls -a"
-    archived = frame.store.list_sessions(trash=True, limit=1)
+    archived = frame.reading.list_sessions(trash=True, limit=1)
     return "No sessions" + (
         ", only some in the trash. Show them: takeback ls -a --trash" if archived else ". Start one: takeback new NAME"
     )
 
 
-def _hidden(frame: Look[Any], name: str, where: dict[str, Any], filters: dict[str, Any]) -> str:
+def _hidden(frame: Frame, name: str, where: dict[str, Any], filters: dict[str, Any]) -> str:
     rest = {key: value for key, value in filters.items() if key != name}
     count, shown = frame.count(**where, **rest)
     return f"{_FLAGS[name]} hides {shown}" if count else ""
 
 
-COMMANDS = {"ls": Verb(ls, OPTIONS)}
+COMMANDS = {"ls": ls}

@@ -9,23 +9,26 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from ...client.refs import Resolved
-from ...client.rewind import Rewind
 from ...client.session import Session
 from ...errors import Invalid
 from ...model import words
 from ...model.operation import Operation
 from ...shell import documents, times
 from ...shell.failures import CONFLICT, NOT_FOUND, USAGE, Stop
+from .. import plans
 from ..consent import choose, is_terminal, tell
-from ..frame import Frame, point_of, ref_argument, ref_option, verb
+from ..frame import Frame, option, point_of, ref_argument, ref_option, verb
 from ..output import line
 from ..params import directories, files
-from ..plans import Plan
-from .history import here
+from . import history
+
+if TYPE_CHECKING:
+    from ...client.rewind import Rewind
 
 _PROMPTS = 30
 _POINT = re.compile(r"\d+\^?|e\d+", re.ASCII)
@@ -36,8 +39,8 @@ _POINT = re.compile(r"\d+\^?|e\d+", re.ASCII)
 @verb("checkpoint", changes=True)
 @click.argument("name", required=False)
 @ref_option("-s", "--session", "ref", metavar="REF", help="Use this session; default: the newest here.")
-@click.option("-m", "--description", help="A description.")
-@click.option("--no-files", is_flag=True, help="Do not capture files.")
+@option("-m", "--description", help="A description.")
+@option("--no-files", is_flag=True, help="Do not capture files.")
 def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str | None, no_files: bool) -> None:
     """Save this point of a session: conversation, work, state and files."""
     if name is not None and _POINT.fullmatch(name):
@@ -65,12 +68,10 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
 
 @verb("rewind", changes=True)
 @ref_argument("point", required=False)
-@click.option("--files", "only_files", is_flag=True, help="Rewind only files, not the conversation.")
-@click.option("--conversation", "only_conversation", is_flag=True, help="Rewind only the conversation, not files.")
-@click.option(
-    "--overwrite", multiple=True, metavar="PATH", shell_complete=files, help="Revert your own edit of PATH too."
-)
-@click.option("--take-over", is_flag=True, help="Take the session from whoever is running it.")
+@option("--files", "only_files", is_flag=True, help="Rewind only files, not the conversation.")
+@option("--conversation", "only_conversation", is_flag=True, help="Rewind only the conversation, not files.")
+@option("--overwrite", multiple=True, metavar="PATH", shell_complete=files, help="Revert your own edit of PATH too.")
+@option("--take-over", is_flag=True, help="Take the session from whoever is running it.")
 def rewind(
     frame: Frame,
     point: str | None,
@@ -104,7 +105,7 @@ def rewind(
         plan = found.session.preview_rewind(
             target, files=not only_conversation, conversation=not only_files, overwrite=overwrite
         )
-    Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
+    plans.Plan(frame, found.session, plan, "Rewind").carry_out(conversation=not only_files, take_over=take_over)
 
 
 def find_point(frame: Frame, point: str | None) -> Resolved[Session]:
@@ -163,8 +164,8 @@ def _prompts(session: Session) -> Iterator[tuple[int, str, str]]:
 
 
 @verb("undo", changes=True)
-@click.option("--all", "everywhere", is_flag=True, help="Undo the last operation in any workspace.")
-@click.option("--op", "wanted", metavar="ID", help="Undo this operation, as listed by takeback ops.")
+@option("--all", "everywhere", is_flag=True, help="Undo the last operation in any workspace.")
+@option("--op", "wanted", metavar="ID", help="Undo this operation, as listed by takeback ops.")
 def undo(frame: Frame, everywhere: bool, wanted: str | None) -> None:
     """Undo the last operation in this workspace; one that touches files shows its plan first."""
     frame.require_store()
@@ -187,7 +188,7 @@ def _carry_out(frame: Frame, session: Session, plan: Rewind, word: str) -> None:
     """Apply a plan; without asking if it touches no files, because then nothing can be lost."""
     if not (plan.files or plan.kept or frame.settings.dry_run):
         frame.settings.yes = True
-    Plan(frame, session, plan, word).carry_out()
+    plans.Plan(frame, session, plan, word).carry_out()
 
 
 def _simply(frame: Frame, word: str, operation: Operation, session: Session | None) -> None:
@@ -206,7 +207,7 @@ def _simply(frame: Frame, word: str, operation: Operation, session: Session | No
 
 
 def _last(frame: Frame, everywhere: bool) -> Operation:
-    for each in here(frame, everywhere):
+    for each in history.here(frame, everywhere):
         if not each.undone and each.kind not in ("undo", "redo", "purge"):
             return each
     where = "" if everywhere else " in this workspace; in any workspace: takeback undo --all"
@@ -214,7 +215,7 @@ def _last(frame: Frame, everywhere: bool) -> Operation:
 
 
 def _named(frame: Frame, wanted: str) -> Operation:
-    found = [each for each in here(frame, True) if each.id.startswith(wanted.lower())]
+    found = [each for each in history.here(frame, True) if each.id.startswith(wanted.lower())]
     if not found:
         raise Stop(f"no such operation: {wanted!r}; list them with: takeback ops --all", NOT_FOUND)
     if len(found) > 1:
@@ -224,11 +225,11 @@ def _named(frame: Frame, wanted: str) -> Operation:
 
 
 @verb("redo", changes=True)
-@click.option("--all", "everywhere", is_flag=True, help="Redo the last undo in any workspace.")
+@option("--all", "everywhere", is_flag=True, help="Redo the last undo in any workspace.")
 def redo(frame: Frame, everywhere: bool) -> None:
     """Redo what the last undo in this workspace took back."""
     frame.require_store()
-    undone = next((each for each in here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
+    undone = next((each for each in history.here(frame, everywhere) if each.kind == "undo" and not each.undone), None)
     if undone is None or undone.session_id is None:
         where = "" if everywhere else " in this workspace; in any workspace: takeback redo --all"
         raise Stop(f"there is nothing to redo{where}", CONFLICT)
@@ -248,9 +249,9 @@ def redo(frame: Frame, everywhere: bool) -> None:
 
 @verb("fork", changes=True)
 @ref_argument("point", required=False)
-@click.option("--name", help="Name the new branch or session.")
-@click.option("--session", "as_session", is_flag=True, help="Start a separate session instead of a branch.")
-@click.option(
+@option("--name", help="Name the new branch or session.")
+@option("--session", "as_session", is_flag=True, help="Start a separate session instead of a branch.")
+@option(
     "--into",
     metavar="DIR",
     shell_complete=directories,
@@ -280,7 +281,7 @@ def fork(frame: Frame, point: str | None, name: str | None, as_session: bool, in
 
 @verb("switch", changes=True)
 @ref_argument("ref")
-@click.option("--files", is_flag=True, help="Switch the files in the workspace too.")
+@option("--files", is_flag=True, help="Switch the files in the workspace too.")
 def switch(frame: Frame, ref: str, files: bool) -> None:
     """Switch a session to the tip of a branch: REF/branch, or a branch of the newest session here."""
     session, branch = _branch(frame, ref)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import click
 
 from ...client.overview import overview
 from ...client.reading import Reading
 from ...client.refs import Resolved
 from ...model import words
 from ...model.message import Message
-from ...model.tools import ToolCall
+from ...model.tools import ToolCall, ToolResult
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, Stop
-from ..options import Kind, OneOf, Option, Verb, flag
+from ..frame import Frame, option, point_of, ref_argument, verb
 from ..output import block, line
-from ..read_frame import Look, point_of
+from ..params import Value
 
 _SHORT = 100
 
@@ -33,15 +35,15 @@ def _turns(text: str) -> tuple[int, int | None]:
     return first, last
 
 
-TOOLS = OneOf("full", "short", "none")
-OPTIONS = (
-    Option(("--turns",), "turns", Kind("range", _turns), "Only these turns: 12, 10-20, 10-, -20."),
-    Option(("--tools",), "tools", TOOLS, default="short"),
-    flag("--md", to="md", help="Write Markdown."),
-)
+TOOLS = ("full", "short", "none")
 
 
-def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
+@verb("show", reads=True)
+@ref_argument("ref", required=False)
+@option("--turns", type=Value("range", _turns), help="Only these turns: 12, 10-20, 10-, -20.")
+@option("--tools", type=click.Choice(TOOLS), default="short", show_default=True)
+@option("--md", is_flag=True, help="Write Markdown.")
+def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
     """Print a session; REF:12 prints it up to the end of turn 12."""
     found = frame.resolve(ref)
     after, before = _bounds(frame, found, turns)
@@ -57,7 +59,7 @@ def show(frame: Look[Any], ref: str | None, turns: tuple[int, int | None] | None
     )
 
 
-def _bounds(frame: Look[Any], found: Resolved[Any], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
+def _bounds(frame: Frame, found: Resolved[Any], turns: tuple[int, int | None] | None) -> tuple[int, int | None]:
     """Return the entry to start after, and the entry to stop before."""
     if turns is None:
         return 0, None
@@ -69,9 +71,9 @@ def _bounds(frame: Look[Any], found: Resolved[Any], turns: tuple[int, int | None
     return after, None if last is None or last >= count else _end_of(frame, found, last) + 1
 
 
-def _end_of(frame: Look[Any], found: Resolved[Any], turn: int) -> int:
+def _end_of(frame: Frame, found: Resolved[Any], turn: int) -> int:
     branch = "" if found.branch is None else f"/{found.branch}"
-    return frame.store.resolve(f"{found.session.id}{branch}:{turn}").seq or 0
+    return frame.reading.resolve(f"{found.session.id}{branch}:{turn}").seq or 0
 
 
 def _messages(found: Resolved[Any], after: int, before: int | None, tools: str) -> Iterator[Message]:
@@ -90,8 +92,12 @@ class Asked:
 
     def of(self, message: Message) -> dict[str, ToolCall]:
         """Return the calls, by id, that a message answers and no earlier message announced."""
-        self._announced |= {call.id for call in message.tool_calls}
-        wanted = {each.call_id for each in message.tool_results} - self._announced
+        return self.answered(message.tool_calls, message.tool_results)
+
+    def answered(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> dict[str, ToolCall]:
+        """Do the same for the calls and results of a message."""
+        self._announced |= {call.id for call in calls}
+        wanted = {each.call_id for each in results} - self._announced
         if not wanted <= self._calls.keys():
             self._calls |= dict.fromkeys(wanted)
             self._calls |= {call.id: call for call in self._session.tool_calls()}
@@ -104,7 +110,7 @@ class Asked:
 class Plain:
     """Writes messages as text."""
 
-    def __init__(self, frame: Look[Any], tools: str, asked: Asked) -> None:
+    def __init__(self, frame: Frame, tools: str, asked: Asked) -> None:
         self._frame, self._out, self.tools, self._asked = frame, frame.out, tools, asked
         self._turn = -1
 
@@ -131,9 +137,10 @@ class Plain:
             yield from (f"  {each}".rstrip() for each in block(text)) if text else ()
         if self.tools == "none":
             return
-        for call in message.tool_calls:
+        calls = message.tool_calls
+        for call in calls:
             yield f"  -> {line(call.name)} {self._shortened(documents.compact(call.arguments))[0]}"
-        asked = self._asked.of(message)
+        asked = self._asked.answered(calls, results)
         for result in results:
             name = line(result.name or message.tool_name or result.call_id)
             if (start := asked.get(result.call_id)) is not None and start.arguments:
@@ -153,7 +160,7 @@ class Plain:
 _STYLES = {"user": "cyan", "assistant": "green"}
 
 
-def heading(frame: Look[Any], session: Reading) -> Iterator[str]:
+def heading(frame: Frame, session: Reading) -> Iterator[str]:
     """Yield a few lines that identify a session."""
     out, utc = frame.out, frame.out.utc
     title = line(session.title or session.name or "untitled")
@@ -220,4 +227,4 @@ def _fenced(text: str, tools: str) -> list[str]:
     return ["", fence, *block(shown), fence]
 
 
-COMMANDS = {"show": Verb(show, OPTIONS, ref=True)}
+COMMANDS = {"show": show}

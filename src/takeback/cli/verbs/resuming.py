@@ -7,14 +7,12 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
 from ...client.session import Session
 from ...model import words
 from ...shell import documents, times
 from ...shell.failures import USAGE, Stop
 from .. import programs
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import line
 from .reading import heading
 from .running import environment
@@ -24,7 +22,7 @@ _CUT = 200
 
 @verb("resume")
 @ref_argument("ref", required=False)
-@click.option("--exec", "command", metavar="CMD", help="Run CMD with TAKEBACK_SESSION and TAKEBACK_STORE set.")
+@option("--exec", "command", metavar="CMD", help="Run CMD with TAKEBACK_SESSION and TAKEBACK_STORE set.")
 def resume(frame: Frame, ref: str | None, command: str | None) -> int | None:
     """Show where a session stopped and what is open; with --exec run a program that continues it."""
     session = frame.session(ref)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import codecs
 import os
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...client.session import Session
-from ...client.tools import ToolRun
 from ...errors import Error
 from ...model.message import Message
 from ...shell import documents
 from .. import programs
 from ..consent import tell
-from ..frame import Frame, verb, why_not_here
+from ..frame import Frame, option, verb, why_not_here
 from ..output import line
-from ..programs import Program
+
+if TYPE_CHECKING:
+    from ...client.tools import ToolRun
+    from ..programs import Program
 
 _KEPT = 1 << 20  # characters of output to keep: the first half and the last half of that many
 _MARKS = {"delete": "added", "create": "deleted"}  # what a rewind does is the inverse of what the program did
@@ -30,15 +32,15 @@ _MARKS = {"delete": "added", "create": "deleted"}  # what a rewind does is the i
 
 @verb("run", changes=True, makes=True, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
-@click.option("--name", help="Continue the session of this name in this workspace; default: a new one.")
-@click.option("--agent", default="main", show_default=True, help="The agent that owns it.")
+@option("--name", help="Continue the session of this name in this workspace; default: a new one.")
+@option("--agent", default="main", show_default=True, help="The agent that owns it.")
 def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) -> int:
     """Run any program as a session: its output is recorded, and takeback rewind takes back what it did to files.
 
     The program sees your terminal as usual, finds TAKEBACK_SESSION and TAKEBACK_STORE set, and its exit code is passed
     on. With --json, --jsonl, --fields or -q its output goes to stderr, and the result to stdout.
     """
-    program = Program(command, frame.directory, os.environ)
+    program = programs.Program(command, frame.directory, os.environ)
     program.require()
     place = frame.place_of_new()
     if frame.settings.dry_run:

@@ -11,17 +11,15 @@ from ...client.session import Session
 from ...model.message import Message
 from ...shell import documents
 from ..consent import tell
-from ..frame import Frame, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from .reading import TOOLS, Asked, Plain
 
 
 @verb("tail")
 @ref_argument("ref", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Print new messages as they arrive, until Ctrl-C.")
-@click.option(
-    "-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="Number of messages."
-)
-@click.option("--tools", type=click.Choice(TOOLS.words), default="short", show_default=True)
+@option("-f", "--follow", is_flag=True, help="Print new messages as they arrive, until Ctrl-C.")
+@option("-n", "--lines", "count", type=click.IntRange(0), default=10, show_default=True, help="Number of messages.")
+@option("--tools", type=click.Choice(TOOLS), default="short", show_default=True)
 def tail(frame: Frame, ref: str | None, follow: bool, count: int, tools: str) -> None:
     """Show the last messages of a session; -f follows it live."""
     session = frame.session(ref)

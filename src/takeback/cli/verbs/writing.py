@@ -16,7 +16,7 @@ from ...model.work import TASK_STATES, Task
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, USAGE, Stop
 from ..consent import tell
-from ..frame import Frame, ref_option, verb
+from ..frame import Frame, option, ref_option, verb
 from ..output import block, line
 
 _REF = ref_option("-s", "--session", "ref", metavar="REF", help="Use this session; default: the newest here.")
@@ -44,12 +44,12 @@ def _would(frame: Frame, session: Session, what: str) -> bool:
 
 @verb("new", changes=True, makes=True)
 @click.argument("name", required=False)
-@click.option("--agent", default="main", show_default=True, help="The agent that owns it.")
-@click.option("--title", help="The title shown in lists.")
-@click.option("--prompt", help="The prompt it starts from.")
-@click.option("--model", help="The model it starts with.")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@click.option("--no-workspace", is_flag=True, help="Do not bind it to a directory.")
+@option("--agent", default="main", show_default=True, help="The agent that owns it.")
+@option("--title", help="The title shown in lists.")
+@option("--prompt", help="The prompt it starts from.")
+@option("--model", help="The model it starts with.")
+@option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@option("--no-workspace", is_flag=True, help="Do not bind it to a directory.")
 def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> None:
     """Start a session in this workspace: the nearest one upwards, else the repository, else the directory itself."""
     place = None if no_workspace else frame.place_of_new()
@@ -65,9 +65,9 @@ def new(frame: Frame, name: str | None, no_workspace: bool, **fields: Any) -> No
 @verb("say", changes=True)
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--role", type=click.Choice(["user", "assistant", "system"]), default="user", show_default=True)
-@click.option("--model", help="The model that produced it.")
-@click.option("--key", help="Idempotency key: repeating the call adds nothing.")
+@option("--role", type=click.Choice(["user", "assistant", "system"]), default="user", show_default=True)
+@option("--model", help="The model that produced it.")
+@option("--key", help="Idempotency key: repeating the call adds nothing.")
 def say(frame: Frame, text: tuple[str, ...], ref: str | None, role: str, model: str | None, key: str | None) -> None:
     """Add a message to a session."""
     session, content = frame.session(ref), _text(text, "message")
@@ -88,8 +88,8 @@ def say(frame: Frame, text: tuple[str, ...], ref: str | None, role: str, model: 
 @verb("task", changes=True, looks=lambda given: not given["text"] and given["index"] is None)
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--set", "index", type=click.IntRange(1), metavar="N", help="Change task number N.")
-@click.option("--status", type=click.Choice(TASK_STATES), help="The task's status.")
+@option("--set", "index", type=click.IntRange(1), metavar="N", help="Change task number N.")
+@option("--status", type=click.Choice(TASK_STATES), help="The task's status.")
 def task(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None, status: str | None) -> None:
     """List a session's tasks; with TEXT add one; with --set N change one."""
     session = frame.session(ref)
@@ -126,7 +126,7 @@ def _task(number: int, each: Task) -> dict[str, Any]:
 @verb("plan", changes=True, looks=lambda given: not given["text"] and not given["clear"])
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--clear", is_flag=True, help="Remove the plan.")
+@option("--clear", is_flag=True, help="Remove the plan.")
 def plan(frame: Frame, text: tuple[str, ...], ref: str | None, clear: bool) -> None:
     """Show a session's plan; with TEXT set it."""
     session = frame.session(ref)
@@ -143,7 +143,7 @@ def plan(frame: Frame, text: tuple[str, ...], ref: str | None, clear: bool) -> N
 @verb("note", changes=True, looks=lambda given: not given["text"])
 @click.argument("text", nargs=-1)
 @_REF
-@click.option("--task", "index", type=click.IntRange(1), metavar="N", help="Attach the note to task number N.")
+@option("--task", "index", type=click.IntRange(1), metavar="N", help="Attach the note to task number N.")
 def note(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None) -> None:
     """List a session's notes; with TEXT add one."""
     session = frame.session(ref)
@@ -171,9 +171,9 @@ def note(frame: Frame, text: tuple[str, ...], ref: str | None, index: int | None
 @click.argument("key", required=False)
 @click.argument("value", required=False)
 @_REF
-@click.option("--agent", help="Use the state of this agent instead.")
-@click.option("--delete", is_flag=True, help="Remove KEY.")
-@click.option("--expect", type=int, metavar="VERSION", help="Change it only if this is its version; else exit 5.")
+@option("--agent", help="Use the state of this agent instead.")
+@option("--delete", is_flag=True, help="Remove KEY.")
+@option("--expect", type=int, metavar="VERSION", help="Change it only if this is its version; else exit 5.")
 def state(
     frame: Frame,
     key: str | None,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...errors import Conflict, Unsupported
 from ...model.tree import DIR, FILE, Node, decode, encode
-from ._carry_out import Forward
+from . import _carry_out, _take_back
 from ._steps import Schedule, Step, check_id, check_steps, is_directory
 from ._syscalls import (
     OWNER,
@@ -43,7 +43,6 @@ from ._syscalls import (
     sync,
     write,
 )
-from ._take_back import Back, put_beside
 
 __all__ = ["Changeset", "Fetch", "Step"]
 
@@ -141,7 +140,7 @@ class Changeset:
         with Inside(self._root) as inside, self._staged(inside) as (staging, plan):
             try:
                 self.half_done = True
-                Forward(inside, staging, plan, self._stamps).run()
+                _carry_out.Forward(inside, staging, plan, self._stamps).run()
                 self.half_done = False
             except BaseException as error:
                 self._give_up(error)
@@ -183,7 +182,7 @@ class Changeset:
     def _undo(self, inside: Inside, name: bytes) -> list[bytes]:
         with directory(Slot(inside.root, name)) as staging:
             plan = _plan(self._steps, staging)
-            return [] if plan is None else Back(inside, staging, plan, id=self._id).run()
+            return [] if plan is None else _take_back.Back(inside, staging, plan, id=self._id).run()
 
     def _stage_again(self, inside: Inside, fetch: Fetch | None) -> bytes | None:
         """Rebuild a lost staging directory, with the old content where ``fetch`` has it; return its name.
@@ -239,7 +238,7 @@ class Changeset:
                 if status is None or status.st_nlink > 1:  # a hard link elsewhere still holds it
                     continue
                 if stamp(status).lasting != self._stamps[each.step.path].lasting:
-                    put_beside(inside, each, moved, self._staging)
+                    _take_back.put_beside(inside, each, moved, self._staging)
 
 
 def _pieces(fetch: Fetch, node: Node) -> Iterable[bytes]:

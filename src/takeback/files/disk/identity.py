@@ -6,7 +6,6 @@ the inode of a deleted one. Where the system reports no birth time, a moved dire
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 import sys
@@ -49,6 +48,8 @@ def _birth(path: str) -> str | None:
     """Ask Linux for the birth time, which ``os.stat`` leaves out."""
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes
+
     try:
         statx = ctypes.CDLL(None, use_errno=True).statx
     except (OSError, AttributeError):

@@ -16,8 +16,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -29,8 +28,12 @@ from . import cache, gaps, ignore, read, unchanged
 from . import paths as paths_
 from .cache import A_DIRECTORY, Folder, Known, Stat
 from .ignore import IgnoreRules
-from .read import Keep
 from .unchanged import Name
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from .read import Keep
 
 _REPOSITORY = "a repository's own records"
 _TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may stamp two changes alike
@@ -90,8 +93,11 @@ class Scanner:
         paths = None if paths is None else [*paths]
         # A second thread helps to read, hash and compress. If two threads only call stat they fight over the
         # interpreter's lock: 1.8 times the time of one.
-        self._helper = None if self.folders else ThreadPoolExecutor(1)
-        helper = self._helper
+        self._helper = helper = None
+        if not self.folders:
+            from concurrent.futures import ThreadPoolExecutor  # slow to import, and only a first scan needs it
+
+            self._helper = helper = ThreadPoolExecutor(1)
         try:
             self._device = os.fstat(descriptor).st_dev
             self._total = sum(folder.size for folder in self.folders.values())
