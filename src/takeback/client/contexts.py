@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from ..context import Context, build, outlasting, walkthrough
+from ..context import Context, TooLittle, build, walkthrough
 from ..context import summary as summaries
 from ..context.tokens import Count, estimate
 from ..errors import Invalid
@@ -19,7 +19,8 @@ from ..providers import find_provider
 from ..tables.entries import EntryRow
 from . import arguments
 from .points import Point, optional_target
-from .reading import Make, Reading, as_message
+from .reading import Make, Reading
+from .windows import Window
 
 
 class Contexts(Reading):
@@ -47,18 +48,22 @@ class Contexts(Reading):
         most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
         session, prompt, compaction = self._ask(standing.for_context, optional_target(at))
         low = 0 if compaction is None else compaction.upto
-        make = _make_sources(self._store._attachment)
-        kept = outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
-        pages = self._pages_of(session, low, session.seq, make)
-        return build(
-            provider,
-            chain(kept, chain.from_iterable(pages)),
-            model=model,
-            prompt=prompt,
-            compaction=compaction,
-            max_tokens=most,
-            count=_counter(count),
-        )
+        window, share = Window(self, session, low, _make_sources(self._store._attachment)), 1
+        while True:
+            sources, unread = (window.everything(), None) if most is None else window.end(share * most)
+            try:
+                return build(
+                    provider,
+                    sources,
+                    model=model,
+                    prompt=prompt,
+                    compaction=compaction,
+                    max_tokens=most,
+                    count=_counter(count),
+                    unread=unread,
+                )
+            except TooLittle:
+                share *= 2
 
     def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
         """Return the session in a few hundred words for the next prompt: tasks, files, plan, latest messages.
@@ -105,9 +110,11 @@ def _counter(count: Count | None) -> Count:
 def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Entry]:
     """Return a function that turns checked rows into messages and tool starts."""
 
+    mask = log.MAX_SEQ
+
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message | Entry]:
-        return [
-            as_message(uids[row.branch], row, reader)
+        return [  # inlined instead of ``as_message``, as where messages are read
+            Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
             if row.kind in MESSAGE_KINDS
             else log.as_entry(uids[row.branch], row)
             for row in rows

@@ -29,20 +29,15 @@ BEGINNING = "(The conversation begins here.)"
 GO_ON = "(The answer above was cut off. Go on from there.)"
 
 
-def repair(
-    items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None, begun: bool = False
-) -> list[Item]:
-    """Make a conversation valid for a provider, and for a model if known; note what had to be changed.
-
-    ``begun`` means that a valid part comes before these items, so they need not be able to begin a conversation.
-    """
+def repair(items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None) -> list[Item]:
+    """Make a conversation valid for a provider, and for a model if known; note what had to be changed."""
     found = forgotten(items, model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
     found = paired(_spoken(found, rules, notes), rules, notes)
     found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
     found = _spoken(rules.tidy(found, notes), rules, notes)
     found = _joined(found, rules, notes)
-    found = found if begun else _begun(found, rules, notes)
+    found = _begun(found, rules, notes)
     return found if model is None else rules.suits(found, model, notes)
 
 
