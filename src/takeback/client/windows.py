@@ -21,7 +21,7 @@ from ..ops.sessions import SessionRow
 from .reading import Make, Reading
 
 Source: TypeAlias = Message | Entry
-_NEAR, _FAR = 16, 32  # bytes per token of the budget: four and eight times what an ordinary token takes
+_NEAR, _FAR = 24, 48  # bytes per token of the budget: six and twelve times what an ordinary token takes
 _TOKEN = 4
 _FEW = 16  # entries of the first page: they may be large
 
