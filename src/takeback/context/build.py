@@ -75,6 +75,8 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
     said = read(steps.conversation(), notes, steps.items, summary=summary, upto=upto)
+    if steps.leave(said.items, speaks):
+        return None
     words = (clean(asked.prompt or ""), *said.system)
     system = "\n\n".join(text for text in words if text.strip()) or None
     room = budget.Budget(asked.max_tokens, asked.count(system or ""), asked.count)
@@ -82,7 +84,7 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     apart = replace(speaks.rules, alternates=False, tidy=_apart) if asked.max_tokens is not None else speaks.rules
     tried = deepcopy(notes)
     items = repair(said.items, apart, tried, model=asked.model)
-    if steps.leave((*said.items, *items), speaks):
+    if steps.leave(items, speaks):
         return None
     if asked.max_tokens is None:
         chosen = _Chosen(items, (), budget.count_all(items, room, known), tried)

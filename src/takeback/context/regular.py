@@ -33,6 +33,7 @@ Source = Message | Entry
 _UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOBODY: tuple[Call | None, str | None] = (None, None)
 _STARTED = Body(role="assistant", status="started")
+_MANY = 60  # odd steps, of which each counts for three and each other one takes one away
 _ASKED = ("user", "tool")  # an answer to one of these begins a step
 
 
@@ -44,7 +45,7 @@ class Judged:
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
+        self._sources, self._has_runs = sources, False
         self.glances, self.messages = list[GlancedMessage](), list[dict[str, object]]()
         self.begins, self.firsts, self.odd = list[int](), list[int](), set[int]()
         self.owners, self.unnamed, self.aside, self.items = dict[str, int](), set[str](), list[int](), dict[int, Item]()
@@ -52,6 +53,7 @@ class Judged:
     def conversation(self) -> list[Source | Run]:
         """Return what has to be read, with runs of regular steps in the place of their messages."""
         found, done, last = list[Source | Run](), 0, len(self.begins) - 1
+        self._has_runs = False
         for before, behind in pairwise(sorted({*self.odd, -1, last + 1})):
             first, end = max(before + 2, 1), min(behind - 1, last)
             if first >= end:
@@ -59,6 +61,7 @@ class Judged:
             begins, ends = self.begins[first], self.begins[end]
             found += self._sources[done:begins]
             found.append(self._run(first, end))
+            self._has_runs = True
             # What the system said is read wherever it is.
             found += [self._sources[at] for at in self.aside if begins <= at < ends]
             done = ends
@@ -74,19 +77,19 @@ class Judged:
 
     def leave(self, items: Iterable[Item], provider: Provider) -> bool:
         """Leave to repair every step that shares an id with the given items; return whether there were any."""
-        if not self.owners and not self.unnamed:
+        if not self._has_runs:
             return False
-        rules, found = provider.rules, set[int]()
+        rules, names, unnamed = provider.rules, set[str | None](), False
         for item in items:
-            calls = [part for part in item.parts if type(part) is Call]
-            ids = [rules.sent_id(call) for call in calls] if rules.unique_ids else []
-            id = rules.item_id(item)
-            for name in (*ids, None if id is None else f"item {id}"):
-                owner = -1 if name is None else self.owners.get(name, -1)
-                if owner >= 0 and self._is_taken(owner):
-                    found.add(owner)
-            if any(call.id in self.unnamed for call in calls):
-                found |= {at for at in range(len(self.begins)) if self._is_taken(at)}
+            for part in item.parts:
+                if type(part) is Call:
+                    unnamed = unnamed or part.id in self.unnamed
+                    if rules.unique_ids:
+                        names.add(rules.sent_id(part))
+            if rules.itemised:
+                names.add(f"item {rules.item_id(item)}")
+        steps = range(len(self.begins)) if unnamed else [self.owners[name] for name in names if name in self.owners]
+        found = {step for step in steps if self._is_taken(step)}
         self.odd |= found
         return bool(found)
 
@@ -118,11 +121,13 @@ class _Look:
         self._waiting = dict[str, tuple[Call | None, str | None]]()
         self._joining: Item | None = None  # not written yet, since what follows may belong to the same message
         self._leads = ""
+        self._odd_before, self._skips = 0, False
 
     def along(self, sources: Sequence[Any], known: LogFacts) -> Judged:
         """Judge every source; written flat, since it runs for every message."""
         found, form, judge, count = self._found, self._rules.form, self._speaks.judge, self._count
-        glances, messages, begins, odd = found.glances, found.messages, found.begins, found.odd
+        glances, messages, begins, firsts = found.glances, found.messages, found.begins, found.firsts
+        odd, waiting, fresh = found.odd, self._waiting, self._fresh
         most, named, last, is_odd = self._most, self._model is not None, "", False
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
@@ -135,7 +140,7 @@ class _Look:
                 try:
                     body = source.body
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
-                    value = None if body.form is None else decode(source.raw or b"")
+                    value = decode(source.raw or b"") if body.form == form else None
                 except _UNREADABLE:
                     body = _unreadable(source)
             role, plain = body.role, body.status == "complete"
@@ -146,8 +151,11 @@ class _Look:
                 continue
             # A message begins a step, unless it goes on with what was said before it.
             if role == "user" or (role == "assistant" and last in _ASKED) or not begins:
-                self._begins(index, is_odd)
-                is_odd = False
+                if is_odd or waiting or self._leads or self._joining is not None or self._odd_before:
+                    is_odd = self._ends(is_odd)
+                begins.append(index)
+                firsts.append(len(glances))
+                fresh.clear()
             before, last = last, role
             if is_odd:
                 continue
@@ -181,20 +189,22 @@ class _Look:
             odd.add(len(begins) - 1)  # how a conversation ends is for repair to judge
         return found
 
-    def _begins(self, index: int, is_odd: bool) -> None:
-        """End a step, which is odd if anything is missing in it, and begin the next one."""
+    def _ends(self, is_odd: bool) -> bool:
+        """End a step, which is odd if anything is missing in it; return whether the next one is not worth judging.
+
+        Where nearly every step is odd, hardly one is taken over. So the more odd ones there were, the fewer are judged.
+        """
         found = self._found
-        if self._waiting or self._leads or self._joining is not None:
-            if is_odd or self._waiting or self._leads:
-                found.odd.add(len(found.begins) - 1)
-                self._waiting.clear()
-                self._leads, self._joining = "", None
-            else:
-                self._flush()
-        found.begins.append(index)
-        found.firsts.append(len(found.glances))
-        if self._fresh:
-            self._fresh.clear()
+        if is_odd or self._waiting or self._leads:
+            found.odd.add(len(found.begins) - 1)
+            is_odd = True
+            self._waiting.clear()
+            self._leads, self._joining = "", None
+        else:
+            self._flush()
+        self._odd_before = self._odd_before + 3 if is_odd and not self._skips else max(self._odd_before - 1, 0)
+        self._skips = self._odd_before > _MANY
+        return self._skips
 
     def _knows(self, source: Message, known: LogFacts) -> bool:
         """Record pins and token counts; return False for a count on anything but an answer, which repair must judge."""
@@ -251,9 +261,16 @@ class _Look:
         return not seen.calls or all([self._takes_call(call) for call in seen.calls])  # noqa: C419 - faster
 
     def _goes_on(self, seen: GlancedMessage) -> bool:
-        """Whether an answer belongs to the same message as the one before it: both are items of another provider."""
-        before, item = self._joining, seen.item
-        return before is not None and item is not None and item.form is not None and not (self._waiting and seen.speaks)
+        """Whether an answer belongs to the same message as the one before it: it is an item of another provider."""
+        found, item = self._found, seen.item
+        if item is None or item.form is None or (self._waiting and seen.speaks):
+            return False
+        if self._joining is None and len(found.glances) > found.firsts[-1]:
+            before = found.glances[-1].source
+            if before is not None and before.body.form is None:  # ours is joined as well, though it was written
+                self._joining = item_of(before, Notes())
+                del found.messages[-1]
+        return self._joining is not None
 
     def _follows(self, seen: GlancedMessage) -> bool:
         """Whether an item may follow here and its id is not used by another item; call ids are separate."""
