@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from ..providers.glance import Answer, Count, GlancedMessage, is_said
+from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, is_said
 from ..providers.normal import Call, Item, Part, Result, Text
-from .tokens import item_tokens
+from .tokens import item_tokens, part_tokens
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -83,16 +83,29 @@ def step_of(item: Item, count: Count) -> GlancedMessage:
 
 def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | None:
     """Judge a message that has to be written: texts, then calls, or only text results; None if it is anything else."""
-    found = step_of(item, count)
-    kinds = [type(part) for part in item.parts]
-    said = kinds.count(Text)
+    tokens, role, speaks, longest = MESSAGE, item.role, False, 0
+    calls: list[Call] = []
+    answers: list[Answer] = []
     for part in item.parts:
-        for each in part.parts if type(part) is Result else (part,) if type(part) is Text else ():
-            if type(each) is not Text or not is_said(each.text, refuses_blank):
+        kind = type(part)
+        if kind is Text and role != "tool" and not calls:
+            if not is_said(text := part.text, refuses_blank):  # type: ignore[attr-defined]
                 return None
-    found.speaks = said > 0
-    wanted = {"user": [Text] * said, "assistant": [Text] * said + [Call] * len(found.calls)}
-    return found if kinds and kinds == wanted.get(item.role, [Result] * len(kinds)) else None
+            speaks = True
+            tokens += count(text)
+        elif kind is Call and role == "assistant":
+            calls.append(part)  # type: ignore[arg-type]
+            tokens += part_tokens(part, count)
+        elif kind is Result and role == "tool":
+            for each in part.parts:  # type: ignore[attr-defined]
+                if type(each) is not Text or not is_said(each.text, refuses_blank):
+                    return None
+                longest = max(longest, len(each.text))
+            answers.append(Answer(part.call_id, None, part))  # type: ignore[attr-defined, arg-type]
+            tokens += part_tokens(part, count)
+        else:
+            return None
+    return GlancedMessage(role, tokens, None, speaks, calls, answers, longest, item=item) if item.parts else None
 
 
 def longest_text(part: Part) -> str:
