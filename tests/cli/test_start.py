@@ -75,12 +75,12 @@ def test_a_look_loads_nothing_that_writes(long: World, arguments: str, most: int
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        ("log long", 97),
-        ("stats long", 93),
-        ("tree long", 94),
+        ("log long", 99),
+        ("stats long", 95),
+        ("tree long", 96),
         ("status", 115),
-        ("tail long", 94),
-        ("ops", 95),
+        ("tail long", 96),
+        ("ops", 97),
         ("say long hello", 100),
         ("new other", 98),
         ("rename long title", 97),

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .. import providers
-from ..context import build, tokens, walkthrough
+from ..context import budget, build, tokens, walkthrough
 from ..context import summary as summaries
 from ..errors import Invalid
 from ..model.entry import CALL, Entry
@@ -15,8 +15,8 @@ from ..model.message import MESSAGE_KINDS, Message
 from ..ops import log
 from ..ops import summaries as standing
 from ..tables.entries import EntryRow
-from . import arguments, points
-from .reading import Make, Reading, as_message
+from . import arguments, points, windows
+from .reading import Make, Reading
 
 if TYPE_CHECKING:
     from ..context.tokens import Count
@@ -50,18 +50,22 @@ class Contexts(Reading):
         most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
         session, prompt, compaction = self._ask(standing.for_context, points.optional_target(at))
         low = 0 if compaction is None else compaction.upto
-        make = _make_sources(self._store._attachment)
-        kept = build.outlasting(chain.from_iterable(self._pages_of(session, 0, low, make)))
-        pages = self._pages_of(session, low, session.seq, make)
-        return build.build(
-            provider,
-            chain(kept, chain.from_iterable(pages)),
-            model=model,
-            prompt=prompt,
-            compaction=compaction,
-            max_tokens=most,
-            count=_counter(count),
-        )
+        window, share = windows.Window(self, session, low, _make_sources(self._store._attachment)), 1
+        while True:
+            sources, unread = (window.everything(), None) if most is None else window.end(share * most)
+            try:
+                return build.build(
+                    provider,
+                    sources,
+                    model=model,
+                    prompt=prompt,
+                    compaction=compaction,
+                    max_tokens=most,
+                    count=_counter(count),
+                    unread=unread,
+                )
+            except budget.TooLittle:
+                share *= 2
 
     def summary(self, max_tokens: int = 1200, *, count: Count | None = None) -> str:
         """Return the session in a few hundred words for the next prompt: tasks, files, plan, latest messages.
@@ -108,9 +112,11 @@ def _counter(count: Count | None) -> Count:
 def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Entry]:
     """Return a function that turns checked rows into messages and tool starts."""
 
+    mask = log.MAX_SEQ
+
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message | Entry]:
-        return [
-            as_message(uids[row.branch], row, reader)
+        return [  # inlined instead of ``as_message``, as where messages are read
+            Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
             if row.kind in MESSAGE_KINDS
             else log.as_entry(uids[row.branch], row)
             for row in rows

@@ -20,7 +20,7 @@ from ..providers.glance import MESSAGE, Count, GlancedMessage
 from ..providers.normal import Item, Notes, Text
 from .read import item_of
 from .shorten import longest, shorten
-from .steps import Unsure, longest_text, step_of
+from .steps import Run, longest_text, runs_in, stand_ins, steps_of
 from .tokens import item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
@@ -70,44 +70,45 @@ def is_pinned(body: Body) -> bool:
     return bool(body.metadata) and (body.metadata or {}).get("pinned") is True
 
 
-class Fitted(NamedTuple):
-    """What is sent: items followed by all light steps from ``tail`` on; and the provider's count relative to ours.
+class Unread(NamedTuple):
+    """Messages ``first`` to ``last`` of the log, which are left out without being read, but for those that stay."""
 
-    ``omitted`` describes what was left out or shortened.
-    """
+    first: int
+    last: int
+
+
+class TooLittle(Exception):
+    """What was read does not fill the budget: more of the log must be read."""
+
+
+class Fitted(NamedTuple):
+    """What is sent, what was left out or shortened, and the provider's count relative to ours."""
 
     items: list[Item]
-    tail: int
     omitted: tuple[str, ...]
     factor: float
 
 
-def fit(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Budget, known: LogFacts) -> Fitted:
-    """Choose what to send of a valid conversation; the result may need messages joined to be valid again.
-
-    It begins with ``light`` steps, which are sent as they are where possible. What is kept from before a cut, and
-    everything up to the next request, is returned as items, since its position changes.
-    """
-    walk = _Walk([*light, *(step_of(item, budget.count) for item in items)], budget, known)
+def fit(items: Sequence[Item], budget: Budget, known: LogFacts, unread: Unread | None) -> Fitted:
+    """Choose what to send of a valid conversation; the result may need messages joined to be valid again."""
+    walk = _Walk(steps_of(items, budget.count), budget, known, unread)
     start, factor = walk.begin(budget.room)
-    front, tail, omitted, head = walk.front(start), 0, list[str](), list[Item]()
-    if len(front) < start:
-        tail = next((at for at in range(start + 1, len(light)) if light[at].is_request), len(light))
-        before = [*front, *range(start, tail)]
-        head = [Item("user", (Text(EARLIER),)), *map(walk.item, before)]
+    front, omitted, head = walk.front(start), list[str](), list[Item]()
+    if len(front) < start or unread is not None:
+        head = [Item("user", (Text(EARLIER),)), *map(walk.item, front)]
         omitted = [_left_out(start, front, walk, factor)]
-    rest = [index for index in range(len(light), len(walk.steps)) if not omitted or index >= start]
-    chosen = [*head, *map(walk.item, rest)]
-    cut = [walk.steps[index].seq for index in sorted({*front, *rest}) if walk.is_cut(index)]
-    return _short_enough(Fitted(chosen, tail, (), factor), omitted, cut, light, budget)
+    chosen = [*head, *walk.items_from(items, start if head else 0)]
+    sent = {*front, *range(start if head else 0, len(walk.steps))}
+    cut = [walk.steps[index].seq for index in sorted(walk.short) if index in sent and walk.is_cut(index)]
+    return _short_enough(Fitted(chosen, (), factor), omitted, cut, budget)
 
 
-def count_all(light: Sequence[GlancedMessage], items: Sequence[Item], budget: Budget, known: LogFacts) -> int:
+def count_all(items: Sequence[Item], budget: Budget, known: LogFacts) -> int:
     """Count a conversation that is sent as it is."""
     if not known.counted:
-        return tokens_of(items, budget, 1.0, sum([step.tokens - MESSAGE * step.joined for step in light]))
+        return tokens_of(items, budget, 1.0)
     total, factor = budget.system, 1.0
-    for step in (*light, *(step_of(item, budget.count) for item in items)):
+    for step in steps_of(items, budget.count):
         total += step.tokens - MESSAGE * step.joined
         if counted := known.counted.get(step.seq):
             factor = _corrected((counted / total,), factor)
@@ -123,8 +124,9 @@ def _corrected(ratios: Sequence[float], factor: float) -> float:
 class _Walk:
     """A conversation, replayed as it grew."""
 
-    def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts) -> None:
-        self.steps = steps
+    def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts, unread: Unread | None) -> None:
+        self.steps, self.unread = steps, unread
+        self.first = 0 if unread is None else _first_behind(steps, unread.last)
         where = _finder(steps) if known.pinned or known.counted else None
         self.pins = {where(seq) for seq in known.pinned} if where else set()
         self.counted = {where(seq): tokens for seq, tokens in known.counted.items()} if where else {}
@@ -144,27 +146,44 @@ class _Walk:
 
     def begin(self, limit: int) -> tuple[int, float]:
         """Return where the kept part begins, and the ratio of the provider's token count to ours."""
-        start, factor, base, counts = 0, 1.0, self._base(0), self.counted
-        for index, total in enumerate(self.whole[1:]):
+        start, factor, counts, ratios = self.first, 1.0, self.counted, list[float]()
+        base = self._base(start)
+        for index, total in enumerate(self.whole[self.first + 1 :], self.first):
             size = base + total
-            if counts and (counted := counts.get(index)):  # it may have counted the kept part, or everything
-                factor = _corrected((counted / self._size(0, index), counted / size), factor)
+            if counts and (counted := counts.get(index)):
+                # It may have counted the kept part, or everything. Where not everything is known, the kept part may
+                # have been another one at first, so of all counts since the last cut the most likely one is taken.
+                ratios = [*ratios, counted / size] if self.unread else [counted / self._size(0, index), counted / size]
+                factor = _corrected(ratios, factor)
             if size * factor > limit:
                 self.full = index + 1
                 if self._size(start, index) * factor > limit * _EASED:
-                    start = self._next(start, index, limit / factor)
+                    start, ratios = self._next(start, index, limit / factor), []
                 base = self._base(start)
+        if self.unread is not None and start == self.first:
+            raise TooLittle
         return start, factor
 
     def item(self, index: int) -> Item:
         """Return the item of a step as it is sent, with large results shortened."""
         step = self.steps[index]
         found = self.short[index] if self.is_cut(index) else step.item
-        if found is None and step.source is not None:
-            found = item_of(step.source, Notes())
-        if found is None:
-            raise Unsure
-        return found
+        return _read_again(step) if found is None else found
+
+    def items_from(self, items: Sequence[Item], start: int) -> Iterator[Item]:
+        """Yield a conversation from a step on; what touches the beginning of it is no part of a run any more."""
+        at = 0
+        for each in runs_in(items):
+            size = len(each.glances) if isinstance(each, Run) else 1
+            if isinstance(each, Run) and at > start:
+                yield from stand_ins(each)
+            elif isinstance(each, Run):
+                rest = each.behind(start - at) if at + size > start else None
+                yield from map(self.item, range(start, at + size - (len(rest.glances) if rest else 0)))
+                yield from stand_ins(rest) if rest else ()
+            elif at >= start:
+                yield self.item(at)
+            at += size
 
     def is_cut(self, index: int) -> bool:
         """Whether results of a step are sent shortened."""
@@ -226,6 +245,18 @@ class _Walk:
         return found
 
 
+def _read_again(step: GlancedMessage) -> Item:
+    """Return the item of a step that was taken over from a stored message."""
+    found = step.item if step.item is not None or step.source is None else item_of(step.source, Notes())
+    assert found is not None, "a message that was judged can be read"
+    return found
+
+
+def _first_behind(steps: Sequence[GlancedMessage], seq: int) -> int:
+    """Return the first step of what was read behind an unread part."""
+    return next((index for index, step in enumerate(steps) if step.seq > seq), len(steps))
+
+
 def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
     """Return for each step the earlier request that it works on, if any."""
     found, last = list[int | None](), None
@@ -257,38 +288,34 @@ def _finder(steps: Sequence[GlancedMessage]) -> Callable[[int], int | None]:
 
 
 def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
-    kept, steps = set(front), walk.steps
+    kept, steps, unread = set(front), walk.steps, walk.unread
     tokens = ceil((walk.whole[start] - sum(walk.sizes[index] for index in front)) * factor)
-    first = next((index for index in range(start) if index not in kept and steps[index].seq), None)
-    last = next((index for index in range(start - 1, -1, -1) if index not in kept and steps[index].seq), None)
-    low, high = (0, 0) if first is None or last is None else (steps[first].seq, steps[last].seq)
-    which = f"messages {low} to {high}" if first != last else f"message {low}" if low else "messages"
+    gone = [steps[index].seq for index in range(start) if index not in kept and steps[index].seq]
+    gone = gone if unread is None else [unread.first, unread.last, *gone]
+    low, high = (gone[0], gone[-1]) if gone else (0, 0)
+    which = f"messages {low} to {high}" if len(gone) > 1 else f"message {low}" if low else "messages"
     inside = [seq for index in front if low < (seq := steps[index].seq) < high]
     more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
     but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
-    return f"left out {which}{but}: about {tokens:,} tokens"
+    return f"left out {which}{but}: {'about' if unread is None else 'more than'} {tokens:,} tokens"
 
 
 # ---------------------------------------------------------------------- when that is still too much
 
 
-def _short_enough(
-    chosen: Fitted, omitted: list[str], cut: list[int], light: Sequence[GlancedMessage], budget: Budget
-) -> Fitted:
+def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], budget: Budget) -> Fitted:
     """Shorten tool results until the rest fits; raise ``Invalid`` if it cannot fit."""
     items, factor = chosen.items, chosen.factor
-    behind = sum(step.tokens for step in light[chosen.tail :])
-    tokens = tokens_of(items, budget, factor, behind)
+    tokens = tokens_of(items, budget, factor, joined=0)
     if tokens <= budget.room:
         return chosen._replace(omitted=(*omitted, *_shortened_in(cut)))
-    if light:
-        raise Unsure
+    items = [item for each in runs_in(items) for item in (_read(each) if isinstance(each, Run) else (each,))]
     most = float(max(map(longest, items), default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
         most = max(_LEAST, most * 0.7)
         short, shortened = shorten(items, int(most))
-        tokens = tokens_of(short, budget, factor)
+        tokens = tokens_of(short, budget, factor, joined=0)
     if tokens > budget.room:
         raise Invalid(
             f"max_tokens is {budget.limit:,}, but the system prompt, pinned messages and the last step take about"
@@ -306,17 +333,30 @@ def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
 
 def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
     """Return shortened items for the steps whose results exceed their share of the room."""
-    cap, found = int((budget.limit or 0) * _RESULT), dict[int, Item]()
-    least = max(_LEAST, cap)  # a token is at least one character, so anything shorter fits
+    cap, least, found = int((budget.limit or 0) * _RESULT), least_cut(budget.limit or 0), dict[int, Item]()
     for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
-        if step.item is None:
-            raise Unsure
-        text = max(map(longest_text, step.item.parts), key=len)
+        item = _read_again(step)
+        text = max(map(longest_text, item.parts), key=len)
         if (tokens := budget.count(text)) > cap:
-            found[index] = shorten([step.item], max(_LEAST, len(text) * cap // tokens))[0][0]
+            found[index] = shorten([item], max(_LEAST, len(text) * cap // tokens))[0][0]
     return found
 
 
-def tokens_of(items: Sequence[Item], budget: Budget, factor: float, more: int = 0) -> int:
-    """Estimate the tokens of messages and the system prompt, plus ``more`` already counted."""
-    return ceil((budget.system + sum(item_tokens(item, budget.count) for item in items) + more) * factor)
+def least_cut(limit: int) -> int:
+    """Return the length up to which no result is shortened: a token is at least one character."""
+    return max(_LEAST, int(limit * _RESULT))
+
+
+def tokens_of(items: Sequence[Item], budget: Budget, factor: float, joined: int = MESSAGE) -> int:
+    """Estimate the tokens of messages and the system prompt; ``joined`` is what joining two messages saves."""
+    total = budget.system
+    for each in runs_in(items):
+        if isinstance(each, Run):
+            total += sum([glance.tokens - joined * glance.joined for glance in each.glances])
+        else:
+            total += item_tokens(each, budget.count)
+    return ceil(total * factor)
+
+
+def _read(run: Run) -> Iterator[Item]:
+    return map(_read_again, run.glances)

@@ -24,7 +24,7 @@ def named(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     for item in items:
         if item.role != "assistant" and not rules.unique_ids:
             used = set()  # this provider needs unique ids only among calls open at the same time
-        parts = (_renamed(part, item.seq, changed, used, rules, notes) for part in item.parts)
+        parts = [_renamed(part, item.seq, changed, used, rules, notes) for part in item.parts]
         found.append(with_parts(item, tuple(parts)))
     return found
 

@@ -8,7 +8,8 @@ be read (erased, damaged, in an unknown format) is skipped and noted: one bad me
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
 from msgspec.structs import replace
@@ -21,9 +22,11 @@ from ..providers import NAMES, find_provider
 from ..providers.blocks import blocks, media, result
 from ..providers.lenient import word
 from ..providers.normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
+from .steps import Run, stand_ins
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
+_NOTHING: Mapping[int, Item] = MappingProxyType({})
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
 
 
@@ -35,15 +38,27 @@ class Conversation(NamedTuple):
 
 
 def read(
-    sources: Iterable[Message | Entry], notes: Notes, *, summary: str | None = None, upto: int = 0
+    sources: Iterable[Message | Entry | Run],
+    notes: Notes,
+    known: Mapping[int, Item] = _NOTHING,
+    *,
+    summary: str | None = None,
+    upto: int = 0,
 ) -> Conversation:
-    """Read messages and tool starts in log order, after the summary of what came before them."""
+    """Read messages and tool starts in log order, after the summary of what came before them.
+
+    ``known`` are items that were read before, by the seq of their messages.
+    """
     found, cuts = Conversation([], []), list[int]()
     if summary:
         found.items.append(Item("user", (Text(clean(SUMMARY + summary)),), upto))
         cuts.append(1)
     for source in sources:
-        item = _start(source, notes) if isinstance(source, Entry) else item_of(source, notes)
+        if isinstance(source, Run):
+            found.items.extend(stand_ins(source))
+            continue
+        kept = known.get(source.seq)
+        item = kept or (_start(source, notes) if isinstance(source, Entry) else item_of(source, notes))
         if item is not None and item.role == "system":
             _tell(found, item, notes)
         elif item is not None:

@@ -29,20 +29,15 @@ BEGINNING = "(The conversation begins here.)"
 GO_ON = "(The answer above was cut off. Go on from there.)"
 
 
-def repair(
-    items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None, begun: bool = False
-) -> list[Item]:
-    """Make a conversation valid for a provider, and for a model if known; note what had to be changed.
-
-    ``begun`` means that a valid part comes before these items, so they need not be able to begin a conversation.
-    """
+def repair(items: Sequence[Item], rules: Rules, notes: Notes, *, model: str | None = None) -> list[Item]:
+    """Make a conversation valid for a provider, and for a model if known; note what had to be changed."""
     found = forgotten(items, model, rules, notes)
     found = [fitted for item in found if (fitted := _fitted(item, rules, notes)).parts or not item.parts]
     found = paired(_spoken(found, rules, notes), rules, notes)
     found = named(_joined(_continued(found, notes), rules, notes), rules, notes)
     found = _spoken(rules.tidy(found, notes), rules, notes)
     found = _joined(found, rules, notes)
-    found = found if begun else _begun(found, rules, notes)
+    found = _begun(found, rules, notes)
     return found if model is None else rules.suits(found, model, notes)
 
 
@@ -53,11 +48,13 @@ def _fitted(item: Item, rules: Rules, notes: Notes) -> Item:
     """Leave out what the provider does not accept, first of all the JSON of other providers."""
     if item.form != rules.form and item.raw is not None:
         item = replace(item, raw=None)
-    parts = (_fitted_part(part, item.role, item.seq, rules, notes) for part in item.parts)
-    return with_parts(item, tuple(part for part in parts if part is not None))
+    parts = [_fitted_part(part, item.role, item.seq, rules, notes) for part in item.parts]
+    return with_parts(item, tuple([part for part in parts if part is not None]))
 
 
 def _fitted_part(part: Part, role: str, seq: int, rules: Rules, notes: Notes) -> Part | None:
+    if type(part) is Text and part.form != rules.form:  # the common case
+        return part
     match part:
         case Result():
             return _fitted_result(part, seq, rules, notes)
@@ -87,7 +84,7 @@ def _fitted_result(part: Result, seq: int, rules: Rules, notes: Notes) -> Result
     role = "tool" if part.success else "failed"
     inner = [_fitted_part(each, role, seq, rules, notes) for each in part.parts]
     kept = tuple(each for each in inner if each is not None)
-    same = len(kept) == len(part.parts) and all(map(_is, kept, part.parts))
+    same = len(kept) == len(part.parts) and all(map(operator.is_, kept, part.parts))
     return part if same else replace(part, parts=kept, raw=None)
 
 
@@ -101,10 +98,6 @@ def _fitted_media(part: Media, role: str, seq: int, rules: Rules, notes: Notes) 
     return known if verbatim(known, rules.form) is None or rules.holds(known, role) else _anew(known, seq, notes)
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
 def _described(part: Media) -> str:
     return f"{part.kind} {part.name}" if part.name else f"{part.kind} ({part.mime})"
 
@@ -113,11 +106,11 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Remove empty texts, and items of which nothing is left."""
     found = []
     for item in items:
-        if item.parts and not any([_is_blank(part, rules) or isinstance(part, Result) for part in item.parts]):  # noqa: C419
+        if item.parts and not any([type(part) is Result or _is_blank(part, rules) for part in item.parts]):  # noqa: C419
             found.append(item)
             continue
         parts = tuple(_said(part, rules) for part in item.parts if not _is_blank(part, rules))
-        if len(parts) < len(item.parts) or not all(map(_is, parts, item.parts)):
+        if len(parts) < len(item.parts) or not all(map(operator.is_, parts, item.parts)):
             notes.add("removed empty text", item.seq)
         if parts:
             found.append(with_parts(item, parts))

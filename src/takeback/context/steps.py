@@ -1,16 +1,74 @@
-"""The light steps in which a conversation is counted, made from items; a glance makes them from stored messages."""
+"""The light steps in which a conversation is counted: made from items, or by a glance at stored messages.
+
+Messages that are sent as they are stored need no items. In a conversation, a ``Run`` stands for many of them: a few
+items that no repair touches, with the sides that the run begins and ends with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from ..providers.glance import Answer, Count, GlancedMessage, is_said
+import msgspec
+
+from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, is_said
 from ..providers.normal import Call, Item, Part, Result, Text
-from .tokens import item_tokens
+from .tokens import item_tokens, part_tokens
 
 
-class Unsure(Exception):
-    """A shortcut turned out not to apply: its caller must go the long way."""
+class Run(msgspec.Struct, frozen=True):
+    """Steps that are sent as they are: what was judged, the messages, where each step begins, and the first place."""
+
+    glances: Sequence[GlancedMessage]
+    messages: list[Any]
+    starts: Sequence[int]
+    place: int
+
+    def behind(self, glance: int) -> Run | None:
+        """Return the part of a run that does not touch what comes before a glance; None if that is nothing."""
+        step = bisect_right(self.starts, self.starts[0] + glance) + 1
+        if step >= len(self.starts):
+            return None
+        rest = self.glances[self.starts[step] - self.starts[0] :]
+        return Run(rest, self.messages[rest[0].place - self.place :], self.starts[step:], rest[0].place)
+
+
+class _StandIn(Text, frozen=True, gc=False):
+    """What stands for a run in an item; of several items, the first holds it."""
+
+    run: Run | None = None
+
+
+def stand_ins(run: Run) -> list[Item]:
+    """Return items that stand for a run: with the same sides first and last, and a request if there is one."""
+    first, last = run.glances[0].role == "assistant", run.glances[-1].role == "assistant"
+    answer = "assistant"
+    user = "user" if any(glance.is_request for glance in run.glances) else "tool"
+    roles = ([answer] if first else []) + [user] + ([answer] if last or not first else [])
+    roles += [user] if not first and not last else []
+    return [Item(role, (_StandIn(".", run=None if at else run),)) for at, role in enumerate(roles)]
+
+
+def runs_in(items: Iterable[Item]) -> Iterator[Item | Run]:
+    """Yield items, with runs in the place of what stands for them."""
+    for item in items:
+        part = item.parts[0] if item.parts else None
+        if type(part) is not _StandIn:
+            yield item
+        elif part.run is not None:
+            yield part.run
+
+
+def steps_of(items: Iterable[Item], count: Count) -> list[GlancedMessage]:
+    """Return the steps of a conversation."""
+    found = list[GlancedMessage]()
+    for each in runs_in(items):
+        if type(each) is Run:
+            found += each.glances
+        else:
+            found.append(step_of(each, count))  # type: ignore[arg-type]
+    return found
 
 
 def step_of(item: Item, count: Count) -> GlancedMessage:
@@ -24,17 +82,30 @@ def step_of(item: Item, count: Count) -> GlancedMessage:
 
 
 def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | None:
-    """Judge a message in our own form: texts, then calls, or only text results; None if it is anything else."""
-    found = step_of(item, count)
-    kinds = [type(part) for part in item.parts]
-    said = kinds.count(Text)
+    """Judge a message that has to be written: texts, then calls, or only text results; None if it is anything else."""
+    tokens, role, speaks, longest = MESSAGE, item.role, False, 0
+    calls: list[Call] = []
+    answers: list[Answer] = []
     for part in item.parts:
-        for each in part.parts if type(part) is Result else (part,) if type(part) is Text else ():
-            if type(each) is not Text or not is_said(each.text, refuses_blank):
+        kind = type(part)
+        if kind is Text and role != "tool" and not calls:
+            if not is_said(text := part.text, refuses_blank):  # type: ignore[attr-defined]
                 return None
-    found.speaks = said > 0
-    wanted = {"user": [Text] * said, "assistant": [Text] * said + [Call] * len(found.calls)}
-    return found if kinds and kinds == wanted.get(item.role, [Result] * len(kinds)) else None
+            speaks = True
+            tokens += count(text)
+        elif kind is Call and role == "assistant":
+            calls.append(part)  # type: ignore[arg-type]
+            tokens += part_tokens(part, count)
+        elif kind is Result and role == "tool":
+            for each in part.parts:  # type: ignore[attr-defined]
+                if type(each) is not Text or not is_said(each.text, refuses_blank):
+                    return None
+                longest = max(longest, len(each.text))
+            answers.append(Answer(part.call_id, None, part))  # type: ignore[attr-defined, arg-type]
+            tokens += part_tokens(part, count)
+        else:
+            return None
+    return GlancedMessage(role, tokens, None, speaks, calls, answers, longest, item=item) if item.parts else None
 
 
 def longest_text(part: Part) -> str:

@@ -42,22 +42,19 @@ def offline_tokens() -> Count:
 
 def item_tokens(item: Item, count: Count) -> int:
     """Estimate the tokens of a message."""
-    return MESSAGE + _parts(item.parts, count)
+    return MESSAGE + sum([part_tokens(part, count) for part in item.parts])
 
 
-def _parts(parts: tuple[Part, ...], count: Count) -> int:
-    """Count parts by exact type, not isinstance: this runs for every part of a long conversation."""
-    total = 0
-    for part in parts:
-        kind = type(part)
-        if kind is Text:
-            total += count(part.text)  # type: ignore[attr-defined]
-        elif kind is Result:
-            total += MESSAGE + _parts(part.parts, count)  # type: ignore[attr-defined]
-        elif kind is Call:
-            total += count(part.name) + count(as_json(part.arguments))  # type: ignore[attr-defined]
-        elif kind is Opaque:
-            total += count(as_json(part.raw))
-        elif kind is Media:
-            total += _MEDIA
-    return total
+def part_tokens(part: Part, count: Count) -> int:
+    """Estimate the tokens of a part, by its exact type, since this runs for every part of a long conversation."""
+    kind = type(part)
+    if kind is Text:
+        return count(part.text)  # type: ignore[attr-defined]
+    if kind is Result:
+        inner: tuple[Part, ...] = part.parts  # type: ignore[attr-defined]
+        return MESSAGE + sum([part_tokens(each, count) for each in inner])
+    if kind is Call:
+        return count(part.name) + count(as_json(part.arguments))  # type: ignore[attr-defined]
+    if kind is Opaque:
+        return count(as_json(part.raw))
+    return _MEDIA if kind is Media else 0

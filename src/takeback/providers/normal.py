@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -82,7 +83,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 def with_parts(item: Item, parts: tuple[Part, ...]) -> Item:
     """Return an item other parts; its own JSON goes unless the parts are the same."""
-    if len(parts) == len(item.parts) and all(new is old for new, old in zip(parts, item.parts, strict=True)):
+    if len(parts) == len(item.parts) and all(map(is_, parts, item.parts)):
         return item
     return msgspec.structs.replace(item, parts=parts, raw=None)
 

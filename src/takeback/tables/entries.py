@@ -116,13 +116,24 @@ class LostRow(NamedTuple):
     at_ms: int
 
 
+# Rows of messages that may stay in every context: those with a JSON string "system" or "pinned", and those whose body
+# was spilled, since nobody knows what that says without reading it. Engines differ in how they search bytes.
+_STAYING = (b'"system"', b'"pinned"')
+_SPILLED = "(body IS NULL AND spill IS NOT NULL)"
+STAYS = " OR ".join([*(f"instr(body, x'{each.hex()}') > 0" for each in _STAYING), _SPILLED])
+STAYS_POSTGRES = " OR ".join([*(f"position('\\x{each.hex()}'::bytea IN body) > 0" for each in _STAYING), _SPILLED])
+
 ENTRY = Table(
     "entry",
     EntryRow,
     key="scope, key",
     number="key",
     called=lambda row: f"entry number {row.key:x}",
-    indexes=[Index("entry_mid", "scope, mid, key", where="mid IS NOT NULL")],
+    indexes=[
+        Index("entry_mid", "scope, mid, key", where="mid IS NOT NULL"),
+        Index("entry_stays", "scope, key", where=STAYS, engine="sqlite"),
+        Index("entry_stays", "scope, key", where=STAYS_POSTGRES, engine="postgresql"),
+    ],
     notes={
         "key": "branch << 32 | seq: rows of a branch lie together, in order",
         "at_ms": "when it happened",

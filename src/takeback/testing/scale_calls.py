@@ -228,6 +228,7 @@ CALLS: tuple[Call, ...] = (
     Call("resolve a prefix", lambda scene, round_: lambda: scene.store.resolve(scene.ids[round_][:20]), "T85"),
     Call("resolve a prefix of many", _ambiguous, "T85", 10),
     Call("messages, the last 50 of the long session", lambda scene, _: lambda: scene.long.messages(limit=50), gives=50),
+    Call("context within a budget", lambda scene, _: lambda: scene.long.context("anthropic", max_tokens=300)),
     Call("messages, all of a short session", _on(lambda session: session.messages())),
     Call("messages after one rewind", _rewound, "T83"),
     Call("message by id", _message),

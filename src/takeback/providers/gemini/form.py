@@ -99,14 +99,15 @@ def _part_text(part: object) -> str:
 
 def calls(value: dict[str, Any]) -> tuple[ToolCall, ...]:
     """List its function calls."""
-    return tuple(_call(number, call) for number, call in enumerate(_inner(value, "functionCall")))
+    return tuple(call_of(number, call) for number, call in enumerate(_inner(value, "functionCall")))
 
 
 def _inner(value: dict[str, Any], camel: str) -> list[dict[str, Any]]:
     return list(dicts([either(part, camel) for part in dicts(value.get("parts"))]))
 
 
-def _call(number: int, call: dict[str, Any]) -> ToolCall:
+def call_of(number: int, call: dict[str, Any]) -> ToolCall:
+    """Read one function call; without an id it goes by its number."""
     arguments = call.get("args")
     return ToolCall(
         word(call.get("id")) or f"call-{number}", word(call.get("name")), {} if arguments is None else arguments
@@ -115,10 +116,11 @@ def _call(number: int, call: dict[str, Any]) -> ToolCall:
 
 def results(value: dict[str, Any]) -> tuple[ToolResult, ...]:
     """List its function responses."""
-    return tuple(map(_result, _inner(value, "functionResponse")))
+    return tuple(map(result_of, _inner(value, "functionResponse")))
 
 
-def _result(answer: dict[str, Any]) -> ToolResult:
+def result_of(answer: dict[str, Any]) -> ToolResult:
+    """Read one function response."""
     name, response = word(answer.get("name")), answer.get("response")
     success = "error" not in fields(response)
     return ToolResult(word(answer.get("id")) or name, present(response), success=success, name=name or None)

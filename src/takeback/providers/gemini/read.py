@@ -9,29 +9,27 @@ from ...model.tools import ToolResult
 from ..blocks import Read, media, named, result
 from ..lenient import dicts, fields, word
 from ..normal import Call, Opaque, Part, Text
-from .form import FORM, calls, either, results
+from .form import FORM, call_of, either, result_of
 
 BLOCKS: dict[str, Read] = {}  # none has a type
 
 
 def read(value: dict[str, Any]) -> Iterator[Part]:
     """Read a content of Gemini's."""
-    parts = list(dicts(value.get("parts")))
-    asked = iter(calls(value) if any(_has(part, "functionCall") for part in parts) else ())
-    answered = iter(results(value) if any(_has(part, "functionResponse") for part in parts) else ())
-    for part in parts:
-        kept: dict[str, Any] = {"form": FORM, "raw": part}
-        if isinstance(either(part, "functionCall"), dict):
-            call = next(asked)
-            yield Call(call.id, call.name, call.arguments, **kept)
-        if isinstance(either(part, "functionResponse"), dict):
-            yield _result(next(answered), part)
-        elif not isinstance(either(part, "functionCall"), dict) and part:
-            yield _part(part, kept)
-
-
-def _has(part: dict[str, Any], camel: str) -> bool:
-    return isinstance(either(part, camel), dict)
+    number = 0
+    for part in dicts(value.get("parts")):
+        if len(part) == 1 and type(text := part.get("text")) is str and text:  # the common case
+            yield Text(text, form=FORM, raw=part)
+            continue
+        asked, answered = either(part, "functionCall"), either(part, "functionResponse")
+        if isinstance(asked, dict):
+            call = call_of(number, asked)
+            number += 1
+            yield Call(call.id, call.name, call.arguments, form=FORM, raw=part)
+        if isinstance(answered, dict):
+            yield _result(result_of(answered), part)
+        elif not isinstance(asked, dict) and part:
+            yield _part(part, {"form": FORM, "raw": part})
 
 
 def _part(part: dict[str, Any], kept: dict[str, Any]) -> Part:

@@ -23,8 +23,11 @@ def read(value: dict[str, Any]) -> Iterator[Part]:
             word(value.get("tool_call_id")) or name, value.get("content"), name=name or None, form=FORM, raw=value
         )
         return
-    yield from _beside(value)
+    if len(value) > 2:
+        yield from _beside(value)
     yield from blocks(value.get("content"), FORM)
+    if len(value) == 2 and "content" in value:  # the common case
+        return
     for said in (value.get("refusal"), fields(value.get("audio")).get("transcript")):
         if word(said):
             yield Text(word(said))

@@ -15,6 +15,7 @@ import re
 from functools import cached_property
 
 from ...tables import schema
+from ...tables.entries import STAYS, STAYS_POSTGRES
 from ...tables.history import FEED
 from ..base import CHANGE_ORDER, LOCK, Dialect
 
@@ -87,7 +88,13 @@ class Words:
 
     def _translated(self, sql: str) -> str:
         sql = self._change if sql == FEED.insert else sql.replace(CHANGE_ORDER, self._order)
-        sql = _INDEXED.sub("", sql).replace("instr(", "strpos(").replace(" +s.", " s.").replace(*_LAST_CHANGE)
+        sql = (
+            _INDEXED.sub("", sql)
+            .replace(STAYS, STAYS_POSTGRES)
+            .replace("instr(", "strpos(")
+            .replace(" +s.", " s.")
+            .replace(*_LAST_CHANGE)
+        )
         sql = _TABLE.sub(rf"\1 {self.schema}.\2", sql)
         head, *parts = sql.split("?")
         return head + "".join(f"${number}{part}" for number, part in enumerate(parts, 1))
