@@ -12,7 +12,7 @@ import pytest
 
 import takeback
 from takeback import Session, Store
-from takeback.context import build
+from takeback.context.build import build
 from takeback.testing.work import SqliteSteps
 
 from ._calm import Calm
