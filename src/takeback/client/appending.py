@@ -212,7 +212,7 @@ class Speaking(Running, Reading):
                 and "role" in item
                 and type(item.get("content")) is str
             ):
-                found.append(messages_.draft(item))
+                found.append(messages_.text_draft(item))
             elif kind is dict:
                 found += self._recognised(item)
             elif kind is _Said:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "message"
 TOOL_MESSAGE = "tool"
+_json = msgspec.json.Encoder().encode
 MESSAGE_KINDS = frozenset({MESSAGE, TOOL_MESSAGE})
 
 
@@ -289,6 +290,16 @@ def draft(
     return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration"), more, results), more=more)
 
 
+def text_draft(body: dict[str, Any]) -> Draft:
+    """Encode the commonest message there is: a role and a text, and nothing else."""
+    role = codec.storable_text(body["role"], what="role")
+    try:
+        data = _json(body)
+    except UnicodeEncodeError:  # half a character: the codec knows how to keep it
+        data = codec.encode(body)
+    return Draft(TOOL_MESSAGE if role == "tool" else MESSAGE, data, adds=_USER_TURN if role == "user" else _ONE_MESSAGE)
+
+
 def given_draft(given: Given, metadata: dict[str, Any] | None = None) -> Draft:
     """Keep a provider's message verbatim, with what the log needs to know about it."""
     raw = encode_raw(given.value)
@@ -307,7 +318,7 @@ def given_draft(given: Given, metadata: dict[str, Any] | None = None) -> Draft:
 def _encoded(body: Body) -> bytes:
     """Encode a body whose fields are texts and numbers; what UTF-8 cannot hold needs the codec."""
     try:
-        return msgspec.json.encode(body)
+        return _json(body)
     except UnicodeEncodeError:
         return codec.encode(msgspec.to_builtins(body))
 
@@ -371,7 +382,7 @@ def encode_raw(value: Any) -> bytes:
     Bytes, which some SDKs have where the wire has base64, become base64.
     """
     try:
-        data = msgspec.json.encode(value)
+        data = _json(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError):
         return _escaped(value)
     if data.count(b"{") + data.count(b"[") > codec.MAX_DEPTH:

@@ -199,17 +199,9 @@ def chained(
     salt = new_salt()
     head = chain.header(session.uid, seq, draft.kind, now_ms, now_ms, totals)
     entry_hash = chain.entry_hash(session.hash, head, chain.body_hash(salt, draft.body, draft.raw))
-    row = EntryRow(
-        session.scope,
-        key_of(session.branch, seq),
-        draft.kind,
-        now_ms,
-        totals.turns,
-        draft.mid,
-        *_kept(draft.body, draft.raw, draft.spill),
-        draft.spill,
-        packed_chain(0, totals, calls, salt, entry_hash),
-    )
+    body, raw = (draft.body, draft.raw) if draft.spill is None else _kept(draft.body, draft.raw, draft.spill)
+    place, rest = (session.scope, key_of(session.branch, seq)), packed_chain(0, totals, calls, salt, entry_hash)
+    row = EntryRow(*place, draft.kind, now_ms, totals.turns, draft.mid, body, raw, draft.spill, rest)
     message_ms = now_ms if totals.messages > numbers.messages else session.message_ms
     return row, session.advanced(totals, seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms, **change)
 
@@ -225,10 +217,8 @@ def _link(tx: Tx, row: EntryRow, more: More | None) -> None:
         LINK.put(tx, LinkRow(row.scope, content_hash, row.key))
 
 
-def _kept(body: bytes, raw: bytes | None, spill: str | None) -> tuple[bytes | None, bytes | None]:
+def _kept(body: bytes, raw: bytes | None, spill: str) -> tuple[bytes | None, bytes | None]:
     """Return body and raw as the row stores them: None for what a blob holds."""
-    if spill is None:
-        return body, raw
     body_blob, _, raw_blob = spill.partition(",")
     return (None if body_blob else body), (None if raw_blob else raw)
 

@@ -114,7 +114,7 @@ class Table(Generic[R]):
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
         self._by_key_locked = f"{self._by_key}{LOCK}"
         self._upsert = ""
-        self._updates = dict[tuple[int, ...], str]()
+        self._updates = dict[tuple[int, ...], tuple[str, Callable[[Row], Row]]]()
         self._pages = dict[tuple[str, bool, bool, bool, bool], str]()
 
     def __repr__(self) -> str:
@@ -300,8 +300,8 @@ class Table(Generic[R]):
         """
         changed = self._differing(old, new)
         if changed:
-            after = self.seal(new)
-            tx.run(self._update_sql(changed), (*[after[n] for n in changed], *self._key_of(old)))
+            after, (sql, pick) = self.seal(new), self._updates.get(changed) or self._new_update(changed)
+            tx.run(sql, (*pick(after), *self._key_of(old)))
         return new
 
     def _differing(self, old: R, new: R) -> tuple[int, ...]:
@@ -310,18 +310,18 @@ class Table(Generic[R]):
         found = [*compress(range(plain), map(ne, old, new))]
         if self.packed and old[plain:behind] != new[plain:behind]:
             found.append(plain)
-        shift = self.width - 1 - len(old)  # the packed fields share one column
-        found += [n + shift for n in range(behind, len(old)) if old[n] != new[n]]
+        if self.added:
+            shift = self.width - 1 - len(old)  # the packed fields share one column
+            found += [n + shift for n in range(behind, len(old)) if old[n] != new[n]]
         return (*found, self.width - 1) if found else ()
 
-    def _update_sql(self, changed: tuple[int, ...]) -> str:
-        """Return the statement that writes some columns, given by position."""
-        sql = self._updates.get(changed)
-        if sql is None:
-            names = [self.stored[n] for n in changed]
-            sets = ", ".join(f"{name} = ?{CHANGE_ORDER if name == self._position else ''}" for name in names)
-            sql = self._updates[changed] = f"UPDATE {self.name} SET {sets} WHERE {matches(self.key)}"
-        return sql
+    def _new_update(self, changed: tuple[int, ...]) -> tuple[str, Callable[[Row], Row]]:
+        """Return the statement that writes some columns, given by position, and what picks their values."""
+        names = [self.stored[n] for n in changed]
+        sets = ", ".join(f"{name} = ?{CHANGE_ORDER if name == self._position else ''}" for name in names)
+        made = f"UPDATE {self.name} SET {sets} WHERE {matches(self.key)}", itemgetter(*changed)
+        self._updates[changed] = made
+        return made
 
     def delete(self, tx: Tx, *key: Value) -> None:
         """Delete the row of a key."""
