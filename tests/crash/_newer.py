@@ -48,13 +48,17 @@ def make(place: Path) -> Path:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     module.write_text(text)
-    made, _, indexes = schema.sqlite_table(ENTRY).partition(";\n")
-    on_file = {"made": made.replace("TABLE entry", "TABLE entry2") + ";", "indexes": indexes}
+    made = schema.sqlite_table(ENTRY).partition(";\n")[0]
+    on_file = {"made": made.replace("TABLE entry", "TABLE entry2") + ";", "indexes": schema.indexes(ENTRY, "sqlite")}
     like = "CREATE TABLE entry2 (LIKE entry INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (scope, key));"
     renamed = "ALTER INDEX entry2_pkey RENAME TO entry_pkey;"
     for folder, collated, parts in (
         ("storage/schema", "", on_file),
-        ("storage/postgres/schema", ' COLLATE "C"', {"made": like, "indexes": f"{renamed}\n{indexes}"}),
+        (
+            "storage/postgres/schema",
+            ' COLLATE "C"',
+            {"made": like, "indexes": renamed + schema.indexes(ENTRY, "postgresql")},
+        ),
     ):
         (package / folder).mkdir(exist_ok=True)
         (package / folder / ADDS).write_text(_ADD.format(collated=collated))

@@ -66,7 +66,7 @@ def sqlite_table(table: Table[tuple[object, ...]]) -> str:
     if not table.number:
         lines.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
     ending = "STRICT, WITHOUT ROWID" if without_rowid(table) else "STRICT"
-    return f"CREATE TABLE {table.name} (\n{_joined(lines)}\n) {ending};{_indexes(table, 'sqlite')}"
+    return f"CREATE TABLE {table.name} (\n{_joined(lines)}\n) {ending};{indexes(table, 'sqlite')}"
 
 
 def without_rowid(table: Table[tuple[object, ...]]) -> bool:
@@ -86,7 +86,7 @@ def _postgres_table(table: Table[tuple[object, ...]]) -> str:
     lines.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
     for name, other in table.refs.items():
         lines.append((f"FOREIGN KEY (scope, {name}) REFERENCES {other} (scope, {BY_NAME[other].number})", ""))
-    return f"CREATE TABLE {table.name} (\n{_joined(lines)}\n);{_indexes(table, 'postgresql')}"
+    return f"CREATE TABLE {table.name} (\n{_joined(lines)}\n);{indexes(table, 'postgresql')}"
 
 
 def _places(table: Table[tuple[object, ...]]) -> list[str]:
@@ -107,7 +107,8 @@ def _joined(lines: list[tuple[str, str]]) -> str:
     return "\n".join(shown)
 
 
-def _indexes(table: Table[tuple[object, ...]], engine: str) -> str:
+def indexes(table: Table[tuple[object, ...]], engine: str) -> str:
+    """Return the statements that make the indexes of a table on an engine."""
     text = ""
     for index in table.indexes:
         if index.engine not in ("", engine):
