@@ -307,8 +307,7 @@ class MessagesWrite(append_statement.Append):
     def __init__(
         self, handle: Speaking, items: Sequence[Any], expected_revision: int | None = None, key: str | None = None
     ) -> None:
-        if key is not None:
-            arguments.name(key, what="idempotency_key")
+        key = None if key is None else arguments.name(key, what="idempotency_key")
         seen, held, waiting = handle._seen, handle._held, handle._waiting
         attaches = [item for item in items if _attaches(item)]
         drafts = [] if attaches else handle._drafts(items)

@@ -1,8 +1,10 @@
-"""Appending in one statement, where the engine can: one round trip and one short lock instead of several.
+"""One append, from the messages of a caller to the entries of the log.
 
-A caller that has seen the session's row computes the whole entry from it, as ``entries.append`` would. The statement
-takes effect only if nobody changed the session since. Everything else is left to ``entries.append``: ids, blobs, a
-first title, a detached head, a key that may have been used, open calls that must be read, the first change in a minute.
+``entries.append`` says what it means, on every engine. Where an engine can append in one statement, which saves round
+trips and shortens a lock, a caller that has seen the session's row computes the whole entry from it in the same way
+(``entries.chained``), and the statement takes effect only if nobody changed the session since. Whatever takes reading
+is left to ``entries.append``: ids, blobs, a first title, a detached head, a key that may have been used, open calls
+that the row does not hold, the first change in a minute.
 """
 
 from __future__ import annotations
