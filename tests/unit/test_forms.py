@@ -544,3 +544,11 @@ def test_calls_and_results_say_what_they_are() -> None:
     assert (call.started_at.isoformat(), call.finished_at) == ("1970-01-01T00:00:00+00:00", None)
     assert repr(ToolResult("c", "", success=False)) == "<ToolResult c failed>"
     assert repr(ToolResult("c", "", name="bash")) == "<ToolResult bash ok>"
+
+
+@pytest.mark.parametrize("odd", [1.5, 2**70, None, "text", ["text", 1], {"text": 1}, {"type": "text", "citations": []}])
+def test_parts_that_are_no_text_beside_text_are_judged_as_ever(odd: object) -> None:
+    """The short way for plain text takes nothing that a form may know, and stumbles over nothing."""
+    value = {"role": "assistant", "content": [{"type": "text", "text": "a"}, odd]}
+    is_block = isinstance(odd, dict) and "citations" in odd
+    assert [given.form for given in forms.recognise(value)] == (["anthropic"] if is_block else [])

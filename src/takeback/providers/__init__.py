@@ -89,8 +89,8 @@ def _is_simple(value: dict[str, Any], kinds: frozenset[str]) -> bool:
     if value.get("role") not in ("user", "assistant") or not value.keys() <= _EVERYBODYS:
         return False
     content = value.get("content")
-    if kinds == _TEXT:
-        return all([len(part) == 2 and "text" in part for part in content])  # type: ignore[union-attr]  # noqa: C419
+    if kinds == _TEXT:  # a list, then
+        return not [part for part in content or () if type(part) is not dict or len(part) != 2 or "text" not in part]
     return isinstance(content, str)
 
 
