@@ -17,7 +17,7 @@ import msgspec
 
 from takeback import Session
 from takeback.files import snapshots
-from takeback.files.snapshots import Root
+from takeback.files.roots import Root
 from takeback.model.entry import Numbers
 from takeback.model.tree import DIR, EMPTY, FILE, LINK
 from takeback.ops import blobs, chain, entries
@@ -91,7 +91,7 @@ def exported(
 
 def root_of(top: bytes) -> bytes:
     """Write a root as a scan does."""
-    return snapshots.encode_root(Root(top, 0, [], 0))
+    return roots.encode(Root(top, 0, [], 0))
 
 
 def _replace_root(body: dict[str, Any], root: str) -> None:

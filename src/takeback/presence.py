@@ -101,6 +101,19 @@ def _machine() -> str:
         return f"{host()}/{uuid.getnode():x}" if hasattr(os, "uname") else ""
 
 
+@cache
+def stable_machine() -> str:
+    """Identify this machine across boots, as far as it can be told apart from others."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            with open(path, encoding="ascii") as file:
+                if found := file.read().strip():
+                    return found
+        except (OSError, UnicodeError):
+            continue
+    return host()
+
+
 def _began(pid: int) -> str | None:
     """Return when a process started; '' if the system does not say, None if there is no such process."""
     try:

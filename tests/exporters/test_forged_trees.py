@@ -31,7 +31,7 @@ from _forged import (
 )
 from takeback import Corrupt, Session, Store
 from takeback.files import snapshots
-from takeback.files.snapshots import Root
+from takeback.files.roots import Root
 from takeback.model import tree
 from takeback.ops import operations, sessions
 from takeback.ops.verify.base import Fault
@@ -167,9 +167,9 @@ def test_every_root_that_an_entry_names_is_judged(export: bytes, target: Store, 
 @pytest.mark.parametrize(
     ("root", "why"),
     [
-        (lambda top: snapshots.encode_root(Root(top[:5], 0, [], 0)), "it names its tree by 5 bytes"),
-        (lambda top: snapshots.encode_root(Root(top, -1, [], 0)), "is too small"),
-        (lambda top: snapshots.encode_root(Root(top, 0, [(b"a", "b")], 0)), "is too small"),
+        (lambda top: roots.encode(Root(top[:5], 0, [], 0)), "it names its tree by 5 bytes"),
+        (lambda top: roots.encode(Root(top, -1, [], 0)), "is too small"),
+        (lambda top: roots.encode(Root(top, 0, [(b"a", "b")], 0)), "is too small"),
         (lambda top: b"nonsense", "the root cannot be read"),
     ],
     ids=["short", "negative", "fewer than shown", "nonsense"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import presence
 from ..clock import Clock
 from ..files import workspaces
 from ..model.operation import Operation
@@ -41,7 +42,15 @@ class StoreBase(StoreReading[Session]):
         self._runner: Runner = Runner(self._backend, clock, scope)
         self._owner = owner
         self._keeper = keeper or Keeper()
+        self._made_holder: bytes | None = None
         self._operations = list[Operation]()
+
+    @property
+    def _holder(self) -> bytes:
+        """The process that runs the tools of sessions here, as it is recorded."""
+        if self._made_holder is None:
+            self._made_holder = presence.encode(presence.here(self._clock.now_ms()))
+        return self._made_holder
 
     def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Workspace:
         """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""

@@ -19,6 +19,7 @@ from ..ops import checkpoints, moves, operations, rewinds, undo
 from ..ops import points as points_ops
 from . import arguments, points, rewind
 from .files import Files, write_files
+from .rewind import Choice
 
 if TYPE_CHECKING:
     from .points import Point
@@ -68,14 +69,19 @@ class Moving(Files):
         *,
         files: bool = True,
         conversation: bool = True,
-        overwrite: Iterable[str | PathLike[str]] = (),
+        overwrite: Iterable[str | PathLike[str]] | Literal["all"] = (),
+        paths: Iterable[str | PathLike[str]] | None = None,
+        sessions: Iterable[Session | str] | Literal["all"] = (),
     ) -> Rewind:
         """Return what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-        Paths that somebody else changed are left alone unless ``overwrite`` names them. Without ``conversation`` only
-        files go back, without ``files`` only the conversation does.
+        Paths that somebody else changed are left alone unless ``overwrite`` names them, or is ``"all"``. ``paths``
+        restricts it to these paths and what is below them. ``sessions`` names others whose changes to files since then
+        are taken back too, or is ``"all"``; their conversations stay. Without ``conversation`` only files go back,
+        without ``files`` only the conversation does.
         """
-        return self._planned(target, files, conversation, rewind.paths_given(self, overwrite), shown=True)
+        choice = rewind.choice_of(self, overwrite, paths, sessions)
+        return self._planned(target, files, conversation, choice, shown=True)
 
     def rewind(
         self,
@@ -83,7 +89,9 @@ class Moving(Files):
         *,
         files: bool = True,
         conversation: bool = True,
-        overwrite: Iterable[str | PathLike[str]] = (),
+        overwrite: Iterable[str | PathLike[str]] | Literal["all"] = (),
+        paths: Iterable[str | PathLike[str]] | None = None,
+        sessions: Iterable[Session | str] | Literal["all"] = (),
         take_over: bool = False,
         idempotency_key: str | None = None,
     ) -> Operation:
@@ -93,7 +101,7 @@ class Moving(Files):
         is ``preview_rewind`` and ``apply`` in one call.
         """
         points.target_of(target)  # an invalid point is reported before anything else
-        given = rewind.paths_given(self, overwrite)
+        given = rewind.choice_of(self, overwrite, paths, sessions)
         call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
         earlier = self._done_before(call)
         if earlier is not None:
@@ -106,7 +114,7 @@ class Moving(Files):
         target: Point,
         files: bool,
         conversation: bool,
-        overwrite: tuple[bytes, ...],
+        choice: Choice,
         *,
         shown: bool,
     ) -> Rewind:
@@ -114,10 +122,8 @@ class Moving(Files):
         arguments.flag(conversation, what="conversation")
         if not files and not conversation:
             raise Invalid("files and conversation are both False, so nothing would go back; set at least one of them")
-        goal = rewinds.Goal("rewind", points.target_of(target), _asked(target, files, conversation, overwrite))
-        return rewind.Rewind(
-            self, target, goal, files=files, conversation=conversation, overwrite=overwrite, shown=shown
-        )
+        goal = rewinds.Goal("rewind", points.target_of(target), _asked(target, files, conversation, choice))
+        return rewind.Rewind(self, target, goal, files=files, conversation=conversation, choice=choice, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Return what ``undo`` would do to the conversation and files."""
@@ -130,9 +136,8 @@ class Moving(Files):
     def _preview_again(self, kind: str, wanted: str | None, *, shown: bool = True) -> Rewind:
         found = self._store._read(undo.to_take_up, *self._key, kind, wanted)
         goal = rewinds.goal_of(found, kind, wanted)
-        conversation = goal.files is None
-        files = not conversation or operations.moved_files(found)
-        return rewind.Rewind(self, found.id, goal, files=files, conversation=conversation, shown=shown)
+        files = goal.alone or operations.moved_files(found)
+        return rewind.Rewind(self, found.id, goal, files=files, conversation=not goal.alone, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Whether an undo or redo concerns an operation that changed files."""
@@ -251,10 +256,12 @@ class Moving(Files):
         return rewind.Rewind(self, name, goal, shown=shown)
 
 
-def _asked(target: Point, files: bool, conversation: bool, overwrite: tuple[bytes, ...]) -> list[Any]:
+def _asked(target: Point, files: bool, conversation: bool, choice: Choice) -> list[Any]:
     """Describe a rewind for comparing two requests with one idempotency key."""
-    plain = files and conversation and not overwrite
-    more = [] if plain else [files, conversation, sorted(map(os.fsdecode, overwrite))]
+    plain = files and conversation and choice == Choice()
+    more = [] if plain else [files, conversation, sorted(map(os.fsdecode, choice.overwrite))]
+    if choice.paths is not None or choice.sessions:
+        more += [choice.paths and sorted(map(os.fsdecode, choice.paths)), sorted(choice.sessions)]
     return ["rewind", points.request_of(target), *more]
 
 

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid, NotFound, Unsupported
-from ..files import attribution, changes, contents, history, snapshots, states, workspaces
+from ..files import changes, contents, history, snapshots, states, workspaces
 from ..files.disk import apply, preview
 from ..model import comparison, names, tree
 from ..model import files as file_values
@@ -131,10 +131,8 @@ class Files(Running, Reading):
         """
         seen_, said = self._ask(history.touched)
         found, trees = {each.path: each for each in said}, workspaces.Trees(self._store._runner)
-        for before, after in reversed([*attribution.pairs(seen_)]):
-            if after.body["who"] == snapshots.OUTSIDE:
-                continue
-            for each in attribution.between(trees, before, after):
+        for before, after in reversed([*history.pairs(seen_)]):
+            for each in history.own_changes(self._store._runner, trees, self._seen, before, after):
                 seen = _touched(each, after)
                 if seen is not None and (seen.path not in found or found[seen.path].seq < seen.seq):
                     found[seen.path] = seen

@@ -1,28 +1,31 @@
 """A move in time that is previewed before it is made: a rewind, or the undo or redo of one.
 
-The preview compares three trees: what is on disk, what was recorded at the head, what was recorded at the point. It
-changes nothing. ``apply`` does exactly what the preview shows or, if anything has changed since, nothing: it first
-records what is on disk, so that the move can be undone, then changes the files (``files.changes``) and moves the
-session.
+The preview compares what is on disk with what was recorded at the point, and asks the timeline of the workspace who
+made each difference. It changes nothing. ``apply`` does exactly what the preview shows or, if one of its paths has
+changed since, nothing: it first records what is on disk, so that the move can be undone, then changes the files
+(``files.changes``) and moves the session.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .. import presence
+from .. import codec, presence
 from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
-from ..files import changes, journal, states
-from ..files.attribution import blame, changed_by_others
+from ..files import attribution, authors, changes, journal, states
+from ..files.attribution import OTHERS, Blame, Everyone
+from ..files.authors import CALLS, OUTSIDE, UNCLEAR, Author, Claim
 from ..files.disk import preview
+from ..files.disk.identity import identity
 from ..files.disk.preview import FilePlan
-from ..files.snapshots import Root
+from ..files.roots import Root
 from ..files.workspaces import Trees, Workspace
 from ..model import files, html, tree, words
 from ..model.message import MESSAGE
@@ -31,29 +34,36 @@ from ..model.session import Stats
 from ..ops import calls, log, operations, rewinds, sessions
 from ..ops.rewinds import Goal, MoveFacts, Wish
 from ..ops.sessions import SessionRow
+from ..storage.base import Tx
 from ..storage.runner import Moment
 from . import arguments
 from .points import Point
 
 if TYPE_CHECKING:
+    from ..files.disk.apply import Step
     from ..model.files import FileChange, FileDiff
     from .branching import Moving
 
 _SHOWN = 20
-_NOTHING = FilePlan((), (), (), ())
+_NOTHING = FilePlan((), (), {})
+_NOBODY = Blame({}, {})
 _SPOKEN = frozenset({MESSAGE})
+_UNKNOWN = Author("")
 _AHEAD = 10  # entries in which a prompt is looked for at once: it is nearly always the first
 
 
 class Rewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
-    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too; both are left
-    alone, and ``other_sessions`` maps the latter to the id of that session. ``not_captured`` are paths left alone
-    because their content is unknown, ``not_written`` those that belong to a repository. ``target_at`` is when the point
-    was reached. ``pending`` describes an earlier change to these files that was interrupted: it is taken back first,
-    and the preview shows what happens after that.
+    ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
+    that another session changed, which ``other_sessions`` maps to its id; ``unclear``, paths that several may have
+    changed, each with who; and ``stays``, what should change and does not, each with the reason. ``not_captured`` are
+    paths whose content is unknown, so they do not come back; ``not_written`` those that belong to a repository.
+    ``target_at`` is when the point was reached. ``digest`` names exactly this plan. ``pending`` describes an earlier
+    change to these files that was interrupted: it is taken back first, and the preview shows what happens after that.
     """
+
+    workspace: str | None
 
     target: Point
     target_at: datetime
@@ -68,6 +78,9 @@ class Rewind:
     kept: tuple[str, ...]
     others: tuple[str, ...]
     other_sessions: dict[str, str]
+    unclear: dict[str, str]
+    stays: dict[str, str]
+    digest: str
     not_captured: tuple[str, ...]
     not_written: tuple[str, ...]
     pending: str | None
@@ -80,14 +93,14 @@ class Rewind:
         *,
         files: bool = True,
         conversation: bool = True,
-        overwrite: tuple[bytes, ...] = (),
+        choice: Choice | None = None,
         shown: bool = True,
     ) -> None:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._session, self.target, self._goal = session, target, goal
-        self._files, self._conversation, self._overwrite = files, conversation, overwrite
-        self._by: dict[bytes, tuple[int, tuple[str, ...]]] = {}
-        self._theirs: dict[bytes, str] = {}
+        self._files, self._conversation, self._choice = files, conversation, choice or Choice()
+        self.workspace = session._seen.workspace or None
+        self._blame = _NOBODY
         self._place: Workspace | None = session._place() if files else None
         self._recorded: Root | None = None
         if self._place is not None and not shown:
@@ -113,9 +126,10 @@ class Rewind:
             left = changes.pending(moment, place, session.id)
             self._left = left if left is not None and changes.is_there(left) else None
         self.pending = None if self._left is None else changes.said(self._left, left=True)
-        self._facts = facts = moment.read(rewinds.look_at, moment.read(sessions.get, *session._key), self._goal)
+        self._facts = facts = moment.read(rewinds.look, moment.read(sessions.get, *session._key), self._goal)
         self._root, self._plan = None, _NOTHING
-        if place is not None and facts.there is not None and facts.here is not None:
+        self._identity = None if place is None else identity(place.path)
+        if place is not None and facts.there is not None and facts.workspace is not None:
             trees = place.trees.at(moment)
             self._root = self._recorded or self._before_it(moment, trees) or scanned
             if self._root is None:
@@ -126,25 +140,27 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, there: str) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        found = blame(moment, trees, self._facts, now)
-        self._by, self._theirs = found.by, changed_by_others(moment, trees, self._facts)
+        facts, choice = self._facts, self._choice
+        assert facts.workspace is not None
+        claim = Claim(facts.session, CALLS if facts.open else OUTSIDE, facts.open)
+        own = moment.read(_families, facts.session, choice.sessions)
+        asked = attribution.Question(facts.workspace, facts.scan, now, claim, own)
+        self._blame = moment.read(attribution.blame, trees.load, asked)
         wanted = trees.root(there).tree
         self._require_known(trees, now, wanted)
-        return preview.plan(trees.load, now, wanted, yours=found.yours, others=self._theirs, overwrite=self._overwrites)
+        yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
+        return preview.plan(trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites)
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
         """Return what was on disk before an interrupted change: what will be there once it is taken back."""
         found = None if self._left is None else moment.read(journal.disk_before, self._left)
         return None if found is None else trees.root(found)
 
-    def _overwrites(self, path: bytes) -> bool:
-        return any(path == each or path.startswith(each + b"/") for each in self._overwrite)
-
     def _require_known(self, trees: Trees, *roots: bytes) -> None:
         """Refuse to overwrite a path that neither exists nor existed then: it is a typo."""
-        for path in self._overwrite:
-            if all(tree.find(trees.load, root, path) is None for root in roots):
-                raise NotFound(f"{os.fsdecode(path)!r} cannot be overwritten: it exists neither now nor at that point")
+        for path in (*self._choice.overwrite, *(self._choice.paths or ())):
+            if path and all(tree.find(trees.load, root, path) is None for root in roots):
+                raise NotFound(f"{os.fsdecode(path)!r} cannot be restored: it exists neither now nor at that point")
 
     def _describe(self, moment: Moment, facts: MoveFacts) -> None:
         row, there, shared = facts.session, facts.point.numbers, facts.parting.numbers
@@ -158,32 +174,44 @@ class Rewind:
         self.prompt = _first_prompt(moment, facts) if self.turns and self._shown else None
         names = _Names(moment if self._shown else None, row)
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
-        self.kept, self.others = _texts(self._plan.kept), _texts(self._plan.others)
-        self.other_sessions = {os.fsdecode(path): self._theirs[path] for path in self._plan.others}
+        self._sort_kept(names)
+        self.stays = {os.fsdecode(path): why for path, why in self._plan.stays.items()}
         self.not_captured, self.not_written = self._missed(), _texts(self._plan.refused)
         same = facts.view == operations.head_view(row) or facts.is_quiet
         self.is_empty = not self.files and (not talks or (same and not facts.below))
+        self.digest = _digest(row.revision, facts.view, self._plan.steps)
+
+    def _sort_kept(self, names: _Names) -> None:
+        """Tell apart what was changed from outside, by other sessions, and by nobody knows whom."""
+        found = {path: self._blame.kept[path] for path in self._plan.kept}
+        outside, others, unclear = (
+            [path for path, each in found.items() if each.kind == kind] for kind in (OUTSIDE, OTHERS, UNCLEAR)
+        )
+        self.kept, self.others = _texts(tuple(outside)), _texts(tuple(others))
+        self.other_sessions = {os.fsdecode(path): names.ids(found[path].author) for path in others}
+        self.unclear = {os.fsdecode(path): names.candidates(found[path].author) for path in unclear}
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
-        found = self._by.get(step.path, (0, ()))
-        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(*found), found[1])
+        author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
+        call_ids = tuple(call for _, ids in author.who for call in ids)
+        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
 
     def _missed(self) -> tuple[str, ...]:
         if not self._files:
             return ()
-        if self._place is None or self._facts.here is None:
+        if self._place is None or self._facts.workspace is None:
             workspace = self._session._seen.workspace
             why = self._session._why_not_captured() or f"{workspace} (its files were never captured)"
             return (why,) if workspace else ()
         now = self._root.missed if self._root is not None else []
         reasons = {os.fsdecode(path): reason for path, reason in now}
-        more = dict.fromkeys(_texts(self._plan.missed), "not captured then or now")
-        known = {name.rstrip("/") for name in reasons}
         hidden = 0 if self._root is None else self._root.missed_count - len(self._root.missed)
         if hidden:
             reasons[f"... and {hidden:,} more"] = "not shown"
-        gaps = (f"{path} ({reason})" for path, reason in {**reasons, **_without(more, known)}.items())
-        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._facts.elsewhere if self._conversation))
+        gaps = [f"{path} ({reason})" for path, reason in reasons.items()]
+        if self._facts.elsewhere:
+            gaps.append(f"{self.workspace} (the files at that point were captured in {self._facts.elsewhere})")
+        return (*gaps, *(f"{path} (files of a sub-agent)" for path in self._facts.apart if self._conversation))
 
     def diff(self) -> str:
         """Return the difference it makes to each path, as text."""
@@ -251,12 +279,17 @@ class Rewind:
         if self._recorded is not None:
             return self._facts
         session, seen = self._session, self._root
+        if self._identity != identity(place.path):
+            raise Conflict(f"{place.path} is a different directory since the preview; preview again", found=place.path)
         root = session._scan_files()
-        if root is None or seen is None or root.tree != seen.tree:
-            changed = () if root is None or seen is None else tree.differences(place.trees.load, seen.tree, root.tree)
-            names = ", ".join(os.fsdecode(each.path) for each in [*changed][:5])
-            raise Conflict(f"files changed since the preview: {names or 'all'}; preview again", found=names)
-        return session._ask(rewinds.look_at, self._goal)
+        if root is None or seen is None:
+            raise Conflict("the workspace cannot be scanned any more; preview again", found=place.path)
+        load, now = place.trees.load, root.tree
+        changed = [step.path for step in self._plan.steps if not _as_planned(load, now, step)]
+        if changed:
+            names = ", ".join(map(os.fsdecode, changed[:5]))
+            raise Conflict(f"files changed since the preview: {names}; preview again", found=tuple(changed))
+        return session._ask(rewinds.look, self._goal)
 
     @property
     def _revision(self) -> int:
@@ -285,8 +318,7 @@ class Rewind:
             goal.operation,
             self._conversation,
             files or self._place is None,
-            tuple(each.path for each in self.files),
-            facts.there if files else None,
+            self._plan.steps,
             take_over,
             0 if session._held is None else session._held.lease.token,
         )
@@ -359,19 +391,45 @@ class _Names:
 
     def __init__(self, moment: Moment | None, session: SessionRow) -> None:
         self._moment, self._session = moment, session
-        self._known: dict[str, str | None] = {}
+        self._known: dict[tuple[int, str], str | None] = {}
+        self._rows: dict[int, SessionRow | None] = {}
 
-    def said(self, turn: int, call_ids: tuple[str, ...]) -> str:
+    def said(self, author: Author, turn: int) -> str:
         """Describe who changed a path."""
-        if self._moment is None or (not turn and not call_ids):
+        if self._moment is None or not author.who:
             return ""
-        names = dict.fromkeys(self._name(call_id) for call_id in call_ids[:3])
-        return " and ".join([", ".join(names) or "the agent"]) + f" in turn {turn}"
+        return " and ".join(self._one(sid, ids, turn) for sid, ids in author.who)
 
-    def _name(self, call_id: str) -> str:
-        if call_id not in self._known and self._moment is not None:
-            self._known[call_id] = self._moment.read(calls.name_of, self._session, call_id)
-        return self._known[call_id] or "a tool"
+    def candidates(self, author: Author) -> str:
+        """Describe who may have changed a path."""
+        return " or ".join([*(self._one(sid, ids, 0) for sid, ids in author.who), "someone else"])
+
+    def ids(self, author: Author) -> str:
+        """Return the id of the session that changed a path."""
+        row = self._row(author.who[0][0])
+        return "" if row is None else row.id
+
+    def _one(self, sid: int, call_ids: tuple[str, ...], turn: int) -> str:
+        row = self._row(sid)
+        if row is None:
+            return "a purged session"
+        tools = ", ".join(dict.fromkeys(self._tool(row, call_id) for call_id in call_ids[:3]))
+        if sid == self._session.sid:
+            return f"{tools or 'the agent'}{f' in turn {turn}' if turn else ''}"
+        return f"{f'{tools} of ' if tools else ''}session {row.name or row.title or row.id!r}"
+
+    def _row(self, sid: int) -> SessionRow | None:
+        if sid == self._session.sid or self._moment is None:
+            return self._session if sid == self._session.sid else None
+        if sid not in self._rows:
+            self._rows[sid] = self._moment.read(sessions.find_number, self._session.scope, sid)
+        return self._rows[sid]
+
+    def _tool(self, row: SessionRow, call_id: str) -> str:
+        key = row.sid, call_id
+        if key not in self._known and self._moment is not None:
+            self._known[key] = self._moment.read(calls.name_of, row, call_id)
+        return self._known.get(key) or "a tool"
 
 
 def _first_prompt(moment: Moment, facts: MoveFacts) -> str | None:
@@ -390,10 +448,60 @@ def _texts(paths: tuple[bytes, ...]) -> tuple[str, ...]:
     return tuple(os.fsdecode(path) for path in paths)
 
 
-def _without(found: dict[str, str], known: set[str]) -> dict[str, str]:
-    return {name: reason for name, reason in found.items() if name not in known}
+class Choice(NamedTuple):
+    """What a caller wants of a rewind: only some paths, some overwritten, and other sessions' changes taken back too.
+
+    An empty path among those to be overwritten stands for all of them.
+    """
+
+    overwrite: tuple[bytes, ...] = ()
+    paths: tuple[bytes, ...] | None = None
+    sessions: tuple[str, ...] | Literal["all"] = ()
+
+    def overwrites(self, path: bytes) -> bool:
+        """Whether a path is to be restored whoever changed it."""
+        return _is_in(path, self.overwrite)
+
+    def wants(self, path: bytes) -> bool:
+        """Whether a path is to be restored at all."""
+        return self.paths is None or _is_in(path, self.paths)
 
 
-def paths_given(session: Moving, overwrite: Any) -> tuple[bytes, ...]:
-    """Check the paths that a caller wants overwritten."""
-    return tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))
+def _is_in(path: bytes, among: tuple[bytes, ...]) -> bool:
+    return any(not each or path == each or path.startswith(each + b"/") for each in among)
+
+
+def _families(tx: Tx, session: SessionRow, wanted: tuple[str, ...] | Literal["all"]) -> Collection[int]:
+    """Return the families whose changes are taken back: the session's own, and those of the sessions named."""
+    if wanted == "all":
+        return Everyone()
+    named = [sessions.get(tx, session.scope, each) for each in wanted]
+    return {authors.family_of(tx, each) for each in (session, *named)}
+
+
+def _as_planned(load: tree.Load, now: bytes, step: Step) -> bool:
+    """Whether a path is as the plan found it."""
+    found = tree.find(load, now, step.path)
+    return tree.shown(None if found is None or found.kind == tree.ABSENT else found) == tree.shown(step.old)
+
+
+def _digest(revision: int, view: list[Any], steps: tuple[Step, ...]) -> str:
+    """Name a plan: two with the same name do the same."""
+    return sha256(codec.canonical([revision, view, [[*map(_plain, step)] for step in steps]])).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return None if value is None else [_plain(each) if isinstance(each, bytes) else each for each in value]
+
+
+def choice_of(session: Moving, overwrite: Any, paths: Any, others: Any) -> Choice:
+    """Check what a caller wants of a rewind."""
+    every = overwrite == "all"
+    forced = (b"",) if every else tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))
+    only = None if paths is None else tuple(session._path_in(path) for path in arguments.many(paths, what="paths"))
+    if others == "all":
+        return Choice(forced, only, "all")
+    ids = [getattr(each, "id", each) for each in arguments.many(others, what="sessions")]
+    return Choice(forced, only, tuple(arguments.name(each, what="session") for each in ids))

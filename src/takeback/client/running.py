@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import codec, presence
 from ..errors import BackendError, Busy, Closed, Error, Invalid, LeaseLost, StorageFull, Unsupported
 from ..files import changes, journal, snapshots, workspaces
+from ..files.authors import CALLS, OUTSIDE, SESSION, TURN
 from ..files.disk import paths, scan
+from ..files.workspaces import Who
 from ..model import words
 from ..model.capture import Capture
 from ..model.entry import Draft
@@ -34,7 +36,7 @@ from .background import Held
 from .handle import Handle
 
 if TYPE_CHECKING:
-    from ..files.snapshots import Root
+    from ..files.roots import Root
     from ..files.workspaces import Workspace
 
 S = TypeVar("S", bound="Running")
@@ -113,7 +115,7 @@ class Running(Handle):
             watch.is_silent and waiting.until(store, check, 3 * presence.BEAT_SECONDS)
         ):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._scan_after_taking(left)
+        self._scan_after_taking(*left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; otherwise return False, and ``watch`` has recorded the holder."""
@@ -178,6 +180,7 @@ class Running(Handle):
     # ------------------------------------------------------------------ capturing files
 
     _capture = Capture()
+    _running: frozenset[str] = frozenset()  # calls that run through this handle
     capture_error: str | None = None
     """Why the last scan of the workspace failed; None if it succeeded."""
     recovered: str | None = None
@@ -204,23 +207,24 @@ class Running(Handle):
         who: str | None = None,
         idle: str | None = None,
         left: Sequence[str] = (),
+        until_ms: int | None = None,
         paths: Iterable[bytes] | None = None,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
         Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
-        ``idle``. If all of those are empty, the log is searched for open calls.
+        ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
+        work only up to ``until_ms``.
         """
         place = self._place()
         if place is None:
             return None
         held, now_ms = self._held, self._store._clock.now_ms()
         self._recover(place)
-        if paths is not None and self._ask(snapshots.disk_of) != place.last:
-            paths = None  # files were restored since: what is remembered of the other paths is stale
-        recorder = snapshots.Recorder(*self._key, None if held is None else held.fence, now_ms)
+        fence = None if held is None else held.fence
+        recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left))
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms))
         except LeaseLost:
             if held is not None:
                 held.lose()
@@ -243,11 +247,11 @@ class Running(Handle):
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
         return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
-    def _at_work(self, who: str | None, idle: str | None, left: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    def _at_work(self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None) -> Who:
         if who is not None:
-            return who, ()
-        running = tuple(left) or (tuple(sorted(self._held.running)) if self._held is not None else ())
-        return None if running else idle, running
+            return Who(who)
+        running = tuple(left) or tuple(sorted(self._running))
+        return Who(None if running else idle, running, until_ms)
 
     def _scan_by_hand(self) -> None:
         """Record the files because a caller asks for it.
@@ -255,7 +259,7 @@ class Running(Handle):
         In a session that never reports calls nobody knows who changed what, so the changes are the session's own.
         """
         manual = self._capture.mode == "manual"
-        self._scan_files(who=snapshots.CALLS if manual else None, idle=snapshots.SESSION)
+        self._scan_files(who=CALLS if manual else None, idle=SESSION)
 
     def _why_not_captured(self) -> str | None:
         """Return why this session's files are unknown; None if it has no workspace, or is captured."""
@@ -268,8 +272,8 @@ class Running(Handle):
         return f"{path} ({why})" if why else None
 
     def _scans(self) -> bool:
-        """Whether this handle scans files by itself: it runs the session, in a workspace."""
-        return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns") and self._holds()
+        """Whether this handle scans files by itself, whoever holds the lease: a tool run through it may change them."""
+        return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns")
 
     def _scan_quietly(self, **how: object) -> None:
         """Scan, but let no failure of the workspace stop the conversation."""
@@ -298,11 +302,11 @@ class Running(Handle):
         elif not marks and mode == "turns":
             self._scan_quietly(who=snapshots.TURN_ANYWAY)
         elif not marks and not self._seen.tool_calls:
-            self._scan_quietly(idle=snapshots.TURN)
+            self._scan_quietly(idle=TURN)
 
     def _scan_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
-            self._scan_quietly(paths=paths, idle=snapshots.OUTSIDE)
+            self._scan_quietly(paths=paths, idle=OUTSIDE)
 
     def _scan_before_result(self, paths: Iterable[bytes] | None = None) -> None:
         if self._capture.mode == "calls":
@@ -310,32 +314,32 @@ class Running(Handle):
 
     def _scan_before_leaving(self) -> None:
         """Scan when a run ends: for what unfinished calls did, or for the rest of the turn."""
-        running = sorted(self._held.running) if self._held is not None else []
         if not self._scans():
             return
         try:
-            if running:
+            if self._running:
                 self._scan_quietly()
             elif self._capture.mode == "turns":
                 self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
-                self._scan_quietly(idle=snapshots.TURN)
+                self._scan_quietly(idle=TURN)
         except Error as error:  # must not hide why the run ends
             self.capture_error = str(error)
 
-    def _left_running(self) -> list[str]:
-        """Return the calls that the previous holder left open."""
-        if not self._seen.workspace or self._capture.mode not in ("calls", "turns") or not self._seen.seq:
-            return []
-        return self._ask(calls.going_on)
+    def _left_running(self) -> tuple[list[str], int | None]:
+        """Return the calls that the previous holder left open, and when it last gave a sign of life."""
+        if not self._scans() or not self._seen.seq:
+            return [], None
+        lease = self._ask(sessions.find_lease)
+        return self._ask(calls.going_on), None if lease is None else max(lease.beat_ms, self._seen.updated_ms)
 
-    def _scan_after_taking(self, left: list[str]) -> None:
+    def _scan_after_taking(self, left: list[str], until_ms: int | None) -> None:
         """Take back an interrupted rewind, and scan for what calls did that were cut off."""
         if not self._scans():
             return
         place = self._place()
         if left:
-            self._scan_quietly(left=left)
+            self._scan_quietly(left=left, until_ms=until_ms)
         elif place is not None:
             try:
                 self._recover(place)

@@ -60,6 +60,7 @@ class ToolRun:
             self._session._scan_before_start(self._paths)
         self._call, self._place = self._session._start_call(*self._asked)
         self._held = self._session._held
+        self._session._running |= {self._call.id}
         if self._held is not None:
             self._held.running.add(self._call.id)
         self._began = time.monotonic()
@@ -129,6 +130,7 @@ class ToolRun:
         except Invalid as error:
             self._refused = error
             raise
+        self._session._running -= {self.call.id}
         if self._held is not None:
             self._held.running.discard(self.call.id)
         return self.message

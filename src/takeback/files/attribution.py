@@ -1,171 +1,136 @@
-"""Who changed what: each path changed since a point is attributed to calls, to the turn, or to somebody outside.
+"""What a move in time may take back: of each path changed since a point, whether that was the session's own doing.
 
-Consecutive snapshots record what changed and who did it. What somebody outside changed is kept; if the agent changed
-that path again afterwards, the state that the outsider left is what is kept.
+The timeline is walked backwards. What the session, its sub-agents and whoever else is to be taken back changed goes
+back. The last change of somebody else stops it: that state is kept, and is what the path goes back to if the session
+changed it again afterwards. A rewind is no change of its own: behind it, the path is as it was at the scan that it
+went back to.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from ..model import tree
-from ..ops import calls, leases, rewinds, subagents, work
-from ..ops.rewinds import MoveFacts
-from ..ops.sessions import SessionRow
+from ..model.tree import Load
+from ..ops import sessions
 from ..storage.base import Tx
-from ..storage.runner import Reads
-from . import snapshots
-from .disk.preview import Yours
-from .workspaces import Trees
+from ..tables.files import TOUCHED, ScanRow, WorkspaceRow
+from . import authors, roots, timeline
+from .authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author, Authors, Claim
 
-By = tuple[int, tuple[str, ...]]  # turn and calls
-_NOW = 1 << 62  # ms: later than any snapshot
+TOUCHED_SINCE = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n > ?"
+OTHERS = "others"
+_OWN = (CALLS, TURN, SESSION, RESTORE)
+_NOW = 1 << 62  # the number of a scan that is not recorded
+
+
+class Verdict(NamedTuple):
+    """Somebody else's change of a path: ``outside``, ``unclear`` or of ``others``.
+
+    ``root`` is the tree that holds the path as they left it, if it was changed again since; None: it is on disk.
+    """
+
+    kind: str
+    author: Author
+    root: bytes | None
 
 
 class Blame(NamedTuple):
-    """``by``: the turn and the calls that changed a path last. ``yours``: paths that somebody else edited.
+    """``by``: who of those to be taken back changed a path last, and in which turn. ``kept``: others' changes."""
 
-    ``yours`` maps each path to the tree that holds the edit if the agent changed it again, else to None: it is on disk.
-    """
-
-    by: dict[bytes, By]
-    yours: Yours
+    by: dict[bytes, tuple[Author, int]]
+    kept: dict[bytes, Verdict]
 
 
 class _Change(NamedTuple):
-    before: bytes
-    after: bytes
-    outside: bool
-    who: By
-    at_ms: int  # when a scan saw it
+    path: bytes
+    author: Author
+    n: int
+    turn: int
+    as_of: int
+    after: bytes | None  # the tree that it led to; None: what is on disk
 
 
-class _Below(NamedTuple):
-    """What sub-agents made of a path: all the states they left, and when a scan saw the last one."""
+class Everyone(frozenset[int]):
+    """The families of all sessions."""
 
-    states: set[tree.Node | None]
-    last_ms: int
-
-    def made(self, each: tree.Difference, at_ms: int) -> bool:
-        """Whether a change is theirs: seen before their last one, or leading to a state they had made."""
-        return at_ms <= self.last_ms or tree.shown(each.new) in self.states
+    def __contains__(self, family: object) -> bool:
+        return True
 
 
-def blame(runner: Reads[Any], trees: Trees, facts: MoveFacts, now: bytes) -> Blame:
-    """Attribute every change since the point where two paths part."""
-    by, yours = dict[bytes, By](), dict[bytes, bytes | None]()
-    below = _changed_below(runner, trees, facts)
-    for change in _changes(trees, facts, now):
-        for each in tree.differences(trees.load, change.before, change.after):
-            path = each.path
-            if path in yours:
-                continue
-            theirs = path in below and below[path].made(each, change.at_ms)
-            if change.outside and not theirs:
-                yours[path] = change.after if path in by else None
-            else:
-                by.setdefault(path, change.who)
-    return Blame(by, yours)
+class Question(NamedTuple):
+    """What is asked of a timeline: who changed what behind a scan, up to the tree that is on disk ``now``.
 
-
-def _changes(trees: Trees, facts: MoveFacts, now: bytes) -> Iterator[_Change]:
-    """Yield what happened to the workspace, newest first."""
-    last = facts.disk or facts.here
-    if last is not None:
-        yield _Change(trees.root(last).tree, now, not facts.open, (facts.session.turns, facts.open), _NOW)
-    found, turns = [each for each, _ in facts.history], [turn for _, turn in facts.history]
-    for (before, after), turn in zip(pairs(found), turns, strict=False):
-        who = turn, tuple(after.body.get("calls", ()))
-        outside = after.body["who"] == snapshots.OUTSIDE
-        start, end = trees.root(start_of(before, after)).tree, trees.root(after.body["root"]).tree
-        yield _Change(start, end, outside, who, after.at_ms)
-
-
-def pairs(newest_first: Sequence[work.WorkEntry]) -> Iterator[tuple[work.WorkEntry | None, work.WorkEntry]]:
-    """Yield consecutive snapshots, newest pair first; None stands before one that started from known files."""
-    yield from zip(newest_first[1:], newest_first, strict=False)
-    if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
-        yield None, newest_first[-1]
-
-
-def start_of(before: work.WorkEntry | None, after: work.WorkEntry) -> str:
-    """Return the root that a snapshot's changes start from; what moves of the head left there is not a change."""
-    return str(after.body.get("from") or (before.body["root"] if before is not None else after.body["root"]))
-
-
-def between(trees: Trees, before: work.WorkEntry | None, after: work.WorkEntry) -> Iterator[tree.Difference]:
-    """Yield what changed from one snapshot to the next."""
-    start = start_of(before, after)
-    return tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree)
-
-
-# ---------------------------------------------------------------------- other sessions
-
-
-def changed_by_others(runner: Reads[Any], trees: Trees, facts: MoveFacts) -> dict[bytes, str]:
-    """Return the paths that sessions running in the same workspace changed since a point, with the sessions' ids."""
-    found = dict[bytes, str]()
-    for row, history in runner.read(_others, facts, runner.clock.now_ms()):
-        changed = _as_seen_from(facts.session.workspace, row.workspace, {*_own_changes(trees, [history])[0]})
-        found |= dict.fromkeys(changed, row.id)
-    return found
-
-
-def _others(tx: Tx, facts: MoveFacts, now_ms: int) -> list[tuple[SessionRow, list[work.WorkEntry]]]:
-    live = [row for row, lease in rewinds.others_in(tx, facts.session) if not leases.is_gone(lease, now_ms)]
-    return [(row, _recent(tx, row, facts.at_ms)) for row in live]
-
-
-def _as_seen_from(ours: str, theirs: str, paths: set[bytes]) -> set[bytes]:
-    """Translate paths of another workspace into paths of ours; those outside ours are left out."""
-    if ours == theirs:
-        return paths
-    whole = {os.path.join(os.fsencode(theirs), path) for path in paths}
-    root = os.fsencode(ours) + b"/"
-    return {path[len(root) :] for path in whole if path.startswith(root)}
-
-
-def _changed_below(runner: Reads[Any], trees: Trees, facts: MoveFacts) -> dict[bytes, _Below]:
-    """Return the paths that sub-agents changed since a point: the session's own changes, whoever scanned them.
-
-    Paths that somebody outside changed are left out. A sub-agent with an open call may still be changing its paths.
+    ``own`` are the families that are taken back; None takes back everybody, whoever it was.
     """
-    histories, at_work = runner.read(_below, facts)
-    own, outside = _own_changes(trees, histories)
-    return {
-        path: _Below(made.states, _NOW if at_work else made.last_ms)
-        for path, made in own.items()
-        if path not in outside
-    }
+
+    workspace: WorkspaceRow
+    since: int
+    now: bytes
+    claim: Claim | None
+    own: Collection[int] | None
 
 
-def _below(tx: Tx, facts: MoveFacts) -> tuple[list[list[work.WorkEntry]], bool]:
-    below = [row for row in subagents.below(tx, facts.session) if row.workspace == facts.session.workspace]
-    return [_recent(tx, row, facts.at_ms) for row in below], any(calls.going_on(tx, row) for row in below)
+def blame(tx: Tx, load: Load, asked: Question) -> Blame:
+    """Judge every path changed behind a scan."""
+    by, kept, skip = dict[bytes, tuple[Author, int]](), dict[bytes, Verdict](), dict[bytes, int]()
+    families, own = _Families(tx, asked.workspace.scope), asked.own
+    for path, author, n, turn, as_of, after in _changes(tx, load, asked):
+        if path in kept or n > skip.get(path, _NOW):
+            continue
+        if author.kind == RESTORE and as_of:
+            skip[path] = as_of
+        if own is None or families.are(author, own):
+            by.setdefault(path, (author, turn))
+        elif author.kind != START:
+            kind = author.kind if author.kind in (OUTSIDE, UNCLEAR) else OTHERS if author.who else OUTSIDE
+            kept[path] = Verdict(kind, author, after if path in by else None)
+    return Blame(by, kept)
 
 
-def _own_changes(trees: Trees, histories: list[list[work.WorkEntry]]) -> tuple[dict[bytes, _Below], set[bytes]]:
-    """Return what sessions made of paths, and the paths that somebody outside changed meanwhile."""
-    own, outside = dict[bytes, _Below](), set[bytes]()
-    for history in histories:
-        for before, after in pairs(history):
-            for each in between(trees, before, after):
-                if after.body["who"] == snapshots.OUTSIDE:
-                    outside.add(each.path)
-                    continue
-                made = own.get(each.path, _Below(set(), after.at_ms))
-                made.states.add(tree.shown(each.new))
-                own[each.path] = made._replace(last_ms=max(made.last_ms, after.at_ms))
-    return own, outside
+def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
+    """Yield what happened to the workspace, newest first."""
+    workspace = asked.workspace
+    if workspace.root:
+        judged, turn = Authors(tx, workspace, asked.claim), 0 if asked.claim is None else asked.claim.session.turns
+        last = roots.read(tx, workspace.scope, workspace.root).tree
+        for each in timeline.real(tree.differences(load, last, asked.now)):
+            yield _Change(each.path, judged.of(each, None), _NOW, turn, 0, None)
+    rows = TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since))
+    touched = dict[int, list[tuple[bytes, int]]]()
+    for row in rows:
+        touched.setdefault(row.n, []).append((row.path, row.author))
+    for scan in timeline.since(tx, workspace, asked.since):
+        given, after = authors.of_scan(scan), None if scan.root is None else roots.read(tx, scan.scope, scan.root).tree
+        listed = touched.get(scan.n, []) if not scan.bulk else [*_compared(tx, load, workspace, scan)]
+        for path, number in listed:
+            yield _Change(path, given[number], scan.n, scan.turn, scan.as_of, after)
 
 
-def _recent(tx: Tx, row: SessionRow, since_ms: int) -> list[work.WorkEntry]:
-    """Return a session's snapshots since a time, newest first, and the one before them."""
-    found = []
-    for each in work.history(tx, row, snapshots.KIND):
-        found.append(each)
-        if each.at_ms < since_ms:
-            break
-    return found
+def _compared(tx: Tx, load: Load, workspace: WorkspaceRow, scan: ScanRow) -> Iterator[tuple[bytes, int]]:
+    """Yield what a scan with very many changes found, by comparing it with the one before."""
+    earlier = timeline.good_before(tx, workspace, scan.n)
+    if earlier is None or earlier.root is None or scan.root is None:
+        return
+    old, new = (roots.read(tx, workspace.scope, each).tree for each in (earlier.root, scan.root))
+    for each in timeline.real(tree.differences(load, old, new)):
+        yield each.path, 0
+
+
+class _Families:
+    """The families of sessions, each found once."""
+
+    def __init__(self, tx: Tx, scope: str) -> None:
+        self._tx, self._scope = tx, scope
+        self._known: dict[int, int] = {}
+
+    def are(self, author: Author, own: Collection[int]) -> bool:
+        """Whether a change was made by these families alone."""
+        return author.kind in _OWN and bool(author.who) and all(self._of(sid) in own for sid, _ in author.who)
+
+    def _of(self, sid: int) -> int:
+        if sid not in self._known:
+            row = sessions.find_number(self._tx, self._scope, sid)
+            self._known[sid] = sid if row is None else authors.family_of(self._tx, row)
+        return self._known[sid]

@@ -6,15 +6,22 @@ over. It is an entry, so it survives a crash and goes back with a rewind.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..model import tree
 from ..model.work import FileTouched
 from ..ops import checkpoints, entries, moves, work
 from ..ops.points import Target, seen_from
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
+from ..storage.runner import Reads
 from ..tables.entries import EntryRow
-from . import snapshots
+from . import snapshots, timeline
+from .authors import CALLS, SESSION, TURN
+
+if TYPE_CHECKING:
+    from .workspaces import Trees
 
 _MESSAGES = 1000
 _NONE = work.WorkEntry(0, 0, {})
@@ -66,6 +73,29 @@ def _rows_after(tx: Tx, there: SessionRow, after: int) -> tuple[dict[int, str], 
 def touched(tx: Tx, session: SessionRow) -> tuple[list[work.WorkEntry], list[FileTouched]]:
     """Return the snapshots of the path, newest first, and the files that ``record_file`` named."""
     return snapshots.since(tx, session, 0), work.file_list(tx, session)
+
+
+def pairs(newest_first: Sequence[work.WorkEntry]) -> Iterator[tuple[work.WorkEntry | None, work.WorkEntry]]:
+    """Yield consecutive snapshots, newest pair first; None stands before one that started from known files."""
+    yield from zip(newest_first[1:], newest_first, strict=False)
+    if newest_first and newest_first[-1].body.get("from") and newest_first[-1].body["first"] == newest_first[-1].seq:
+        yield None, newest_first[-1]
+
+
+def own_changes(
+    reads: Reads[Any], trees: Trees, session: SessionRow, before: work.WorkEntry | None, after: work.WorkEntry
+) -> Iterator[tree.Difference]:
+    """Yield what a session changed from one snapshot to the next."""
+    start = after.body.get("from") or (before.body["root"] if before is not None else after.body["root"])
+    who, only = after.body["who"], None
+    if who == snapshots.SEVERAL:
+        uid, n = after.body["scan"]
+        only = reads.read(timeline.touched_by, session.scope, uid, n, session.sid)
+    elif who not in (CALLS, TURN, SESSION):
+        return
+    for each in tree.differences(trees.load, trees.root(start).tree, trees.root(after.body["root"]).tree):
+        if who != snapshots.SEVERAL or (only is not None and each.path in only):
+            yield each
 
 
 # ---------------------------------------------------------------------- announced files

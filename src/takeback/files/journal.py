@@ -7,18 +7,18 @@ before it. One without steps only names what may have to be cleaned up; the next
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import msgspec
 
 from .. import presence
 from ..errors import Busy, Corrupt
-from ..ops import sessions
 from ..storage.base import Tx
 from ..tables.files import JOURNAL
 from ..tables.files import JournalRow as JournalRow
 from ..tables.sessions import SessionRow
-from . import snapshots
+from . import timeline
 
 
 def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
@@ -39,7 +39,9 @@ def of_session(tx: Tx, session: SessionRow) -> list[JournalRow]:
 
 def disk_before(tx: Tx, row: JournalRow) -> str | None:
     """Return the root that was in the workspace when a change began."""
-    return snapshots.disk_of(tx, sessions.by_number(tx, row.scope, row.session))
+    path = os.fsdecode(row.root).partition("\0")[0]
+    found = timeline.find(tx, row.scope, timeline.at(path))
+    return None if found is None else found.root or None
 
 
 def begin(tx: Tx, row: JournalRow) -> None:

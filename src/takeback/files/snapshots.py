@@ -2,54 +2,42 @@
 
 A snapshot is an entry that names a root: one content that holds the digest of the tree, its size, and what was not
 captured. So the files at any point of a path are found like tasks and plan, go back with it, and an unchanged workspace
-adds nothing. Each snapshot names who made the changes since the one before: calls, the turn, the session itself, or
-somebody outside.
+adds nothing. Each snapshot names the scan that it comes from, by workspace and number: the timeline of that workspace
+knows who changed what before and after it.
 
-``disk``, next to the session's row, is the root that the session last saw or made in its workspace. If the head moved
-without the files, it differs from the snapshot at the head, and the next snapshot records that (``from``), since what
-was already there is not somebody else's change. ``disk_at`` is the head at that time and is recorded with it (``at``):
-the snapshots of that path say who made the files what they are.
+What a session saw changing since its own last snapshot may be others' work. ``from`` is the root from which the scan's
+changes start, where that is not the snapshot before; ``who`` and ``calls`` say who made them, in short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from .. import codec
-from ..errors import Corrupt, Error
+from ..errors import Error
 from ..model import tree
 from ..model.entry import Draft, More, Numbers
-from ..ops import blobs, calls, entries, leases, sessions, work
+from ..ops import calls, entries, leases, sessions, work
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
+from . import roots, timeline
+from .authors import CALLS, OUTSIDE, SESSION, TURN, Claim
+from .timeline import Place
 
 if TYPE_CHECKING:
     from ..ops.work import WorkEntry
+    from ..tables.files import ScanRow, WorkspaceRow
 
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
 OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
 MARK = b"/"  # not a directory's name; holds the sweep count at which all remembered contents were known to exist
 
-OUTSIDE, CALLS, TURN, SESSION, START = "outside", "calls", "turn", "session", "start"
+SEVERAL, FOUND = "several", "found"  # several authors, whom the timeline knows; what others had done before
 TURN_ANYWAY = "turn!"  # even in a session that reports calls
 _ADDS = Numbers(work_seq=1)
-
-
-class Root(msgspec.Struct, frozen=True, array_like=True):
-    """A whole workspace at one moment."""
-
-    tree: bytes
-    size: int
-    missed: list[tuple[bytes, str]]  # the first few paths that were not captured, with the reasons
-    missed_count: int
-
-
-_read_root = msgspec.msgpack.Decoder(Root).decode
 
 
 class Swept(Error):
@@ -61,63 +49,45 @@ class Swept(Error):
 class StoredScan(NamedTuple):
     """A scan whose contents are stored: its root, the sweep count at that time, and who made the changes.
 
-    ``who`` counts only if no call is open and the session never reported one; else it is those calls, or somebody
-    outside.
+    ``base`` is the scan that it was compared with. ``who`` counts only if no call is open and the session never
+    reported one; else it is those calls, or somebody outside. ``until_ms`` bounds how long calls that were cut off were
+    certainly at work.
     """
 
     root: str
     sweeps: int
+    place: Place
+    base: int = 0
     who: str | None = None
     calls: tuple[str, ...] = ()
-    place: str = ""
+    until_ms: int | None = None
+    memory: str = ""
     seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
-
-
-def encode_root(root: Root) -> bytes:
-    """Encode a root."""
-    return msgspec.msgpack.encode(root)
-
-
-def read_root(tx: Tx, scope: str, content_hash: str) -> Root:
-    """Read a root; raises ``Corrupt`` if it is missing, and never returns an empty one instead."""
-    try:
-        return _read_root(blobs.read_whole(tx, scope, content_hash))
-    except msgspec.MsgspecError as error:
-        raise Corrupt("a snapshot of files cannot be read", what=f"blob {content_hash}") from error
-
-
-def root_fault(root: Root) -> str:
-    """Return why no scan can have made a root; empty if one can."""
-    if len(root.tree) != len(tree.EMPTY):
-        return f"it names its tree by {len(root.tree)} bytes instead of {len(tree.EMPTY)}"
-    if root.size < 0 or root.missed_count < len(root.missed):
-        return "its size or its count of what was not captured is too small"
-    return ""
-
-
-def missed(root: Root) -> Iterator[str]:
-    """Yield what was not captured, for people: the first few paths with the reasons, and how many more."""
-    for path, reason in root.missed:
-        yield f"{path.decode('utf-8', 'surrogateescape')} ({reason})"
-    if root.missed_count > len(root.missed):
-        yield f"... and {root.missed_count - len(root.missed):,} more"
+    ctime: Callable[[bytes], int | None] = lambda path: None
 
 
 # ---------------------------------------------------------------------- recording
 
 
 class Recorder(NamedTuple):
-    """Records scans of a workspace as snapshots of a session; ``fence`` comes from the lease, if one is held."""
+    """Records scans of a workspace as snapshots of a session; ``fence`` comes from the lease, if one is held.
+
+    ``holder`` is the process that runs the session's tools.
+    """
 
     scope: str
     session_id: str
     fence: leases.Fence | None
     now_ms: int
+    holder: bytes | None = None
 
-    def known(self, tx: Tx, root: str) -> SessionRow | None:
+    def known(self, tx: Tx, place: Place, root: str) -> SessionRow | None:
         """Return the session if its files are already recorded with this root, else None."""
         session = sessions.get(tx, self.scope, self.session_id)
-        if not is_recorded(tx, session, root):
+        workspace = timeline.find(tx, self.scope, place)
+        if workspace is None or workspace.root != root or workspace.owed or not is_recorded(tx, session, root):
+            return None
+        if self.holder is not None and workspace.by.get(session.sid) != self.holder:
             return None
         self._require_held(tx, session)  # nothing is written, so only this check notices a lost lease
         return session
@@ -126,39 +96,58 @@ class Recorder(NamedTuple):
         """Record a scan."""
         if self.fence is not None:
             self._require_held(tx, sessions.get(tx, self.scope, self.session_id))
-        return record(tx, self.scope, self.session_id, taken, now_ms=self.now_ms)
+        return record(tx, self.scope, self.session_id, taken, now_ms=self.now_ms, holder=self.holder)
 
     def _require_held(self, tx: Tx, session: SessionRow) -> None:
         if self.fence is not None:
             leases.require(tx, session, self.fence)
 
 
-def record(tx: Tx, scope: str, session_id: str, taken: StoredScan, *, now_ms: int) -> SessionRow:
-    """Add a snapshot unless the files are as recorded; the revision stays, since no message was added.
+def record(
+    tx: Tx, scope: str, session_id: str, taken: StoredScan, *, now_ms: int, holder: bytes | None = None
+) -> SessionRow:
+    """Add a scan to the timeline, and a snapshot unless the session has these files already.
 
-    Raises ``Swept`` if contents were removed since the scan: some that it relies on may be among them.
+    The session's revision stays, since no message was added. Raises ``Swept`` if contents were removed since the scan:
+    some that it relies on may be among them. Raises ``Behind`` if others have recorded a scan meanwhile.
     """
     if sweeps(tx, scope) != taken.sweeps:
         raise Swept()
     session = entries.writable(tx, scope, session_id)
-    remember(tx, scope, taken.place, taken.seen)
-    before, disk = work.known(tx, session, KIND), disk_of(tx, session)
-    if _is_recorded(before, disk, taken.root):
+    remember(tx, scope, taken.memory, taken.seen)
+    workspace = timeline.opened(tx, scope, taken.place, now_ms)
+    timeline.require_tip(workspace, taken.root, taken.base)
+    changed = None
+    if workspace.root and workspace.root != taken.root:
+        before, after = (roots.read(tx, scope, each).tree for each in (workspace.root, taken.root))
+        changed = tree.differences(roots.loading(tx, scope), before, after)
+    claim = _claim(tx, session, taken)
+    now, scan = timeline.add(tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, ctime=taken.ctime)
+    if is_recorded(tx, session, taken.root):
         return session
-    if before is None and disk is None:
-        return put(tx, session, taken.root, who=START, carried=None, now_ms=now_ms)
-    who, by = _who(tx, session, taken)
-    carried = disk if before is None or disk != before.body["root"] else None
-    return put(tx, session, taken.root, who=who, by=by, carried=carried, now_ms=now_ms)
+    who, by = _in_short(session, scan)
+    told = claim.kind == CALLS and bool(claim.calls)
+    return put(tx, session, taken.root, at=now, who=who, by=by, carried=workspace.root, now_ms=now_ms, told=told)
+
+
+def _in_short(session: SessionRow, scan: ScanRow | None) -> tuple[str, tuple[str, ...]]:
+    """Say who made the changes of a scan, as a snapshot of a session names them."""
+    if scan is None:
+        return FOUND, ()
+    given = timeline.authors_of(scan)
+    if len(given) > 1:
+        return SEVERAL, ()
+    author = given[0]
+    own = dict(author.who).get(session.sid)
+    if author.kind in (CALLS, TURN, SESSION) and own is None:
+        return FOUND, ()  # another session's, a sub-agent's among them
+    return author.kind, own or ()
 
 
 def is_recorded(tx: Tx, session: SessionRow, root: str) -> bool:
-    """Whether the files of a session are already recorded with this root."""
-    return _is_recorded(work.known(tx, session, KIND), disk_of(tx, session), root)
-
-
-def _is_recorded(before: WorkEntry | None, disk: str | None, root: str) -> bool:
-    return before is not None and before.body["root"] == root and disk in (None, root)
+    """Whether the snapshot at the head of a session has this root."""
+    before = work.known(tx, session, KIND)
+    return before is not None and before.body["root"] == root
 
 
 def put(
@@ -166,27 +155,26 @@ def put(
     session: SessionRow,
     root: str,
     *,
+    at: WorkspaceRow | None,
     who: str,
     by: tuple[str, ...] = (),
-    carried: str | None,
+    carried: str = "",
     now_ms: int,
-    kept: bool = False,
+    told: bool = False,
 ) -> SessionRow:
-    """Add a snapshot at the head; ``kept`` if a move adds it for somebody else's changes that it kept or restored."""
+    """Add a snapshot at the head; ``carried`` is the root from which its changes start."""
     before = work.known(tx, session, KIND)
     body: dict[str, Any] = {"last": work.lasts(tx, session), "root": root, "who": who}
+    body |= {"scan": [at.uid, at.tip]} if at is not None else {}
     body |= {"calls": list(by)} if by else {}
-    body |= {"from": carried} if carried else {}
-    at = disk_at(tx, session) if carried else None
-    body |= {"at": at} if at else {}
-    body |= {"kept": True} if kept else {}
+    body |= {"from": carried} if carried and (before is None or carried != before.body["root"]) else {}
     body["first"] = session.seq + 1 if before is None else before.body["first"]
-    needs = More(blobs=_roots(body))
-    draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=needs)
+    draft = Draft(KIND, codec.encode(body), adds=_ADDS, more=More(blobs=_roots(body)))
     revision = session.revision
     session = entries.put(tx, session, (draft,), now_ms=now_ms).session
     session = sessions.write(tx, session, revision=revision)
-    set_disk(tx, session, root, told=bool(by))
+    if told:
+        _note_told(tx, session)
     return session
 
 
@@ -203,36 +191,24 @@ def _announced(body: dict[str, Any]) -> tuple[str, ...]:
 NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of each kind refers to
 
 
-def _who(tx: Tx, session: SessionRow, taken: StoredScan) -> tuple[str, tuple[str, ...]]:
+def _claim(tx: Tx, session: SessionRow, taken: StoredScan) -> Claim:
+    """Return what a session says of the changes since the last scan."""
     if taken.who in (OUTSIDE, CALLS):
-        return taken.who, taken.calls
+        return Claim(session, taken.who, taken.calls)
     if taken.who == TURN_ANYWAY:
-        return TURN, ()
+        return Claim(session, TURN)
     found = taken.calls or tuple(calls.going_on(tx, session))
     if found:
-        return CALLS, found
+        return Claim(session, CALLS, found, taken.until_ms)
     told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
-    return (OUTSIDE, ()) if told or taken.who is None else (taken.who, ())
+    return Claim(session, OUTSIDE if told or taken.who is None else taken.who)
 
 
-def disk_of(tx: Tx, session: SessionRow) -> str | None:
-    """Return the root that a session last saw or made in its workspace."""
-    found = sessions.decoded(sessions.detail(tx, session)).get("disk")
-    return found if isinstance(found, str) else None
-
-
-def disk_at(tx: Tx, session: SessionRow) -> list[Any] | None:
-    """Return the branch and entry that the session was at when it last saw or made its workspace's files."""
-    found = sessions.decoded(sessions.detail(tx, session)).get("disk_at")
-    return found if isinstance(found, list) else None
-
-
-def set_disk(tx: Tx, session: SessionRow, root: str, *, told: bool = False) -> None:
-    """Record what is in a session's workspace now, and whether it ever reported the calls that change files."""
+def _note_told(tx: Tx, session: SessionRow) -> None:
+    """Remember that a session reports the calls that change files, even if it goes back to before the first one."""
     kept = sessions.decoded(sessions.detail(tx, session))
-    new = {**kept, "disk": root, "disk_at": [session.uid, session.seq], **({"told": True} if told else {})}
-    if new != kept:
-        sessions.put_detail(tx, session, codec.encode(new))
+    if "told" not in kept:
+        sessions.put_detail(tx, session, codec.encode({**kept, "told": True}))
 
 
 # ---------------------------------------------------------------------- finding

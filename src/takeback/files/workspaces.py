@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import presence
-from ..errors import Conflict, Corrupt, Unsupported
+from ..errors import Busy, Conflict
 from ..model import tree
 from ..model.tree import Directory
 from ..ops import blobs
@@ -22,10 +22,11 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
-from . import snapshots
+from . import roots, snapshots, timeline
 from .disk import scan
 from .disk import watch as watching
-from .snapshots import Recorder, Root, StoredScan, Swept
+from .roots import Root
+from .snapshots import Recorder, StoredScan, Swept
 
 if TYPE_CHECKING:
     from .disk.scan import Limits, Scanner, Seen
@@ -35,7 +36,25 @@ _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
 Commit = Callable[[Tx, str, int], T]  # takes the root of what is in the workspace, and the time of the commit
-Who = tuple[str | None, tuple[str, ...]]  # whom changes are attributed to, and the calls that were open
+
+
+class Who(NamedTuple):
+    """Whom a session says that changes are to be attributed to, and the calls that were open.
+
+    ``until_ms`` bounds how long calls that were cut off were certainly at work.
+    """
+
+    kind: str | None = None
+    calls: tuple[str, ...] = ()
+    until_ms: int | None = None
+
+
+class _Standing(NamedTuple):
+    """How often contents were swept out, and the last scan of a workspace."""
+
+    sweeps: int
+    tip: int
+    root: str
 
 
 class Trees:
@@ -67,14 +86,11 @@ class Trees:
         data = self.extra.get(digest)
         if data is None:
             data = self._runner.read(blobs.read_whole, self._runner.scope, digest.hex())
-        try:
-            return tree.checked(data)
-        except ValueError as error:
-            raise Corrupt(f"the record of a directory is damaged: {error}", what=f"blob {digest.hex()}") from error
+        return roots.directory(data, digest)
 
     def root(self, content_hash: str) -> Root:
         """Return a root; raises ``Corrupt`` if it is missing, and never returns an empty one instead."""
-        return self._runner.read(snapshots.read_root, self._runner.scope, content_hash)
+        return self._runner.read(roots.read, self._runner.scope, content_hash)
 
     def content(self, digest: bytes) -> Iterator[bytes]:
         """Yield a file's content in pieces."""
@@ -197,14 +213,16 @@ class Workspace:
         self.last = ""  # the root recorded last
         self.trees = Trees(runner)
         self.name = name_of(path)
+        self._place = timeline.at(path)
         self.memory = f"{_rules_of(limits, rules)}{self.name}"  # other rules share nothing remembered
 
     def record(
-        self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = lambda: (None, ())
+        self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = Who
     ) -> tuple[SessionRow, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Writes nothing if the session is known to have this root already.
+        Writes nothing if the session is known to have this root already. If somebody else recorded a scan meanwhile,
+        everything is scanned again, so that what they saw is never taken for a change back.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -213,24 +231,29 @@ class Workspace:
                 paths = known if paths is None else None if known is None else [*paths, *known]
             before = who()  # after waiting for the lock, since calls may have started meanwhile
             for _ in range(_TRIES):
-                kept = self._kept(paths)
-                if kept.root == self.last and (found := self._runner.read(recorder.known, kept.root)):
+                base = self._standing()
+                # Others have recorded what this process has not seen: what is remembered of other paths is stale.
+                kept = self._kept(paths if base.root == self.last else None)
+                if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
+                    self.last = kept.root
                     return found, kept.value
                 try:
-                    return self._commit(kept, recorder, *_either(before, who())), kept.value
+                    return self._commit(kept, recorder, base.tip, _either(before, who())), kept.value
                 except Swept:
                     self._scanner, paths = None, None
+                except timeline.Behind:
+                    paths = None
                 except BaseException:
                     self._scanner = None  # its notes were not stored
                     raise
-            raise Unsupported("every scan collided with a prune; stop pruning, then try again", capability="capture")
+            raise Busy("other processes scan this workspace all the time; try again")
 
     def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
             root = _root(workspace.scan(upload, paths))
-            data = snapshots.encode_root(root)
+            data = roots.encode(root)
             name = tree.digest(data).hex()
             if name != self.last:
                 upload.put(tree.digest(data), data)
@@ -241,9 +264,9 @@ class Workspace:
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, recorder: Recorder, who: str | None, calls: tuple[str, ...]) -> SessionRow:
+    def _commit(self, kept: _Kept, recorder: Recorder, base: int, who: Who) -> SessionRow:
         """Store the last batch and record the scan in one transaction."""
-        taken = StoredScan(kept.root, self._sweeps, who, calls, self.memory, self._notes())
+        taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes(), self._ctime)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
         self.last = kept.root
         return done
@@ -266,7 +289,7 @@ class Workspace:
         """Scan the paths that were changed, and run ``commit`` alone with the root of what is there now."""
         with self._lock:
             kept = self._kept(paths)
-            taken = StoredScan(kept.root, self._sweeps, place=self.memory, seen=self._notes())
+            taken = StoredScan(kept.root, self._sweeps, self._place, memory=self.memory, seen=self._notes())
             try:
                 done = self._runner.write_as(
                     ALONE, _finish, self._runner.scope, taken, kept.last, commit, now_ms=self._runner.clock.now_ms()
@@ -289,8 +312,7 @@ class Workspace:
 
     def _loaded(self) -> Scanner:
         """Return the scanner with what is remembered; nothing that was swept out meanwhile is relied on."""
-        scope = self._runner.scope
-        sweeps = self._runner.read(snapshots.sweeps, scope)
+        scope, sweeps = self._runner.scope, self._standing().sweeps
         if self._scanner is None or sweeps != self._sweeps:
             self._sweeps, self.last, workspace = sweeps, "", self._new()
             notes = self._runner.read(snapshots.remembered, scope, self.memory)
@@ -302,6 +324,16 @@ class Workspace:
                 workspace.changed.update(map(os.fsdecode, notes))  # to be recorded again, or forgotten
             self._scanner = workspace
         return self._scanner
+
+    def _standing(self) -> _Standing:
+        return self._runner.read(_standing, self._runner.scope, self._place)
+
+    def _ctime(self, path: bytes) -> int | None:
+        """Return when what is at a path was last changed, in milliseconds; None if nothing is there."""
+        try:
+            return os.lstat(os.path.join(os.fsencode(self.path), path)).st_ctime_ns // 1_000_000
+        except OSError:
+            return None
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
@@ -328,8 +360,14 @@ def _finish(tx: Tx, scope: str, taken: StoredScan, last: list[blobs.Packed], com
     if snapshots.sweeps(tx, scope) != taken.sweeps:
         raise Conflict("contents were swept out of the store meanwhile; try again")
     blobs.put_many(tx, scope, last, now_ms=now_ms)
-    snapshots.remember(tx, scope, taken.place, taken.seen)
+    snapshots.remember(tx, scope, taken.memory, taken.seen)
     return commit(tx, taken.root, now_ms)
+
+
+def _standing(tx: Tx, scope: str, place: timeline.Place) -> _Standing:
+    found = timeline.find(tx, scope, place)
+    tip, root = (0, "") if found is None else (found.tip, found.root)
+    return _Standing(snapshots.sweeps(tx, scope), tip, root)
 
 
 def _root(seen: Seen) -> Root:
@@ -338,8 +376,8 @@ def _root(seen: Seen) -> Root:
 
 def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
-    calls = tuple(dict.fromkeys((*before[1], *after[1])))
-    return (None, calls) if calls else before
+    calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
+    return Who(None, calls, before.until_ms) if calls else before
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:

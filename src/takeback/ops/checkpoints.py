@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Corrupt
-from ..files import snapshots
+from ..files import roots, snapshots
 from ..ids import new_id
 from ..model.checkpoint import Checkpoint
 from ..model.session import Head, Stats
@@ -121,14 +121,14 @@ def as_value(tx: Tx, session: SessionRow, row: CheckpointRow) -> Checkpoint:
     )
 
 
-def _root(tx: Tx, there: SessionRow) -> tuple[snapshots.Root | None, tuple[str, ...]]:
+def _root(tx: Tx, there: SessionRow) -> tuple[roots.Root | None, tuple[str, ...]]:
     """Return the files at a point, and what was not captured; if the files are lost, that is reported instead."""
     try:
         taken = work.latest(tx, there, snapshots.KIND)
         if taken is None:
             return None, ()
-        root = snapshots.read_root(tx, there.scope, taken.body["root"])
-        return root, tuple(snapshots.missed(root))
+        root = roots.read(tx, there.scope, taken.body["root"])
+        return root, tuple(roots.missed(root))
     except Corrupt as error:
         return None, (f"the files are lost: {error}",)
 

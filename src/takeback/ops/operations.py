@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .. import codec
 from ..errors import Conflict, Corrupt, NotFound
-from ..files import snapshots
 from ..ids import new_id
 from ..model.operation import Operation
 from ..storage.base import Tx
@@ -53,15 +52,26 @@ class Done(NamedTuple):
 
 
 def on_session(
-    tx: Tx, session: SessionRow, kind: str, after: View, *, now_ms: int, undoes: int | None = None
+    tx: Tx,
+    session: SessionRow,
+    kind: str,
+    after: View,
+    *,
+    now_ms: int,
+    undoes: int | None = None,
+    beside: tuple[View, View] = ({}, {}),
 ) -> tuple[SessionRow, Operation]:
-    """Change a session as ``after`` says, and record what that replaced."""
+    """Change a session as ``after`` says, and record what that replaced.
+
+    ``beside`` is what else the operation changed, before and after.
+    """
     before = view_of(tx, session, after)
-    if before == after and undoes is None:
+    if before == after and beside[0] == beside[1] and undoes is None:
         return session, Operation(new_id(now_ms), kind, session.id, now_ms, NOTHING)
     changed = _applied(tx, session, after, now_ms)
     changed = _put(tx, session, changed, kind, now_ms, moved="head" in after)
-    row = _record(tx, kind, (session.scope, session.sid, 0), before, view_of(tx, changed, after), now_ms, undoes)
+    views = before | beside[0], view_of(tx, changed, after) | beside[1]
+    row = _record(tx, kind, (session.scope, session.sid, 0), *views, now_ms, undoes)
     return changed, as_value(tx, row, session.id, None)
 
 
@@ -91,20 +101,6 @@ def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
     """Return the operation made by an earlier call with this key, or None."""
     made = None if call.key is None else idempotency.made_before(tx, session.scope, session.sid, call.key, call.request)
     return None if made is None else named(tx, find(tx, session.scope, made))
-
-
-def note(
-    tx: Tx, session: SessionRow, kind: str, before: View, after: View, now_ms: int
-) -> tuple[SessionRow, Operation]:
-    """Record an operation that was carried out in steps; ``session`` is the session after them."""
-    session = _put(tx, session, session, kind, now_ms, moved=False)
-    row = _record(tx, kind, (session.scope, session.sid, 0), before, after, now_ms, None)
-    return session, as_value(tx, row, session.id, None)
-
-
-def put_in_place(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
-    """Change a session as ``after`` says; the caller records it."""
-    return sessions.store(tx, session, _applied(tx, session, after, now_ms))
 
 
 def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
@@ -248,8 +244,6 @@ def _thing(tx: Tx, session: SessionRow, thing: str, asked: Any) -> Any:
             return sessions.decoded(sessions.detail(tx, session)).get("metadata", {})
         case "branch":  # made by a fork
             return [asked[0], branches.find(tx, session.scope, session.sid, asked[0]).hidden]
-        case "files":  # what a move did in the workspace, for people; a move of files alone also has the root
-            return {**asked, "root": snapshots.disk_of(tx, session)} if "root" in asked else asked
         case "below":  # sub-agents that moved with it
             known = all_unless_purged(tx, session.scope, asked)
             return {sid: [*head_view(known[sid]), known[sid].hidden] for sid in asked if sid in known}

@@ -46,7 +46,7 @@ DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
 # Details that belong to this store alone: the number of messages sent and of streams open, and what was last seen in
 # the workspace. Copies and forks leave them out.
-UNDER_WAY = ("sent", "open", "disk", "disk_at", "told")
+UNDER_WAY = ("sent", "open", "told")
 NO_NUMBERS = Numbers()
 _TAGGED = ("tags", "hidden", "rank")
 _MINUTE = 60_000
@@ -129,6 +129,11 @@ def by_number(tx: Tx, scope: str, sid: int) -> SessionRow:
     if found is None:
         raise Corrupt(f"the record of session number {sid} is missing", what=f"session number {sid}")
     return found
+
+
+def find_number(tx: Tx, scope: str, sid: int) -> SessionRow | None:
+    """Return a session by its local number for reading only, or None."""
+    return SESSION.get(tx, scope, sid)
 
 
 def named(tx: Tx, scope: str, name: str) -> list[SessionRow]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import Corrupt
-from ..files import snapshots
+from ..files import roots, snapshots
 from ..model import tree
 from ..model.purge import Pruned
 from ..storage.base import Tx, scalars
@@ -80,7 +80,7 @@ def reached(tx: Tx, scope: str, roots: Iterable[str]) -> Iterator[bytes]:
 
 def _tree_of(tx: Tx, scope: str, root: str) -> bytes | None:
     try:
-        return snapshots.read_root(tx, scope, root).tree
+        return roots.read(tx, scope, root).tree
     except Corrupt:
         return None
 

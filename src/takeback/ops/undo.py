@@ -34,6 +34,9 @@ from .operations import (
 )
 from .sessions import SessionRow
 
+Beside = tuple[View, View]  # what an operation changed in files, before and after
+NO_FILES: Beside = ({}, {})
+
 
 def take_up(
     tx: Tx, scope: str, session_id: str, kind: str, wanted: str | None, *, now_ms: int
@@ -82,18 +85,18 @@ def _with_files(tx: Tx, scope: str, operation_id: str) -> tuple[str, str | None]
 
 
 def undo_session(
-    tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int, files: View | None = None
+    tx: Tx, scope: str, session_id: str, *, operation_id: str | None, now_ms: int, beside: Beside = NO_FILES
 ) -> Done:
-    """Undo the newest standing operation of a session, or a named one; ``files`` says which files that changes."""
+    """Undo the newest standing operation of a session, or a named one; ``beside`` says what that changes in files."""
     session = sessions.get(tx, scope, session_id)
     if operation_id is None:
         row = _last_standing(tx, session)
         if row is None:
             raise Conflict("there is nothing to undo in this session")
-        return _undo(tx, row, now_ms, files)
+        return _undo(tx, row, now_ms, beside)
     if find(tx, scope, operation_id).session != session.sid:
         raise NotFound(f"this session has no operation {operation_id!r}")
-    return undo(tx, scope, operation_id, now_ms=now_ms, files=files)
+    return undo(tx, scope, operation_id, now_ms=now_ms, beside=beside)
 
 
 def _last_standing(tx: Tx, session: SessionRow) -> OperationRow | None:
@@ -120,7 +123,7 @@ def to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str
     return found
 
 
-def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, files: View | None = None) -> Done:
+def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, beside: Beside = NO_FILES) -> Done:
     """Undo a named operation; a later one that changed the same property raises ``Conflict``."""
     row = find(tx, scope, operation_id)
     if row.kind in ("undo", "redo", "purge"):
@@ -134,7 +137,7 @@ def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, files: View | No
             expected=operation_id,
             found=later.id,
         )
-    return _undo(tx, row, now_ms, files)
+    return _undo(tx, row, now_ms, beside)
 
 
 def _touched_since(tx: Tx, row: OperationRow, which: str) -> OperationRow | None:
@@ -145,8 +148,8 @@ def _touched_since(tx: Tx, row: OperationRow, which: str) -> OperationRow | None
     return next((each for each in later if things & codec.decode(each.before).keys()), None)
 
 
-def _undo(tx: Tx, row: OperationRow, now_ms: int, files: View | None) -> Done:
-    done = _again(tx, row, "undo", now_ms, files)
+def _undo(tx: Tx, row: OperationRow, now_ms: int, beside: Beside) -> Done:
+    done = _again(tx, row, "undo", now_ms, beside)
     set_undone(tx, row, find(tx, row.scope, done.operation.id).oid)
     return done
 
@@ -158,13 +161,13 @@ def redo(
     session_id: str | None,
     operation_id: str | None = None,
     now_ms: int,
-    files: View | None = None,
+    beside: Beside = NO_FILES,
 ) -> Done:
     """Redo the last undo of a session, or a named undo, unless another operation came since."""
     last = _last_undo(tx, scope, session_id) if operation_id is None else _named_undo(tx, scope, operation_id)
     if last is None:
         raise Conflict("there is nothing to redo")
-    done = _again(tx, last, "redo", now_ms, files)
+    done = _again(tx, last, "redo", now_ms, beside)
     set_undone(tx, last, find(tx, scope, done.operation.id).oid)
     set_undone(tx, by_number(tx, scope, last.undoes or 0), None)
     return done
@@ -183,14 +186,13 @@ def _named_undo(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
     return None if row.undone_by is not None or _touched_since(tx, row, "undone_by IS NULL") else row
 
 
-def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, files: View | None) -> Done:
+def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, beside: Beside) -> Done:
     """Restore what was there before an operation."""
     before = codec.decode(row.before)
-    if files is not None and "files" in before:
-        before["files"] = {**before["files"], **files}
+    before.pop("files", None)
     if row.agent:
         agent = agents.by_number(tx, row.scope, row.agent)
         return Done(on_agent(tx, agent, kind, before, now_ms=now_ms, undoes=row.oid)[1], None)
     session = sessions.by_number(tx, row.scope, row.session)
-    session, done = on_session(tx, session, kind, before, now_ms=now_ms, undoes=row.oid)
+    session, done = on_session(tx, session, kind, before, now_ms=now_ms, undoes=row.oid, beside=beside)
     return Done(done, session)

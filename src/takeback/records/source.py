@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import Corrupt
-from ..files import snapshots
+from ..files import roots, snapshots
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
@@ -278,7 +278,7 @@ class Source:
     def _tree(self, link: LinkRow, known: Known, *, strict: bool) -> Iterator[Record]:
         """Yield what is not there of a tree, from the leaves up; each directory is walked once."""
         try:
-            waiting = [(self._read(lambda tx: snapshots.read_root(tx, link.scope, link.hash)).tree, False)]
+            waiting = [(self._read(lambda tx: roots.read(tx, link.scope, link.hash)).tree, False)]
         except Corrupt:
             if strict:
                 raise

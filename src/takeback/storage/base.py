@@ -207,5 +207,6 @@ NEXT = {
         ("blob", "blob_id"),
         ("feed", "pos"),
         ("agent_checkpoint", "acid"),
+        ("workspace", "wid"),
     )
 }

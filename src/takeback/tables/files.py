@@ -1,8 +1,56 @@
-"""Files of workspaces: what a directory looked like when last scanned, and file changes in progress."""
+"""Files of workspaces: timelines, what a directory looked like when last scanned, and file changes in progress."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .table import Index, Table
+
+
+class WorkspaceRow(NamedTuple):
+    """A row of ``workspace``: a directory of one machine, and how far its timeline reaches."""
+
+    scope: str
+    wid: int
+    uid: str
+    machine: str
+    path: str
+    identity: str
+    # packed from here on
+    tip: int  # the number of its last scan
+    root: str  # what that scan found; empty before the first one
+    owed: Any  # calls that ended without a scan
+    over: Any  # calls that are open in the log, but are known to have ended
+    by: Any  # which process last scanned for a session
+
+
+class ScanRow(NamedTuple):
+    """A row of ``scan``: a change of a workspace's files, as one scan found it."""
+
+    scope: str
+    wid: int
+    n: int
+    at_ms: int
+    session: int
+    root: str | None
+    # packed from here on
+    branch: str
+    seq: int
+    turn: int
+    as_of: int
+    operation: str
+    bulk: int
+    why: str
+    authors: Any
+
+
+class TouchedRow(NamedTuple):
+    """A row of ``touched``: a path that a scan found changed, and who changed it."""
+
+    scope: str
+    wid: int
+    path: bytes
+    n: int
+    author: int
+    action: str
 
 
 class SeenRow(NamedTuple):
@@ -27,6 +75,46 @@ class JournalRow(NamedTuple):
     steps: bytes
 
 
+WORKSPACE = Table(
+    "workspace",
+    WorkspaceRow,
+    key="scope, wid",
+    number="wid",
+    called=lambda row: f"workspace {row.path}",
+    packed=("tip", "root", "owed", "over", "by"),
+    indexes=[
+        Index("workspace_path", "scope, machine, path", unique=True),
+        Index("workspace_identity", "scope, machine, identity"),
+    ],
+    notes={
+        "uid": "what snapshots name it by, in any store",
+        "machine": "which machine the directory is on",
+        "identity": "device, inode and time of birth of the directory; empty where the system cannot tell",
+    },
+)
+SCAN = Table(
+    "scan",
+    ScanRow,
+    key="scope, wid, n",
+    called=lambda row: f"scan {row.n} of workspace {row.wid}",
+    packed=("branch", "seq", "turn", "as_of", "operation", "bulk", "why", "authors"),
+    refs={"wid": "workspace"},
+    indexes=[Index("scan_time", "scope, wid, at_ms"), Index("scan_session", "scope, session", where="session > 0")],
+    notes={
+        "n": "counts from 1 in each workspace",
+        "session": "for which it was made; 0: for none",
+        "root": "what the workspace held, as a snapshot names it; NULL: it failed, or was purged",
+    },
+)
+TOUCHED = Table(
+    "touched",
+    TouchedRow,
+    key="scope, wid, path, n",
+    called=lambda row: f"a change of workspace {row.wid} in scan {row.n}",
+    refs={"wid": "workspace"},
+    indexes=[Index("touched_scan", "scope, wid, n")],
+    notes={"n": "the scan that found it", "author": "which of that scan's authors changed it"},
+)
 SEEN = Table(
     "seen",
     SeenRow,

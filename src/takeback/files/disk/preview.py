@@ -1,13 +1,13 @@
 """The plan of a change of files: from what is there to what was there, path by path. Pure: it only compares trees.
 
-What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched; what belongs
-to a repository is never written, whatever a tree says; nothing is removed that contains something kept. Each remaining
-path becomes one step.
+What somebody else changed is kept, unless it is named; what was not captured, then or now, is not touched unless it is
+named and its content is known; what belongs to a repository is never written, whatever a tree says; nothing is removed
+that contains something kept. Each remaining path becomes one step. Whatever should change and does not has its reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...model import names, tree
@@ -21,9 +21,8 @@ class FilePlan(NamedTuple):
     """What would be done, and what is left alone and why."""
 
     steps: tuple[Step, ...]
-    kept: tuple[bytes, ...]  # somebody else's edits
-    others: tuple[bytes, ...]  # paths that another live session changed too
-    missed: tuple[bytes, ...]  # differ, but were not captured then or are not now
+    kept: tuple[bytes, ...]  # somebody else's changes
+    stays: Mapping[bytes, str]  # what should change and does not, with the reason
     refused: tuple[bytes, ...] = ()  # belong to a repository: never written
 
 
@@ -33,35 +32,44 @@ def plan(
     wanted: bytes,
     *,
     yours: Yours,
-    others: Collection[bytes] = (),
+    wants: Callable[[bytes], bool] = lambda path: True,
     overwrite: Callable[[bytes], bool] = lambda path: False,
 ) -> FilePlan:
-    """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them."""
-    steps, kept, left, missed = dict[bytes, Step](), list[bytes](), list[bytes](), list[bytes]()
+    """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them.
+
+    Only paths that are ``wants`` change.
+    """
+    steps, kept, stays = dict[bytes, Step](), list[bytes](), dict[bytes, str]()
     refused = dict[bytes, None]()
     gap: bytes | None = None  # the last directory that was not captured; its contents follow directly
     for path, old, new in tree.differences(load, now, wanted):
         old, new = _there(old), _there(new)
-        if old == new or (gap is not None and path.startswith(gap)):
-            continue  # captured only now, with its directory: it may be older than the point
+        if old == new or not wants(path) or (gap is not None and path.startswith(gap)):
+            continue  # behind a gap: captured only now, with its directory, so it may be older than the point
         if is_refused(path, old, new):
             refused[names.control_part(path)] = None
             continue
         if GAP in (old and old.kind, new and new.kind):
             gap = path + b"/"
             if old is None or new is None or old.kind != new.kind:
-                missed.append(path)
-        elif path in others:
-            left.append(path)
+                stays[path] = _why(old, new)
         elif path in yours and not overwrite(path):
             kept.append(path)
         else:
             steps[path] = Step(path, old, new)
-    fixed = {*left, *missed, *refused, *(path for path in kept if yours[path] is None)}
-    edited = {path: root for path, root in yours.items() if root and not overwrite(path)}
+    fixed = {*stays, *refused, *(path for path in kept if yours[path] is None)}
+    edited = {path: root for path, root in yours.items() if root and wants(path) and not overwrite(path)}
     back = _bring_back(load, now, edited, steps, fixed)
-    possible = _possible([*steps.values()], fixed, back, load, now)
-    return FilePlan(possible, tuple(kept), tuple(left), tuple(missed), tuple(refused))
+    possible = _possible([*steps.values()], fixed, back, stays, load, now)
+    return FilePlan(possible, tuple(kept), stays, tuple(refused))
+
+
+def _why(old: Node | None, new: Node | None) -> str:
+    """Explain why a path stays that was not captured then, or is not now."""
+    if new is not None and new.kind == GAP:
+        return f"not captured then: {new.content.decode('utf-8', 'replace')}"
+    reason = "" if old is None else old.content.decode("utf-8", "replace")
+    return f"not captured now: {reason}"
 
 
 def is_refused(path: bytes, old: Node | None, new: Node | None) -> bool:
@@ -99,7 +107,7 @@ def _there(node: Node | None) -> Node | None:
 
 
 def _possible(
-    steps: list[Step], fixed: set[bytes], back: dict[bytes, Node], load: Load, now: bytes
+    steps: list[Step], fixed: set[bytes], back: dict[bytes, Node], stays: dict[bytes, str], load: Load, now: bytes
 ) -> tuple[Step, ...]:
     """Drop steps that would remove or replace a directory of something kept, and those below something kept."""
     holding = {above for path in (*fixed, *back) for above in above_all(path)}
@@ -110,10 +118,14 @@ def _possible(
         goes = old is not None and old.kind == DIR and (new is None or new.kind != DIR)
         if goes and (step.path in holding or _has_gaps(load, now, step.path)):
             fixed.add(step.path)
+            if new is not None or step.path not in holding:
+                stays[step.path] = "it is a directory that holds something kept or not captured"
             continue
         if any(above in fixed and not _is_dir(load, now, above) for above in above_all(step.path)):
+            stays[step.path] = "something that is kept is in its place"
             continue
         if new is not None and not ends.isdisjoint(above_all(step.path)):
+            stays[step.path] = "something that is kept is in its place"
             continue
         found.append(step)
     return tuple(found)

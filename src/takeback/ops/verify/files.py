@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import codec
-from ...files import snapshots
+from ...files import roots, snapshots
 from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
@@ -106,14 +106,14 @@ def _require_bounded(extent: Extent) -> None:
         raise Unsound(f"the tree holds {what}")
 
 
-def _root(tx: Tx, scope: str, root: str) -> snapshots.Root:
+def _root(tx: Tx, scope: str, root: str) -> roots.Root:
     try:
         if _is_too_large(tx, scope, root):
             raise Unsound("the root is too large")
-        found = snapshots.read_root(tx, scope, root)
+        found = roots.read(tx, scope, root)
     except UNREADABLE as error:
         raise Unsound(f"the root cannot be read: {error}", missing=True) from error
-    if what := snapshots.root_fault(found):
+    if what := roots.fault(found):
         raise Unsound(f"the root is not sound: {what}")
     return found
 

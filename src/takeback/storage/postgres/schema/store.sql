@@ -10,6 +10,7 @@ CREATE SEQUENCE operation_number;
 CREATE SEQUENCE blob_number;
 CREATE SEQUENCE feed_number;
 CREATE SEQUENCE agent_checkpoint_number;
+CREATE SEQUENCE workspace_number;
 
 -- An append changes no column of an index, so with room on the page the new version of the session's row stays there.
 -- A tag's row stays there too when its session gets another rank.

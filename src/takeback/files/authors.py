@@ -1,0 +1,276 @@
+"""Who changed what in a workspace, as far as that can be known.
+
+Between two scans only calls that were open can have changed files, since every start and every end of a call scans; a
+call that ended without a good scan is owed to the next one. So whoever has a call open now, in any session that works
+in this directory, may have made the changes that a scan finds, and so may those owed. If they all belong to one session
+and its sub-agents, the change is theirs. If not, a path that only one of them names, or a time at which only one of
+them was open, decides. Otherwise it is unclear, and so is what a process may have done that is gone by now: nothing is
+stated that is a guess. If nobody may have done it, it was somebody outside.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import presence
+from ..model import tree
+from ..model.tree import Difference
+from ..ops import calls, open_calls, sessions
+from ..ops.sessions import SessionRow
+from ..storage.base import Tx
+from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
+from . import roots
+from .disk import preview
+
+AT = "WHERE scope = ? AND machine = ? AND path = ?"
+INSIDE = "WHERE scope = ? AND machine = ? AND path > ? AND path < ?"
+OF_PATH = "WHERE scope = ? AND wid = ? AND path = ? AND n < ? ORDER BY n DESC LIMIT ?"
+CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE = (
+    *("calls", "turn", "session", "outside", "unclear", "start", "restore"),
+)
+_MOST_OVER = 64  # sessions whose calls are remembered to have ended
+_SLACK_MS = 20  # by which a file system's clock may lag
+
+
+class Claim(NamedTuple):
+    """Who scans, and what that session says of the changes: they are its calls', its turn's, its own, or not its own.
+
+    ``until_ms`` bounds how long calls that were cut off were certainly at work.
+    """
+
+    session: SessionRow
+    kind: str
+    calls: tuple[str, ...] = ()
+    until_ms: int | None = None
+
+
+class Author(NamedTuple):
+    """Who changed a path: a kind, and the sessions with their calls."""
+
+    kind: str
+    who: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+class _Candidate(NamedTuple):
+    session: SessionRow
+    family: int
+    kind: str
+    calls: tuple[str, ...]
+    until_ms: int | None  # None: it is at work now
+
+
+class Authors:
+    """Who may have changed files since the last scan, and who changed a path."""
+
+    def __init__(self, tx: Tx, workspace: WorkspaceRow, claim: Claim | None) -> None:
+        self._tx, self._workspace = tx, workspace
+        self._beside = _beside(tx, workspace)
+        self._found = [*self._candidates(claim)]
+        self._names: dict[int, set[bytes]] = {}
+        self._spans: dict[int, int] = {}
+
+    def _candidates(self, claim: Claim | None) -> Iterator[_Candidate]:
+        tx, workspace, known = self._tx, self._workspace, set[int]()
+        if claim is not None:
+            known.add(claim.session.sid)
+            if claim.kind != OUTSIDE:
+                yield self._candidate(claim.session, claim.kind, claim.calls, claim.until_ms)
+        for each in (workspace, *self._beside):
+            over = {(sid, call) for sid, ids in each.over for call in ids}
+            for sid, holder in each.by.items():
+                row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
+                if row is None or row.hidden:
+                    continue
+                known.add(sid)
+                going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
+                if going:
+                    gone = presence.is_gone(presence.decode(holder))
+                    yield self._candidate(row, CALLS, going, row.updated_ms if gone else None)
+        for sid, ids in workspace.owed:
+            row = sessions.find_number(tx, workspace.scope, sid)
+            if row is not None:
+                yield self._candidate(row, CALLS, tuple(ids), None)
+
+    def _candidate(self, session: SessionRow, kind: str, ids: tuple[str, ...], until_ms: int | None) -> _Candidate:
+        return _Candidate(session, family_of(self._tx, session), kind, ids, until_ms)
+
+    def over(self) -> list[list[Any]]:
+        """Return the calls that are open in the log but have ended: what they did is in this scan at the latest."""
+        found = {sid: dict.fromkeys(ids) for sid, ids in self._workspace.over}
+        for each in self._found:
+            if each.until_ms is not None:
+                found.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
+        return [[sid, [*ids]] for sid, ids in found.items()][-_MOST_OVER:]
+
+    def of_all(self) -> Author:
+        """Return who changed something, whatever it is."""
+        return self._decided(self._found, None)
+
+    def of(self, change: Difference, ctime: int | None) -> Author:
+        """Return who changed a path; ``ctime`` is when, in milliseconds, if the system tells."""
+        told = self._told_beside(change)
+        if told is not None:
+            return told
+        few = self._found
+        if len({each.family for each in few}) > 1:
+            few = self._named(few, change.path) or self._open_then(few, ctime) or few
+        return self._decided(few, ctime)
+
+    def _decided(self, among: Sequence[_Candidate], ctime: int | None) -> Author:
+        if not among:
+            return Author(OUTSIDE)
+        sure = [each for each in among if each.until_ms is None or (ctime is not None and ctime <= each.until_ms)]
+        who = dict[int, dict[str, None]]()
+        for each in sure or among:
+            who.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
+        given = tuple((sid, tuple(ids)) for sid, ids in who.items())
+        if not sure or len({each.family for each in among}) > 1:
+            return Author(UNCLEAR, tuple((sid, tuple(ids)) for sid, ids in _all_of(among).items()))
+        return Author(sure[0].kind if len({each.kind for each in sure}) == 1 else CALLS, given)
+
+    def _named(self, among: Sequence[_Candidate], path: bytes) -> list[_Candidate]:
+        """Return the one family whose calls name a path; empty if none does, or several do."""
+        naming = [each for at, each in enumerate(among) if self._names_it(at, each, path)]
+        return naming if len({each.family for each in naming}) == 1 else []
+
+    def _names_it(self, at: int, candidate: _Candidate, path: bytes) -> bool:
+        if at not in self._names:
+            self._names[at] = {name for call in candidate.calls for name in self._paths_of(candidate.session, call)}
+        names = self._names[at]
+        return path in names or any(above in names for above in preview.above_all(path))
+
+    def _paths_of(self, session: SessionRow, call_id: str) -> Iterator[bytes]:
+        """Yield the paths of the workspace that the arguments of a call name."""
+        found = calls.find_open(self._tx, session, call_id)
+        if found is None:
+            return
+        for text in _texts(calls.announced(self._tx, session, found.call, call_id).arguments):
+            for word in _words(text):
+                whole = os.path.normpath(os.path.join(session.workspace, word))
+                if whole.startswith(f"{self._workspace.path}/"):
+                    yield os.fsencode(whole[len(self._workspace.path) + 1 :])
+
+    def _open_then(self, among: Sequence[_Candidate], ctime: int | None) -> list[_Candidate]:
+        """Return the one family with a call open at a time; empty if there is none, or several."""
+        if ctime is None:
+            return []
+        found = [
+            each
+            for at, each in enumerate(among)
+            if self._since(at, each) - _SLACK_MS <= ctime and (each.until_ms is None or ctime <= each.until_ms)
+        ]
+        return found if len({each.family for each in found}) == 1 else []
+
+    def _since(self, at: int, candidate: _Candidate) -> int:
+        """Return when the first call of a candidate began; unknown ones began long ago."""
+        if at not in self._spans:
+            seqs = [found.start or found.call for found in self._open(candidate)]
+            times = [calls.entry_at(self._tx, candidate.session, seq)[1].at_ms for seq in seqs]
+            self._spans[at] = min(times) if len(times) == len(candidate.calls) and times else 0
+        return self._spans[at]
+
+    def _open(self, candidate: _Candidate) -> list[open_calls.OpenCall]:
+        found = (calls.find_open(self._tx, candidate.session, call) for call in candidate.calls)
+        return [each for each in found if each is not None]
+
+    def _told_beside(self, change: Difference) -> Author | None:
+        """Return whom a workspace inside this one, or around it, already knows as the author of this very change."""
+        for other in self._beside:
+            path = _as_seen_from(other.path, self._workspace.path, change.path)
+            row = None if path is None else newest(self._tx, other, path)
+            if row is None or not self._same(other, row, path or b"", change):
+                continue
+            scan = SCAN.get(self._tx, other.scope, other.wid, row.n)
+            if scan is not None and scan.at_ms >= self._tip_ms():
+                return author_of(scan, row)
+        return None
+
+    def _tip_ms(self) -> int:
+        tip = SCAN.get(self._tx, self._workspace.scope, self._workspace.wid, self._workspace.tip)
+        return 0 if tip is None else tip.at_ms
+
+    def _same(self, other: WorkspaceRow, row: TouchedRow, path: bytes, change: Difference) -> bool:
+        scan = SCAN.get(self._tx, other.scope, other.wid, row.n)
+        if scan is None or scan.root is None:
+            return False
+        there = tree.find(roots.loading(self._tx, other.scope), roots.read(self._tx, other.scope, scan.root).tree, path)
+        return tree.shown(there) == tree.shown(change.new)
+
+
+def family_of(tx: Tx, session: SessionRow) -> int:
+    """Return the session that is above all others of its tree: it answers for its sub-agents."""
+    for _ in range(sessions.DEEPEST):
+        above = sessions.find_number(tx, session.scope, session.parent) if session.parent else None
+        if above is None:
+            break
+        session = above
+    return session.sid
+
+
+def newest(tx: Tx, workspace: WorkspaceRow, path: bytes) -> TouchedRow | None:
+    """Return the last change of a path, or None."""
+    found = TOUCHED.all(tx, OF_PATH, (workspace.scope, workspace.wid, path, 1 << 62, 1))
+    return found[0] if found else None
+
+
+def author_of(scan: ScanRow, row: TouchedRow) -> Author:
+    """Return who changed a path that a scan lists."""
+    return of_scan(scan)[row.author]
+
+
+def of_scan(scan: ScanRow) -> list[Author]:
+    """Return all authors of a scan."""
+    return [Author(kind, tuple((sid, tuple(ids)) for sid, ids in who)) for kind, who in scan.authors]
+
+
+def _all_of(among: Sequence[_Candidate]) -> dict[int, dict[str, None]]:
+    found = dict[int, dict[str, None]]()
+    for each in among:
+        found.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
+    return found
+
+
+def _beside(tx: Tx, workspace: WorkspaceRow) -> list[WorkspaceRow]:
+    """Return the other workspaces of this machine that contain this one, or are inside it."""
+    scope, machine, path = workspace.scope, workspace.machine, workspace.path
+    above = (WORKSPACE.one(tx, AT, (scope, machine, each)) for each in _parents(path))
+    inside = WORKSPACE.all(tx, INSIDE, (scope, machine, f"{path}/", f"{path}0"))
+    return [*(each for each in above if each is not None), *inside]
+
+
+def _parents(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
+
+
+def _as_seen_from(ours: str, theirs: str, path: bytes) -> bytes | None:
+    """Translate a path of another workspace into one of ours; None if it is outside ours."""
+    whole = os.path.join(os.fsencode(theirs), path)
+    root = os.fsencode(ours) + b"/"
+    return whole[len(root) :] if whole.startswith(root) else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _words(text: str) -> Iterable[str]:
+    """Return what in a text may be a path: the whole of it, and the words of a command."""
+    if len(text) > 20_000 or "\0" in text:
+        return ()
+    try:
+        return dict.fromkeys((text, *shlex.split(text)))
+    except ValueError:
+        return dict.fromkeys((text, *text.split()))

@@ -1,0 +1,256 @@
+"""The timeline of a workspace: every change of its files, whoever's scan found it, and who made it.
+
+What is known of a directory belongs to the directory, not to one session. Each scan that finds a change is one step,
+and each changed path has an author (``authors``): calls of a session, the session itself, somebody outside, or it is
+unclear, with those who may have done it.
+
+A scan is added only behind the one that it was compared with: two processes that scan at once never record each
+other's files as changed back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from .. import presence
+from ..errors import Error
+from ..ids import new_id
+from ..model import tree
+from ..model.tree import Difference
+from ..ops.sessions import SessionRow
+from ..storage.base import LOCK, Tx
+from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
+from . import authors
+from .authors import RESTORE, START, UNCLEAR, Author, Authors, Claim
+from .disk import preview
+from .disk.apply import Step
+from .disk.identity import identity
+
+AT = f"WHERE scope = ? AND machine = ? AND path = ?{LOCK}"
+SAME = f"WHERE scope = ? AND machine = ? AND identity = ? AND identity <> ''{LOCK}"
+BY_UID = "WHERE scope = ? AND uid = ?"
+SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
+GOOD = "WHERE scope = ? AND wid = ? AND n < ? AND root IS NOT NULL ORDER BY n DESC LIMIT 1"
+BEFORE = "WHERE scope = ? AND wid = ? AND at_ms <= ? AND root IS NOT NULL ORDER BY at_ms DESC, n DESC LIMIT 1"
+PAGE = "WHERE scope = ? AND wid = ? AND n < ? ORDER BY n DESC LIMIT ?"
+_MOST = 2000  # changed paths that are listed one by one; more are found by comparing trees
+
+
+class Behind(Error):
+    """Somebody else recorded a scan meanwhile; scan again."""
+
+    code = "behind"
+
+
+class Place(NamedTuple):
+    """A directory on this machine, as a timeline is found by."""
+
+    machine: str
+    path: str
+
+
+def at(path: str) -> Place:
+    """Return a directory of this machine."""
+    return Place(presence.stable_machine(), path)
+
+
+# ---------------------------------------------------------------------- finding
+
+
+def find(tx: Tx, scope: str, place: Place) -> WorkspaceRow | None:
+    """Return the workspace of a directory, even one that was moved since; None if it was never scanned."""
+    found = WORKSPACE.one(tx, AT, (scope, *place))
+    if found is None and (known := identity(place.path)):
+        moved = WORKSPACE.one(tx, SAME, (scope, place.machine, known))
+        found = moved if moved is not None and not os.path.isdir(moved.path) else None
+    return found
+
+
+def of_session(tx: Tx, session: SessionRow) -> WorkspaceRow | None:
+    """Return the workspace of a session's directory on this machine; None if it has none, or it was never scanned."""
+    return find(tx, session.scope, at(session.workspace)) if session.workspace else None
+
+
+def by_uid(tx: Tx, scope: str, uid: str) -> WorkspaceRow | None:
+    """Return the workspace that snapshots name, or None."""
+    return WORKSPACE.one(tx, BY_UID, (scope, uid))
+
+
+def scan_at(tx: Tx, workspace: WorkspaceRow, n: int) -> ScanRow | None:
+    """Return a scan by its number, or None."""
+    return SCAN.get(tx, workspace.scope, workspace.wid, n)
+
+
+def before(tx: Tx, workspace: WorkspaceRow, at_ms: int) -> ScanRow | None:
+    """Return the last good scan at or before a time, or None."""
+    return SCAN.one(tx, BEFORE, (workspace.scope, workspace.wid, at_ms))
+
+
+def good_before(tx: Tx, workspace: WorkspaceRow, n: int) -> ScanRow | None:
+    """Return the last good scan before one, or None."""
+    return SCAN.one(tx, GOOD, (workspace.scope, workspace.wid, n))
+
+
+def touched_by(tx: Tx, scope: str, uid: str, n: int, sid: int) -> set[bytes] | None:
+    """Return the paths that a session changed in one scan; None if this store does not have the scan."""
+    workspace = by_uid(tx, scope, uid)
+    scan = None if workspace is None else scan_at(tx, workspace, n)
+    if workspace is None or scan is None:
+        return None
+    own = {at for at, each in enumerate(authors.of_scan(scan)) if each.kind != UNCLEAR and sid in dict(each.who)}
+    rows = TOUCHED.all(tx, "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?", (scope, workspace.wid, n))
+    return {row.path for row in rows if row.author in own}
+
+
+def authors_of(scan: ScanRow) -> list[Author]:
+    """Return all authors of a scan."""
+    return authors.of_scan(scan)
+
+
+def since(tx: Tx, workspace: WorkspaceRow, n: int) -> list[ScanRow]:
+    """Return the scans behind one, newest first."""
+    return SCAN.all(tx, SINCE, (workspace.scope, workspace.wid, n))
+
+
+# ---------------------------------------------------------------------- recording
+
+
+def opened(tx: Tx, scope: str, place: Place, now_ms: int) -> WorkspaceRow:
+    """Return the workspace of a directory, locked; make it if it is new, and follow it if it was moved."""
+    found = find(tx, scope, place)
+    if found is None:
+        known = identity(place.path) or ""
+        row = WorkspaceRow(scope, tx.next("workspace"), new_id(now_ms), *place, known, 0, "", [], [], {})
+        return WORKSPACE.put(tx, row)
+    return _stored(tx, found, found._replace(path=place.path))
+
+
+def require_tip(workspace: WorkspaceRow, root: str, base: int) -> None:
+    """Raise ``Behind`` unless a scan was compared with the newest one, or found the same."""
+    if workspace.tip != base and workspace.root != root:
+        raise Behind()
+
+
+def add(
+    tx: Tx,
+    workspace: WorkspaceRow,
+    root: str,
+    changed: Iterable[Difference] | None,
+    claim: Claim | None,
+    *,
+    now_ms: int,
+    holder: bytes | None = None,
+    ctime: Callable[[bytes], int | None] = lambda path: None,
+) -> tuple[WorkspaceRow, ScanRow | None]:
+    """Add a scan; ``changed`` is what it found changed, None for a first one.
+
+    A scan that found nothing new is no step: then only what is remembered for the next one may change.
+    """
+    known = _at_work(workspace, claim, holder)
+    if root == workspace.root:
+        return _stored(tx, workspace, known._replace(owed=[])), None
+    n = workspace.tip + 1
+    found = [] if changed is None else [*islice(real(changed), _MOST + 1)]
+    bulk = changed is None or len(found) > _MOST
+    judged = Authors(tx, workspace, claim)
+    if workspace.tip == 0:
+        given = [Author(START)]
+    elif bulk:
+        given = [judged.of_all()]
+    else:
+        touched = [(each, judged.of(each, ctime(each.path))) for each in found]
+        given = [*dict.fromkeys(author for _, author in touched)] or [judged.of_all()]
+        number = {author: at for at, author in enumerate(given)}
+        TOUCHED.put_many(
+            tx,
+            [
+                TouchedRow(workspace.scope, workspace.wid, each.path, n, number[author], preview.action(each))
+                for each, author in touched
+            ],
+        )
+    row = SCAN.put(tx, _row(workspace, n, root, None if claim is None else claim.session, now_ms, given, bulk=bulk))
+    over = judged.over()
+    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=[], over=over)), row
+
+
+def restored(
+    tx: Tx,
+    workspace: WorkspaceRow,
+    root: str,
+    paths: Sequence[Difference | Step],
+    *,
+    session: SessionRow | None,
+    as_of: int,
+    operation: str,
+    now_ms: int,
+) -> tuple[WorkspaceRow, ScanRow | None]:
+    """Add what a rewind, undo or redo made of the files: the state as of an earlier scan, at these paths."""
+    if root == workspace.root:
+        return workspace, None
+    n, scope, wid = workspace.tip + 1, workspace.scope, workspace.wid
+    who = () if session is None else ((session.sid, ()),)
+    TOUCHED.put_many(tx, [TouchedRow(scope, wid, each.path, n, 0, preview.action(each)) for each in paths])
+    row = _row(workspace, n, root, session, now_ms, [Author(RESTORE, who)], as_of=as_of, operation=operation)
+    return _stored(tx, workspace, workspace._replace(tip=n, root=root)), SCAN.put(tx, row)
+
+
+def _row(
+    workspace: WorkspaceRow,
+    n: int,
+    root: str,
+    session: SessionRow | None,
+    now_ms: int,
+    given: list[Author],
+    *,
+    as_of: int = 0,
+    operation: str = "",
+    bulk: bool = False,
+) -> ScanRow:
+    row = ScanRow(
+        workspace.scope,
+        workspace.wid,
+        n,
+        now_ms,
+        session=0,
+        root=root,
+        branch="",
+        seq=0,
+        turn=0,
+        as_of=as_of,
+        operation=operation,
+        bulk=int(bulk),
+        why="",
+        authors=given,
+    )
+    if session is None:
+        return row
+    return row._replace(session=session.sid, branch=session.uid, seq=session.seq, turn=session.turns)
+
+
+def failed(tx: Tx, scope: str, place: Place, session: SessionRow, ended: Sequence[str], *, now_ms: int) -> None:
+    """Remember that calls ended without a good scan: what the next one finds may be theirs."""
+    workspace = opened(tx, scope, place, now_ms)
+    owed = {sid: dict.fromkeys(ids) for sid, ids in workspace.owed}
+    owed.setdefault(session.sid, {}).update(dict.fromkeys(ended))
+    _stored(tx, workspace, workspace._replace(owed=[[sid, [*ids]] for sid, ids in owed.items()]))
+
+
+def _at_work(workspace: WorkspaceRow, claim: Claim | None, holder: bytes | None) -> WorkspaceRow:
+    """Return the workspace with the process that scans for a session, and without sessions that ended."""
+    if claim is None or holder is None:
+        return workspace
+    return workspace._replace(by={**workspace.by, claim.session.sid: holder})
+
+
+def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:
+    if new != old:
+        WORKSPACE.update(tx, old, new)
+    return new
+
+
+def real(changed: Iterable[Difference]) -> Iterator[Difference]:
+    """Leave out what was not captured before or is not now: that is not a change."""
+    return (each for each in changed if tree.GAP not in (each.old and each.old.kind, each.new and each.new.kind))
