@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from takeback import Session
-from takeback.files import snapshots
+from takeback.files import roots, snapshots, timeline
+from takeback.files.authors import SESSION, Claim
 from takeback.files.roots import Root
 from takeback.model.entry import Numbers
 from takeback.model.tree import DIR, EMPTY, FILE, LINK
@@ -194,10 +195,14 @@ def planted(session: Session, tree: Forged) -> int:
 
     def put(tx: Any) -> int:
         row, now_ms = entries.writable(tx, store.scope, session.id), store._clock.now_ms()
-        before = snapshots.disk_of(tx, row)
-        made = snapshots.put(tx, row, digest(root).hex(), who="session", carried=None, now_ms=now_ms)
-        if before is not None:
-            snapshots.put(tx, made, before, who="session", carried=None, now_ms=now_ms)
+        here = timeline.opened(tx, store.scope, timeline.at(row.workspace), now_ms)
+        before, forged = here.root, digest(root).hex()
+        claim = Claim(row, SESSION)
+        here, _ = timeline.add(tx, here, forged, None, claim, now_ms=now_ms)
+        made = snapshots.put(tx, row, forged, at=here, who=SESSION, now_ms=now_ms)
+        if before:
+            here, _ = timeline.add(tx, here, before, None, claim, now_ms=now_ms)
+            snapshots.put(tx, made, before, at=here, who=SESSION, now_ms=now_ms)
         return made.seq
 
     seq = store._write(put)

@@ -30,7 +30,7 @@ from _forged import (
     tree_of,
 )
 from takeback import Corrupt, Session, Store
-from takeback.files import snapshots
+from takeback.files import roots, snapshots
 from takeback.files.roots import Root
 from takeback.model import tree
 from takeback.ops import operations, sessions

@@ -191,9 +191,12 @@ class Walk:
     def do_stale(self, rng: random.Random) -> None:
         """A preview that is no longer true changes nothing."""
         planned = self.session.preview_rewind(rng.choice([*self.path.values()]).target)
-        self.do_person(rng)
-        (self.root / f"stale {self.now}").write_bytes(b"after the preview")
-        self.touched[b"stale %d" % self.now] = self.now
+        steps = [each.path for each in planned.files if each.action in ("overwrite", "delete", "chmod")]
+        if not steps:
+            return
+        stale = rng.choice(steps)
+        (self.root / stale).parent.joinpath(os.path.basename(stale)).unlink()
+        self.touched[os.fsencode(stale)] = self.now
         before = self.tree()
         with pytest.raises(takeback.Conflict):
             planned.apply()

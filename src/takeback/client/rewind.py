@@ -144,7 +144,7 @@ class Rewind:
         assert facts.workspace is not None
         claim = Claim(facts.session, CALLS if facts.open else OUTSIDE, facts.open)
         own = moment.read(_families, facts.session, choice.sessions)
-        asked = attribution.Question(facts.workspace, facts.scan, now, claim, own)
+        asked = attribution.Question(facts.workspace, facts.scan, now, claim, own, facts.session)
         self._blame = moment.read(attribution.blame, trees.load, asked)
         wanted = trees.root(there).tree
         self._require_known(trees, now, wanted)

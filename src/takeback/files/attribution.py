@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from ..model import tree
 from ..model.tree import Load
-from ..ops import sessions
+from ..ops import log, sessions
+from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..tables.files import TOUCHED, ScanRow, WorkspaceRow
 from . import authors, roots, timeline
@@ -48,6 +49,7 @@ class _Change(NamedTuple):
     author: Author
     n: int
     turn: int
+    place: tuple[str, int]  # branch and entry at which its session was
     as_of: int
     after: bytes | None  # the tree that it led to; None: what is on disk
 
@@ -62,7 +64,8 @@ class Everyone(frozenset[int]):
 class Question(NamedTuple):
     """What is asked of a timeline: who changed what behind a scan, up to the tree that is on disk ``now``.
 
-    ``own`` are the families that are taken back; None takes back everybody, whoever it was.
+    ``own`` are the families that are taken back; None takes back everybody, whoever it was. What happened on the path
+    of a ``fork`` before it was one is its own, too.
     """
 
     workspace: WorkspaceRow
@@ -70,18 +73,20 @@ class Question(NamedTuple):
     now: bytes
     claim: Claim | None
     own: Collection[int] | None
+    fork: SessionRow | None = None
 
 
 def blame(tx: Tx, load: Load, asked: Question) -> Blame:
     """Judge every path changed behind a scan."""
     by, kept, skip = dict[bytes, tuple[Author, int]](), dict[bytes, Verdict](), dict[bytes, int]()
     families, own = _Families(tx, asked.workspace.scope), asked.own
-    for path, author, n, turn, as_of, after in _changes(tx, load, asked):
+    before_fork = _Path(tx, asked.fork)
+    for path, author, n, turn, place, as_of, after in _changes(tx, load, asked):
         if path in kept or n > skip.get(path, _NOW):
             continue
         if author.kind == RESTORE and as_of:
             skip[path] = as_of
-        if own is None or families.are(author, own):
+        if own is None or families.are(author, own) or (place in before_fork and author.kind in _OWN):
             by.setdefault(path, (author, turn))
         elif author.kind != START:
             kind = author.kind if author.kind in (OUTSIDE, UNCLEAR) else OTHERS if author.who else OUTSIDE
@@ -96,7 +101,7 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         judged, turn = Authors(tx, workspace, asked.claim), 0 if asked.claim is None else asked.claim.session.turns
         last = roots.read(tx, workspace.scope, workspace.root).tree
         for each in timeline.real(tree.differences(load, last, asked.now)):
-            yield _Change(each.path, judged.of(each, None), _NOW, turn, 0, None)
+            yield _Change(each.path, judged.of(each, None), _NOW, turn, ("", 0), 0, None)
     rows = TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since))
     touched = dict[int, list[tuple[bytes, int]]]()
     for row in rows:
@@ -105,7 +110,8 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         given, after = authors.of_scan(scan), None if scan.root is None else roots.read(tx, scan.scope, scan.root).tree
         listed = touched.get(scan.n, []) if not scan.bulk else [*_compared(tx, load, workspace, scan)]
         for path, number in listed:
-            yield _Change(path, given[number], scan.n, scan.turn, scan.as_of, after)
+            place = scan.branch, scan.seq
+            yield _Change(path, given[number], scan.n, scan.turn, place, scan.as_of, after)
 
 
 def _compared(tx: Tx, load: Load, workspace: WorkspaceRow, scan: ScanRow) -> Iterator[tuple[bytes, int]]:
@@ -116,6 +122,21 @@ def _compared(tx: Tx, load: Load, workspace: WorkspaceRow, scan: ScanRow) -> Ite
     old, new = (roots.read(tx, workspace.scope, each).tree for each in (earlier.root, scan.root))
     for each in timeline.real(tree.differences(load, old, new)):
         yield each.path, 0
+
+
+class _Path:
+    """The path of a session that was forked from another one: each place on it is looked up once."""
+
+    def __init__(self, tx: Tx, session: SessionRow | None) -> None:
+        self._tx, self._session = tx, session if session is not None and session.fork else None
+        self._known: dict[tuple[str, int], bool] = {}
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        if self._session is None or not place[0]:
+            return False
+        if place not in self._known:
+            self._known[place] = place[1] > 0 and log.is_on_path(self._tx, self._session, *place)
+        return self._known[place]
 
 
 class _Families:

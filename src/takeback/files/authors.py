@@ -270,7 +270,9 @@ def _words(text: str) -> Iterable[str]:
     """Return what in a text may be a path: the whole of it, and the words of a command."""
     if len(text) > 20_000 or "\0" in text:
         return ()
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
     try:
-        return dict.fromkeys((text, *shlex.split(text)))
-    except ValueError:
+        return dict.fromkeys((text, *lexer))
+    except ValueError:  # a quote that is not closed
         return dict.fromkeys((text, *text.split()))
