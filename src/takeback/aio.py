@@ -1184,17 +1184,28 @@ class AsyncSession:
         *,
         files: bool = True,
         conversation: bool = True,
-        overwrite: Iterable[str | PathLike[str]] = (),
+        overwrite: Iterable[str | PathLike[str]] | Literal["all"] = (),
+        paths: Iterable[str | PathLike[str]] | None = None,
+        sessions: Iterable[AsyncSession | str] | Literal["all"] = (),
     ) -> AsyncRewind:
         """Return what going back to a point would do, path by path, without doing it; ``apply`` does exactly that.
 
-        Paths that somebody else changed are left alone unless ``overwrite`` names them. Without ``conversation`` only
-        files go back, without ``files`` only the conversation does.
+        Paths that somebody else changed are left alone unless ``overwrite`` names them, or is ``"all"``. ``paths``
+        restricts it to these paths and what is below them. ``sessions`` names others whose changes to files since then
+        are taken back too, or is ``"all"``; their conversations stay. Without ``conversation`` only files go back,
+        without ``files`` only the conversation does.
         """
         return AsyncRewind(
             self._portal,
             await self._portal.run(
-                lambda: self._sync.preview_rewind(target, files=files, conversation=conversation, overwrite=overwrite)
+                lambda: self._sync.preview_rewind(
+                    target,
+                    files=files,
+                    conversation=conversation,
+                    overwrite=overwrite,
+                    paths=paths,
+                    sessions=unwrap(sessions),
+                )
             ),
         )
 
@@ -1204,7 +1215,9 @@ class AsyncSession:
         *,
         files: bool = True,
         conversation: bool = True,
-        overwrite: Iterable[str | PathLike[str]] = (),
+        overwrite: Iterable[str | PathLike[str]] | Literal["all"] = (),
+        paths: Iterable[str | PathLike[str]] | None = None,
+        sessions: Iterable[AsyncSession | str] | Literal["all"] = (),
         take_over: bool = False,
         idempotency_key: str | None = None,
     ) -> Operation:
@@ -1219,6 +1232,8 @@ class AsyncSession:
                 files=files,
                 conversation=conversation,
                 overwrite=overwrite,
+                paths=paths,
+                sessions=unwrap(sessions),
                 take_over=take_over,
                 idempotency_key=idempotency_key,
             )
@@ -1853,14 +1868,20 @@ class AsyncStream:
 class AsyncRewind:
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
-    ``kept`` are paths that somebody else changed, ``others`` those that another live session changed too; both are left
-    alone, and ``other_sessions`` maps the latter to the id of that session. ``not_captured`` are paths left alone
-    because their content is unknown, ``not_written`` those that belong to a repository. ``target_at`` is when the point
-    was reached. ``pending`` describes an earlier change to these files that was interrupted: it is taken back first,
-    and the preview shows what happens after that."""
+    ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
+    that another session changed, which ``other_sessions`` maps to its id; ``unclear``, paths that several may have
+    changed, each with who; and ``stays``, what should change and does not, each with the reason. ``not_captured`` are
+    paths whose content is unknown, so they do not come back; ``not_written`` those that belong to a repository.
+    ``target_at`` is when the point was reached. ``digest`` names exactly this plan. ``pending`` describes an earlier
+    change to these files that was interrupted: it is taken back first, and the preview shows what happens after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync
+
+    @property
+    def workspace(self) -> str | None:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.workspace
 
     @property
     def target(self) -> Point:
@@ -1928,6 +1949,21 @@ class AsyncRewind:
         return self._sync.other_sessions
 
     @property
+    def unclear(self) -> dict[str, str]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.unclear
+
+    @property
+    def stays(self) -> dict[str, str]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.stays
+
+    @property
+    def digest(self) -> str:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.digest
+
+    @property
     def not_captured(self) -> tuple[str, ...]:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.not_captured
@@ -1953,6 +1989,13 @@ class AsyncRewind:
         raises ``LeaseLost`` instead.
         """
         return await self._portal.run(lambda: self._sync.apply(take_over=take_over))
+
+    def left_alone(self, overwrite: str = "overwrite={}", take: str = "sessions={}") -> AsyncIterator[str]:
+        """Yield a line for everything that does not change although it differs, with the reason and what to do.
+
+        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same.
+        """
+        return self._portal.iterate(lambda: self._sync.left_alone(overwrite, take))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -72,6 +71,8 @@ class Plan:
         """Yield the lines of the plan."""
         rewind = self._rewind
         yield self._headline(conversation)
+        if rewind.workspace is not None:
+            yield f"  in            {line(rewind.workspace)}"
         if rewind.is_empty:
             yield "  nothing would change"
         if rewind.pending is not None:
@@ -85,7 +86,7 @@ class Plan:
             yield f"  conversation  removes {gone}{first}; still on branch {branch}"
         yield from (each for each in str(rewind).splitlines() if each.strip().startswith(_ALSO))
         yield from self._files()
-        yield from self._stays()
+        yield from self._left_alone()
 
     def _headline(self, conversation: bool) -> str:
         session, then = self._session, self._rewind.stats.turns
@@ -114,22 +115,16 @@ class Plan:
         if len(files) > _SHOWN:
             yield f"  {'':13} ... and {len(files) - _SHOWN:,} more; [d]iff or --json shows all"
 
-    def _stays(self) -> Iterator[str]:
-        rewind, mark = self._rewind, self._frame.out.paint("!", "yellow")
-        for path in rewind.kept[:_SHOWN]:
-            how = f" (--overwrite {line(shlex.quote(path))} reverts it)" if self._word == "Rewind" else ""
-            yield f"  yours         {mark} {line(path)} changed by someone else, left alone{how}"
-        if len(rewind.kept) > _SHOWN:
-            yield f"  {'':13} ... and {len(rewind.kept) - _SHOWN:,} more"
-        for path in rewind.others[:_SHOWN]:
-            session = self._frame.short(rewind.other_sessions[path])
-            yield f"  others        {mark} {line(path)} also changed by running session {session}, left alone"
-        if rewind.not_captured:
-            more = "" if len(rewind.not_captured) <= 5 else f" and {len(rewind.not_captured) - 5:,} more"
-            shown = (line(_with_count(self._session.workspace or "", each)) for each in rewind.not_captured[:5])
-            yield f"  not captured  {', '.join(shown)}{more}"
-        for path in rewind.not_written[:_SHOWN]:
-            yield f"  not written   {mark} {line(path)} belongs to a repository: never written"
+    def _left_alone(self) -> Iterator[str]:
+        """Yield what does not change, as the library says it, with the flags of this command."""
+        flags = ("--overwrite {}", "--with {}") if self._word == "Rewind" else ("", "")
+        mark = self._frame.out.paint("!", "yellow")
+        for each in self._rewind.left_alone(*flags):
+            kind, path = each[:16], each[16:]
+            if kind.strip() == "not captured":
+                missed, _, rest = path.partition(";")
+                path = f"{_with_count(self._session.workspace or '', missed)};{rest}"
+            yield f"{kind}{line(path)}".replace("! ", f"{mark} ", 1)
 
     # ------------------------------------------------------------------ for programs
 
@@ -153,6 +148,10 @@ class Plan:
             "kept": [*rewind.kept],
             "others": [*rewind.others],
             "other_sessions": rewind.other_sessions,
+            "unclear": rewind.unclear,
+            "stays": rewind.stays,
+            "workspace": rewind.workspace,
+            "digest": rewind.digest,
             "not_captured": [*rewind.not_captured],
             "not_written": [*rewind.not_written],
             "operation": None if done is None else documents.operation(done),

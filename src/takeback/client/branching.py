@@ -19,7 +19,7 @@ from ..ops import checkpoints, moves, operations, rewinds, undo
 from ..ops import points as points_ops
 from . import arguments, points, rewind
 from .files import Files, write_files
-from .rewind import Choice
+from .rewind import RewindChoice
 
 if TYPE_CHECKING:
     from .points import Point
@@ -114,7 +114,7 @@ class Moving(Files):
         target: Point,
         files: bool,
         conversation: bool,
-        choice: Choice,
+        choice: RewindChoice,
         *,
         shown: bool,
     ) -> Rewind:
@@ -256,9 +256,9 @@ class Moving(Files):
         return rewind.Rewind(self, name, goal, shown=shown)
 
 
-def _asked(target: Point, files: bool, conversation: bool, choice: Choice) -> list[Any]:
+def _asked(target: Point, files: bool, conversation: bool, choice: RewindChoice) -> list[Any]:
     """Describe a rewind for comparing two requests with one idempotency key."""
-    plain = files and conversation and choice == Choice()
+    plain = files and conversation and choice == RewindChoice()
     more = [] if plain else [files, conversation, sorted(map(os.fsdecode, choice.overwrite))]
     if choice.paths is not None or choice.sessions:
         more += [choice.paths and sorted(map(os.fsdecode, choice.paths)), sorted(choice.sessions)]

@@ -9,7 +9,7 @@ changed since, nothing: it first records what is on disk, so that the move can b
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -20,7 +20,7 @@ from .. import codec, presence
 from ..clock import to_datetime
 from ..errors import Busy, Conflict, Error, LeaseLost, NotFound
 from ..files import attribution, authors, changes, journal, states
-from ..files.attribution import OTHERS, Blame, Everyone
+from ..files.attribution import OTHERS, Blame
 from ..files.authors import CALLS, OUTSIDE, UNCLEAR, Author, Claim
 from ..files.disk import preview
 from ..files.disk.identity import identity
@@ -34,7 +34,6 @@ from ..model.session import Stats
 from ..ops import calls, log, operations, rewinds, sessions
 from ..ops.rewinds import Goal, MoveFacts, Wish
 from ..ops.sessions import SessionRow
-from ..storage.base import Tx
 from ..storage.runner import Moment
 from . import arguments
 from .points import Point
@@ -93,12 +92,12 @@ class Rewind:
         *,
         files: bool = True,
         conversation: bool = True,
-        choice: Choice | None = None,
+        choice: RewindChoice | None = None,
         shown: bool = True,
     ) -> None:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._session, self.target, self._goal = session, target, goal
-        self._files, self._conversation, self._choice = files, conversation, choice or Choice()
+        self._files, self._conversation, self._choice = files, conversation, choice or RewindChoice()
         self.workspace = session._seen.workspace or None
         self._blame = _NOBODY
         self._place: Workspace | None = session._place() if files else None
@@ -143,7 +142,7 @@ class Rewind:
         facts, choice = self._facts, self._choice
         assert facts.workspace is not None
         claim = Claim(facts.session, CALLS if facts.open else OUTSIDE, facts.open)
-        own = moment.read(_families, facts.session, choice.sessions)
+        own = moment.read(authors.families, facts.session, choice.sessions)
         asked = attribution.Question(facts.workspace, facts.scan, now, claim, own, facts.session)
         self._blame = moment.read(attribution.blame, trees.load, asked)
         wanted = trees.root(there).tree
@@ -190,6 +189,7 @@ class Rewind:
         self.kept, self.others = _texts(tuple(outside)), _texts(tuple(others))
         self.other_sessions = {os.fsdecode(path): names.ids(found[path].author) for path in others}
         self.unclear = {os.fsdecode(path): names.candidates(found[path].author) for path in unclear}
+        self._named = {os.fsdecode(path): names.said(found[path].author, 0) for path in others}
 
     def _file_change(self, step: Any, names: _Names) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
@@ -327,8 +327,9 @@ class Rewind:
 
     def __str__(self) -> str:
         if self.is_empty:
-            return "\n".join([f"Already at entry {self.to_seq}: nothing to change.", *self._first(), *self._stays()])
-        return "\n".join([self._headline(), *self._first(), *self._said(), *self._changed(), *self._stays()])
+            first = f"Already at entry {self.to_seq}: nothing to change."
+            return "\n".join([first, *self._first(), *self.left_alone()])
+        return "\n".join([self._headline(), *self._first(), *self._said(), *self._changed(), *self.left_alone()])
 
     def _headline(self) -> str:
         word = {"rewind": "Rewind", "undo": "Undo", "redo": "Redo", "switch": "Switch"}[self._goal.kind]
@@ -339,6 +340,8 @@ class Rewind:
         return f"{word} {turns} (entry {self.from_seq} to entry {self.to_seq})"
 
     def _first(self) -> Iterator[str]:
+        if self.workspace is not None and self._place is not None:
+            yield f"  in            {words.plain(self.workspace)}"
         if self.pending is not None:
             yield f"  pending       ! {words.plain(self.pending)}; it is taken back first"
 
@@ -364,20 +367,30 @@ class Rewind:
         if len(self.files) > _SHOWN:
             yield f"  {'':13} ... and {len(self.files) - _SHOWN:,} more"
 
-    def _stays(self) -> Iterator[str]:
-        for path in self.kept[:_SHOWN]:
-            yield f"  yours         ! {words.plain(path)} changed by someone else, left alone (overwrite= restores it)"
-        for path in self.others[:_SHOWN]:
-            yield f"  others        ! {words.plain(path)} also changed by another live session, left alone"
-        if self.not_captured:
-            more = "" if len(self.not_captured) <= 5 else f" and {len(self.not_captured) - 5:,} more"
-            yield f"  not captured  {', '.join(map(words.plain, self.not_captured[:5]))}{more}"
-        for path in self.not_written[:_SHOWN]:
-            yield f"  not written   ! {words.plain(path)} belongs to a repository: never written"
+    def left_alone(self, overwrite: str = "overwrite={}", take: str = "sessions={}") -> Iterator[str]:
+        """Yield a line for everything that does not change although it differs, with the reason and what to do.
+
+        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same.
+        """
+        for path in _few(self.kept):
+            yield f"  kept          ! {_with(path, 'changed from outside, left alone', overwrite.format(path))}"
+        for path in _few(self.others):
+            name = self._named.get(path, "another session")
+            how = f"{overwrite.format(path)}, or {take.format(self.other_sessions.get(path, ''))}"
+            yield f"  others        ! {_with(path, f'changed later by {name}, left alone', how)}"
+        for path in _few(self.unclear):
+            who = self.unclear.get(path, "")
+            yield f"  unclear       ! {_with(path, f'changed by {who}, left alone', overwrite.format(path))}"
+        for path in _few(self.stays):
+            yield f"  stays         ! {_with(path, f'does not come back: {self.stays.get(path, str())}', '')}"
+        for each in _few(self.not_captured, 5):
+            yield f"  not captured  {words.plain(each)}; it does not come back"
+        for path in _few(self.not_written):
+            yield f"  not written   ! {_with(path, 'belongs to a repository: never written', '')}"
 
     def _repr_html_(self) -> str:
         rows = {each.path: f"{each.action} {each.by}" for each in self.files}
-        stays = dict.fromkeys((*self.kept, *self.others), "kept")
+        stays = dict.fromkeys((*self.kept, *self.others, *self.unclear, *self.stays), "kept")
         about = {"turns": self.turns, "prompt": self.prompt, "to": self.to_seq}
         return html.fields(repr(self), {**about, **rows, **stays})
 
@@ -448,7 +461,7 @@ def _texts(paths: tuple[bytes, ...]) -> tuple[str, ...]:
     return tuple(os.fsdecode(path) for path in paths)
 
 
-class Choice(NamedTuple):
+class RewindChoice(NamedTuple):
     """What a caller wants of a rewind: only some paths, some overwritten, and other sessions' changes taken back too.
 
     An empty path among those to be overwritten stands for all of them.
@@ -467,16 +480,23 @@ class Choice(NamedTuple):
         return self.paths is None or _is_in(path, self.paths)
 
 
+def _few(names: Iterable[str], most: int = _SHOWN) -> Iterator[str]:
+    """Yield the first few names, and how many more there are."""
+    names = [*names]
+    yield from names[:most]
+    if len(names) > most:
+        yield f"... and {len(names) - most:,} more"
+
+
+def _with(path: str, what: str, how: str) -> str:
+    """Describe a path that stays; a line that only counts more of them needs no reason."""
+    if path.startswith("... and "):
+        return path
+    return f"{words.plain(path)} {what}{f' ({how} restores it)' if how else ''}"
+
+
 def _is_in(path: bytes, among: tuple[bytes, ...]) -> bool:
     return any(not each or path == each or path.startswith(each + b"/") for each in among)
-
-
-def _families(tx: Tx, session: SessionRow, wanted: tuple[str, ...] | Literal["all"]) -> Collection[int]:
-    """Return the families whose changes are taken back: the session's own, and those of the sessions named."""
-    if wanted == "all":
-        return Everyone()
-    named = [sessions.get(tx, session.scope, each) for each in wanted]
-    return {authors.family_of(tx, each) for each in (session, *named)}
 
 
 def _as_planned(load: tree.Load, now: bytes, step: Step) -> bool:
@@ -496,12 +516,12 @@ def _plain(value: Any) -> Any:
     return None if value is None else [_plain(each) if isinstance(each, bytes) else each for each in value]
 
 
-def choice_of(session: Moving, overwrite: Any, paths: Any, others: Any) -> Choice:
+def choice_of(session: Moving, overwrite: Any, paths: Any, others: Any) -> RewindChoice:
     """Check what a caller wants of a rewind."""
     every = overwrite == "all"
     forced = (b"",) if every else tuple(session._path_in(path) for path in arguments.many(overwrite, what="overwrite"))
     only = None if paths is None else tuple(session._path_in(path) for path in arguments.many(paths, what="paths"))
     if others == "all":
-        return Choice(forced, only, "all")
+        return RewindChoice(forced, only, "all")
     ids = [getattr(each, "id", each) for each in arguments.many(others, what="sessions")]
-    return Choice(forced, only, tuple(arguments.name(each, what="session") for each in ids))
+    return RewindChoice(forced, only, tuple(arguments.name(each, what="session") for each in ids))

@@ -54,13 +54,6 @@ class _Change(NamedTuple):
     after: bytes | None  # the tree that it led to; None: what is on disk
 
 
-class Everyone(frozenset[int]):
-    """The families of all sessions."""
-
-    def __contains__(self, family: object) -> bool:
-        return True
-
-
 class Question(NamedTuple):
     """What is asked of a timeline: who changed what behind a scan, up to the tree that is on disk ``now``.
 

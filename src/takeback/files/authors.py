@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import presence
@@ -208,6 +208,21 @@ def family_of(tx: Tx, session: SessionRow) -> int:
             break
         session = above
     return session.sid
+
+
+def families(tx: Tx, session: SessionRow, others: Sequence[str]) -> Collection[int]:
+    """Return the families of a session and of others by their ids; ``"all"`` stands for everyone's."""
+    if others == "all":
+        return Everyone()
+    found = (session, *(sessions.get(tx, session.scope, each) for each in others))
+    return {family_of(tx, each) for each in found}
+
+
+class Everyone(frozenset[int]):
+    """The families of all sessions."""
+
+    def __contains__(self, family: object) -> bool:
+        return True
 
 
 def newest(tx: Tx, workspace: WorkspaceRow, path: bytes) -> TouchedRow | None:

@@ -24,7 +24,7 @@ from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
 from . import roots, timeline
 from .authors import CALLS, OUTSIDE, SESSION, TURN, Claim
-from .timeline import Place
+from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
     from ..ops.work import WorkEntry
@@ -56,7 +56,7 @@ class StoredScan(NamedTuple):
 
     root: str
     sweeps: int
-    place: Place
+    place: DirectoryAt
     base: int = 0
     who: str | None = None
     calls: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Recorder(NamedTuple):
     now_ms: int
     holder: bytes | None = None
 
-    def known(self, tx: Tx, place: Place, root: str) -> SessionRow | None:
+    def known(self, tx: Tx, place: DirectoryAt, root: str) -> SessionRow | None:
         """Return the session if its files are already recorded with this root, else None."""
         session = sessions.get(tx, self.scope, self.session_id)
         workspace = timeline.find(tx, self.scope, place)
@@ -131,7 +131,7 @@ def record(
 
 
 def _in_short(session: SessionRow, scan: ScanRow | None) -> tuple[str, tuple[str, ...]]:
-    """Say who made the changes of a scan, as a snapshot of a session names them."""
+    """Return who made the changes of a scan, as a snapshot of a session names them."""
     if scan is None:
         return FOUND, ()
     given = timeline.authors_of(scan)

@@ -45,22 +45,22 @@ class Behind(Error):
     code = "behind"
 
 
-class Place(NamedTuple):
+class DirectoryAt(NamedTuple):
     """A directory on this machine, as a timeline is found by."""
 
     machine: str
     path: str
 
 
-def at(path: str) -> Place:
+def at(path: str) -> DirectoryAt:
     """Return a directory of this machine."""
-    return Place(presence.stable_machine(), path)
+    return DirectoryAt(presence.stable_machine(), path)
 
 
 # ---------------------------------------------------------------------- finding
 
 
-def find(tx: Tx, scope: str, place: Place) -> WorkspaceRow | None:
+def find(tx: Tx, scope: str, place: DirectoryAt) -> WorkspaceRow | None:
     """Return the workspace of a directory, even one that was moved since; None if it was never scanned."""
     found = WORKSPACE.one(tx, AT, (scope, *place))
     if found is None and (known := identity(place.path)):
@@ -118,7 +118,7 @@ def since(tx: Tx, workspace: WorkspaceRow, n: int) -> list[ScanRow]:
 # ---------------------------------------------------------------------- recording
 
 
-def opened(tx: Tx, scope: str, place: Place, now_ms: int) -> WorkspaceRow:
+def opened(tx: Tx, scope: str, place: DirectoryAt, now_ms: int) -> WorkspaceRow:
     """Return the workspace of a directory, locked; make it if it is new, and follow it if it was moved."""
     found = find(tx, scope, place)
     if found is None:
@@ -230,7 +230,7 @@ def _row(
     return row._replace(session=session.sid, branch=session.uid, seq=session.seq, turn=session.turns)
 
 
-def failed(tx: Tx, scope: str, place: Place, session: SessionRow, ended: Sequence[str], *, now_ms: int) -> None:
+def failed(tx: Tx, scope: str, place: DirectoryAt, session: SessionRow, ended: Sequence[str], *, now_ms: int) -> None:
     """Remember that calls ended without a good scan: what the next one finds may be theirs."""
     workspace = opened(tx, scope, place, now_ms)
     owed = {sid: dict.fromkeys(ids) for sid, ids in workspace.owed}

@@ -364,7 +364,7 @@ def _finish(tx: Tx, scope: str, taken: StoredScan, last: list[blobs.Packed], com
     return commit(tx, taken.root, now_ms)
 
 
-def _standing(tx: Tx, scope: str, place: timeline.Place) -> _Standing:
+def _standing(tx: Tx, scope: str, place: timeline.DirectoryAt) -> _Standing:
     found = timeline.find(tx, scope, place)
     tip, root = (0, "") if found is None else (found.tip, found.root)
     return _Standing(snapshots.sweeps(tx, scope), tip, root)

@@ -47,7 +47,7 @@ class MoveFacts(NamedTuple):
     runners: tuple[tuple[SessionRow, LeaseRow], ...]  # who runs the session and its sub-agents
 
 
-class Files(NamedTuple):
+class FilesThen(NamedTuple):
     """The files of a workspace at one moment: the scan, and its root."""
 
     uid: str
@@ -65,7 +65,7 @@ class Goal(NamedTuple):
     target: Target
     asked: list[Any]
     operation: str | None = None
-    files: Files | None = None  # the files that an operation found
+    files: FilesThen | None = None  # the files that an operation found
     alone: bool = False  # a move of files, without the conversation
 
 
@@ -73,7 +73,7 @@ def goal_of(row: OperationRow, kind: str, wanted: str | None) -> Goal:
     """Return where the undo or redo of an operation goes."""
     before, asked = codec.decode(row.before), asked_again(kind, wanted)
     head, found = before.get("head"), before.get("files", {}).get("scan")
-    files = None if found is None else Files(*found)
+    files = None if found is None else FilesThen(*found)
     if head is not None:
         uid, seq, attached = head
         return Goal(kind, Target(seq, uid, anywhere=True, at_tip=bool(attached)), asked, wanted, files)
@@ -122,13 +122,13 @@ def look(tx: Tx, session: SessionRow, goal: Goal) -> MoveFacts:
     )
 
 
-def _files_at(tx: Tx, session: SessionRow, there: SessionRow) -> Files | None:
+def _files_at(tx: Tx, session: SessionRow, there: SessionRow) -> FilesThen | None:
     """Return the files at a point; before the first scan of a path nothing was seen to change."""
     found = work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, session, min(there.seq, session.seq))
     if found is None:
         return None
     uid, n = found.body.get("scan", ("", 0))
-    return Files(uid, n, found.body["root"])
+    return FilesThen(uid, n, found.body["root"])
 
 
 def _continues(tx: Tx, session: SessionRow, workspace: WorkspaceRow | None) -> bool:
