@@ -1873,7 +1873,7 @@ class AsyncRewind:
     changed, each with who; and ``stays``, what should change and does not, each with the reason. ``not_captured`` are
     paths whose content is unknown, so they do not come back; ``not_written`` those that belong to a repository.
     ``target_at`` is when the point was reached. ``digest`` names exactly this plan. ``pending`` describes an earlier
-    change to these files that was interrupted: it is taken back first, and the preview shows what happens after that."""
+    change to these files that was interrupted: it is taken back first, and the preview shows what comes after that."""
 
     def __init__(self, portal: Portal, sync: Rewind) -> None:
         self._portal, self._sync = portal, sync

@@ -30,7 +30,7 @@ from _forged import (
     tree_of,
 )
 from takeback import Corrupt, Session, Store
-from takeback.files import roots, snapshots
+from takeback.files import roots, timeline
 from takeback.files.roots import Root
 from takeback.model import tree
 from takeback.ops import operations, sessions
@@ -257,10 +257,8 @@ def test_no_tree_that_a_scan_makes_is_refused(judge: Judge, seed: int, counts: C
 # ---------------------------------------------------------------------- verify
 
 
-@pytest.mark.parametrize("named_by", ["session", "operation"])
-def test_roots_that_only_a_session_or_an_operation_names_are_judged(
-    store: Store, tmp_path: Path, named_by: str
-) -> None:
+@pytest.mark.parametrize("named_by", ["scan", "operation"])
+def test_roots_that_only_a_scan_or_an_operation_names_are_judged(store: Store, tmp_path: Path, named_by: str) -> None:
     (tmp_path / "a").write_text("a")
     with store.session("s", workspace=tmp_path) as s:
         s.user("go")
@@ -268,11 +266,14 @@ def test_roots_that_only_a_session_or_an_operation_names_are_judged(
     assert not store.verify()
 
     def name_it(tx: Any) -> None:
-        files = {"files": {"root": root, "seq": 1, "paths": []}}
-        if named_by == "session":
-            snapshots.set_disk(tx, sessions.get(tx, "", s.id), root)
+        row, now_ms = sessions.get(tx, "", s.id), store._clock.now_ms()
+        if named_by == "scan":
+            here = timeline.of_session(tx, row)
+            assert here is not None
+            timeline.add(tx, here, root, None, None, now_ms=now_ms)
         else:
-            operations.note(tx, sessions.get(tx, "", s.id), "rewind", files, files, store._clock.now_ms())
+            files = {"files": {"scan": ["", 1, root], "paths": []}}
+            operations.on_session(tx, row, "rewind", {}, now_ms=now_ms, beside=({}, files))
 
     store._write(name_it)
     problems = store.verify().problems

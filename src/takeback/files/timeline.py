@@ -31,6 +31,8 @@ from .disk.identity import identity
 
 AT = f"WHERE scope = ? AND machine = ? AND path = ?{LOCK}"
 SAME = f"WHERE scope = ? AND machine = ? AND identity = ? AND identity <> ''{LOCK}"
+OF_SESSION = "INDEXED BY scan_session WHERE scope = ? AND session = ? AND session > 0"
+IN_SCAN = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?"
 BY_UID = "WHERE scope = ? AND uid = ?"
 SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
 GOOD = "WHERE scope = ? AND wid = ? AND n < ? AND root IS NOT NULL ORDER BY n DESC LIMIT 1"
@@ -101,7 +103,7 @@ def touched_by(tx: Tx, scope: str, uid: str, n: int, sid: int) -> set[bytes] | N
     if workspace is None or scan is None:
         return None
     own = {at for at, each in enumerate(authors.of_scan(scan)) if each.kind != UNCLEAR and sid in dict(each.who)}
-    rows = TOUCHED.all(tx, "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?", (scope, workspace.wid, n))
+    rows = TOUCHED.all(tx, IN_SCAN, (scope, workspace.wid, n))
     return {row.path for row in rows if row.author in own}
 
 
@@ -249,6 +251,23 @@ def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:
     if new != old:
         WORKSPACE.update(tx, old, new)
     return new
+
+
+def forget_session(tx: Tx, session: SessionRow) -> set[str]:
+    """Forget what a session saw of its workspaces, and which paths it changed; return the roots of its scans.
+
+    A scan keeps its number, its time and that a session which is gone made it. The newest scan of a workspace stays
+    whole: it is what is there now.
+    """
+    found = set[str]()
+    for scan in SCAN.all(tx, OF_SESSION, (session.scope, session.sid)):
+        workspace = WORKSPACE.get_locked(tx, scan.scope, scan.wid)
+        for row in TOUCHED.all(tx, IN_SCAN, (scan.scope, scan.wid, scan.n)):
+            TOUCHED.delete(tx, row.scope, row.wid, row.path, row.n)
+        if scan.root is not None and (workspace is None or workspace.tip != scan.n):
+            found.add(scan.root)
+            SCAN.update(tx, scan, scan._replace(root=None, why="purged"))
+    return found
 
 
 def real(changed: Iterable[Difference]) -> Iterator[Difference]:

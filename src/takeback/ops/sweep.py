@@ -1,8 +1,8 @@
 """Garbage collection: erasing content that nothing needs any longer.
 
-Content is needed if an entry links it, or if the tree of a linked snapshot leads to it. Uploads in progress are spared,
-and so is content stored recently: somebody may be about to link it. Finding and erasing are one transaction, and each
-sweep is counted, so that whoever scanned a workspace before it scans again (``snapshots.record``).
+Content is needed if an entry links it, or if the tree of a linked snapshot or of a scan leads to it. Uploads in
+progress are spared, and so is content stored recently: somebody may be about to link it. Finding and erasing are one
+transaction, and each sweep is counted, so that whoever scanned a workspace before it scans again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
 LINKED_ONCE = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
 ROOTS = """SELECT DISTINCT l.hash FROM link l CROSS JOIN entry e
 WHERE l.scope = ? AND e.scope = l.scope AND e.key = l.key AND e.kind = 'snapshot'"""
+SCANNED = "SELECT DISTINCT root FROM scan WHERE scope = ? AND root IS NOT NULL"
 STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NOT NULL"
 
 
@@ -40,10 +41,14 @@ def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
 
 def needed_in(tx: Tx, scope: str) -> set[str]:
     """Return the hashes of all content of a scope that something needs."""
-    needed = set(scalars(tx, LINKED, (scope,)))
-    roots = scalars(tx, ROOTS, (scope,))
-    needed.update(each.hex() for each in reached(tx, scope, roots))
+    needed = {*scalars(tx, LINKED, (scope,)), *scalars(tx, SCANNED, (scope,))}
+    needed.update(each.hex() for each in reached(tx, scope, _all_roots(tx, scope)))
     return needed
+
+
+def _all_roots(tx: Tx, scope: str) -> set[str]:
+    """Return the roots that snapshots of sessions and scans of workspaces name."""
+    return {*scalars(tx, ROOTS, (scope,)), *scalars(tx, SCANNED, (scope,))}
 
 
 def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int:
@@ -54,7 +59,8 @@ def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int
     candidates = {*hashes, *(each.hex() for each in reached(tx, scope, roots))}
     gone = {each for each in candidates if not tx.one(LINKED_ONCE, (scope, each))}
     if gone:
-        gone -= {each.hex() for each in reached(tx, scope, scalars(tx, ROOTS, (scope,)))}
+        kept = _all_roots(tx, scope)
+        gone -= {*kept, *(each.hex() for each in reached(tx, scope, kept))}
     if gone:
         snapshots.count_sweep(tx, scope)
     return sum(blobs.drop(tx, scope, name) for name in sorted(gone))
