@@ -1884,7 +1884,7 @@ class AsyncRewind:
         return self._sync.workspace
 
     @property
-    def target(self) -> Point:
+    def target(self) -> Any:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.target
 

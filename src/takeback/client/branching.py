@@ -17,9 +17,10 @@ from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..ops import checkpoints, moves, operations, rewinds, undo
 from ..ops import points as points_ops
-from . import arguments, points, rewind
+from . import arguments, points
 from .files import Files, write_files
-from .rewind import RewindChoice
+from .rewind_choice import RewindChoice, choice_of
+from .session_rewind import SessionRewind
 
 if TYPE_CHECKING:
     from .points import Point
@@ -80,7 +81,7 @@ class Moving(Files):
         are taken back too, or is ``"all"``; their conversations stay. Without ``conversation`` only files go back,
         without ``files`` only the conversation does.
         """
-        choice = rewind.choice_of(self, overwrite, paths, sessions)
+        choice = choice_of(self._path_in, overwrite, paths, sessions)
         return self._planned(target, files, conversation, choice, shown=True)
 
     def rewind(
@@ -101,7 +102,7 @@ class Moving(Files):
         is ``preview_rewind`` and ``apply`` in one call.
         """
         points.target_of(target)  # an invalid point is reported before anything else
-        given = rewind.choice_of(self, overwrite, paths, sessions)
+        given = choice_of(self._path_in, overwrite, paths, sessions)
         call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
         earlier = self._done_before(call)
         if earlier is not None:
@@ -123,7 +124,7 @@ class Moving(Files):
         if not files and not conversation:
             raise Invalid("files and conversation are both False, so nothing would go back; set at least one of them")
         goal = rewinds.Goal("rewind", points.target_of(target), _asked(target, files, conversation, choice))
-        return rewind.Rewind(self, target, goal, files=files, conversation=conversation, choice=choice, shown=shown)
+        return SessionRewind(self, target, goal, files=files, conversation=conversation, choice=choice, shown=shown)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Return what ``undo`` would do to the conversation and files."""
@@ -137,7 +138,7 @@ class Moving(Files):
         found = self._store._read(undo.to_take_up, *self._key, kind, wanted)
         goal = rewinds.goal_of(found, kind, wanted)
         files = goal.alone or operations.moved_files(found)
-        return rewind.Rewind(self, found.id, goal, files=files, conversation=not goal.alone, shown=shown)
+        return SessionRewind(self, found.id, goal, files=files, conversation=not goal.alone, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Whether an undo or redo concerns an operation that changed files."""
@@ -253,7 +254,7 @@ class Moving(Files):
 
     def _planned_switch(self, name: str, *, shown: bool) -> Rewind:
         goal = rewinds.Goal("switch", points_ops.Target(tip_of=name, attached=True), ["switch", name, "files"])
-        return rewind.Rewind(self, name, goal, shown=shown)
+        return SessionRewind(self, name, goal, shown=shown)
 
 
 def _asked(target: Point, files: bool, conversation: bool, choice: RewindChoice) -> list[Any]:

@@ -35,7 +35,9 @@ _SHOWN = 20
 _under_way: set[str] = set()  # changes this process is making now; any other journal of ours was abandoned
 
 
-def change_files(runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step], finish: Commit[T]) -> T:
+def change_files(
+    runner: Runner, place: Workspace, session: SessionRow | None, steps: Sequence[Step], finish: Commit[T]
+) -> T:
     """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
     if not steps:
         return place.finish([], finish)
@@ -93,14 +95,14 @@ def _counts(runner: Runner, row: JournalRow) -> bool:
 
 
 def _begin(
-    runner: Runner, place: Workspace, session: SessionRow, steps: Sequence[Step]
+    runner: Runner, place: Workspace, session: SessionRow | None, steps: Sequence[Step]
 ) -> tuple[JournalRow, Changeset]:
     now_ms = runner.clock.now_ms()
     where = f"{place.path}\0{directories.identity(place.path) or ''}"
     row = JournalRow(
         runner.scope,
         place.name,
-        session.sid,
+        0 if session is None else session.sid,
         new_id(now_ms),
         now_ms,
         presence.encode(presence.here(now_ms)),
