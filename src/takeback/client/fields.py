@@ -30,16 +30,14 @@ if TYPE_CHECKING:
 class Fields:
     """A session of a store as last read."""
 
-    resumed: bool
+    resumed = False
     _store: StoreReading[Any]
-    _held: Held | None
+    _held: Held | None = None
 
     def __init__(
         self, store: StoreReading[Any], seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None
     ) -> None:
         self._store = store
-        self._held = None
-        self.resumed = False
         self._saw(seen, doc, lease)
 
     @property
