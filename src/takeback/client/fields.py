@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Fields:
     """A session of a store as last read."""
 
-    resumed = False
+    resumed: bool
     _store: StoreReading[Any]
     _held: Held | None = None
 
@@ -38,6 +38,7 @@ class Fields:
         self, store: StoreReading[Any], seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None
     ) -> None:
         self._store = store
+        self.resumed = False
         self._saw(seen, doc, lease)
 
     @property
