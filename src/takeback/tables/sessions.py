@@ -222,11 +222,8 @@ def own_part(stored: Row) -> Row:
 
 def folded_whole(stored: Row) -> Whole:
     """Check a row of ``WHOLE``, and leave the packed fields of the session packed; listings call nothing as often."""
-    own, doc, beside = stored[:_LAST], stored[_OWN], None
-    scope, sid = own[:2]
+    own, doc = stored[:_LAST], stored[_OWN]
     session = SESSION.fold(own) if crc32(_pack(own)) == stored[_LAST] else SESSION.checked(stored[:_OWN])
-    if crc32(_pack((scope, sid, doc))) != stored[_OWN + 1]:
+    if crc32(_pack((stored[0], stored[1], doc))) != stored[_OWN + 1]:
         raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
-    if stored[_BESIDE] is not None:
-        beside = LEASE.checked((scope, sid, *stored[_BESIDE:]))
-    return session, doc, beside
+    return session, doc, None if stored[_BESIDE] is None else LEASE.checked((*own[:2], *stored[_BESIDE:]))
