@@ -70,4 +70,4 @@ class StoreBase(StoreReading[Session]):
         del self._operations[:-1000]
 
     def _session(self, row: sessions.SessionRow, doc: bytes | None, lease: sessions.LeaseRow | None = None) -> Session:
-        return Session(self, row, doc, lease)  # type: ignore[arg-type]
+        return Session(self, row, doc, lease)

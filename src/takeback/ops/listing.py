@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..errors import Corrupt, Invalid
 from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Row, Tx, scalar, scalars
-from ..tables.sessions import SESSION
+from ..tables.sessions import SESSION, folded_whole, own_part
 from ..tables.table import slots
 from . import sessions
 from .sessions import LeaseRow, SessionRow, Whole
@@ -127,11 +127,11 @@ def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int)
     place_of = _PLACES[columns]
     for row in rows[:limit]:
         try:
-            whole = sessions.folded_whole(row)
+            whole = folded_whole(row)
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
-            damaged.append(str(SESSION.unchecked(sessions.own_part(row)).id))
+            damaged.append(str(SESSION.unchecked(own_part(row)).id))
             ends = True
             continue
         place = place_of(whole[0])
@@ -147,7 +147,7 @@ def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int)
 
 def _place(row: Row, columns: Sequence[str]) -> Place:
     """Return the position of a row; one whose numbers are damaged comes last."""
-    session = SESSION.unchecked(sessions.own_part(row))
+    session = SESSION.unchecked(own_part(row))
     values = tuple(getattr(session, name) for name in columns)
     return values if all(isinstance(value, int) for value in values) else (-1,) * len(columns)
 

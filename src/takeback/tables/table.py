@@ -105,10 +105,10 @@ class Table(Generic[R]):
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
         self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without its length check
-        self._make_folded = self._make
-        if packed:  # a row whose packed fields are still packed: it has the other fields, by the same names
-            names = {field: row.__dict__[field] for field in fields[: self._plain]}
-            self._make_folded = partial(tuple.__new__, type(row.__name__, (tuple,), {"__slots__": (), **names}))
+        # Makes a row of stored columns whose packed fields stay packed: it has the other fields, by the same names.
+        names = {field: row.__dict__[field] for field in fields[: self._plain]}
+        folded = type(row.__name__, (tuple,), {"__slots__": (), **names}) if packed else row
+        self.fold: Callable[[Iterable[Any]], R] = partial(tuple.__new__, folded)
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
@@ -182,19 +182,8 @@ class Table(Generic[R]):
             raise self.damaged(self.unchecked(stored))
         return self._unfolded(values) if self.packed else self._make(values)
 
-    def folded(self, stored: Row) -> R:
-        """Return a row as ``checked`` does, but without its packed fields, which ``unfolded`` adds.
-
-        Columns of other tables may follow.
-        """
-        last = self.width - 1
-        values = stored[:last]
-        if zlib.crc32(_pack(values)) != stored[last]:
-            return self.checked(stored[: self.width])
-        return self._make_folded(values)
-
     def unfolded(self, row: R) -> R:
-        """Return a row with its packed fields."""
+        """Return a row that ``fold`` made with its packed fields."""
         return row if type(row) is self.row else self._unfolded(row)
 
     def _unfolded(self, values: Row) -> R:
