@@ -50,7 +50,6 @@ class Chain(NamedTuple):
 
 _read = msgspec.msgpack.Decoder(Chain).decode
 _write = msgspec.msgpack.Encoder().encode
-_write_into = msgspec.msgpack.Encoder().encode_into
 
 
 class EntryRow(NamedTuple):
@@ -181,11 +180,11 @@ def messages_in(
 
     None if a row fails its check, is missing, is of another scope, or has parts in blobs.
     """
-    found, packed = list[Message](), bytearray()
+    found = list[Message]()
     for own, key, kind, at_ms, turns, mid, body, raw, spill, rest, chk in rows:
         low += 1
-        _write_into((own, key, kind, at_ms, turns, mid, body, raw, spill, rest), packed)
-        if crc32(packed) != chk or key != low or own != scope or spill is not None:
+        values = (own, key, kind, at_ms, turns, mid, body, raw, spill, rest)
+        if crc32(_write(values)) != chk or key != low or own != scope or spill is not None:
             return None
         if kind in kinds:
             found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, None, reader))
