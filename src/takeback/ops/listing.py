@@ -194,12 +194,13 @@ def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, l
         source, where, end = f"session s INDEXED BY {index}", "s.scope = ? AND s.hidden = ? AND s.archived = ?", ""
         values: list[Any] = [scope, int(wanted.trash), flag]
         if value == _HELD:
-            source = "lease h INDEXED BY lease_held LEFT JOIN session s ON s.scope = h.scope AND s.sid = h.session"
-            where = f"h.scope = ? AND h.holder IS NOT NULL AND {_MISSING} OR ({_ACTIVE}"
-            where, end = f"{where} AND s.hidden = ? AND s.archived = ?", "))"
+            source = "lease h INDEXED BY lease_held CROSS JOIN session s"
+            where = f"h.scope = ? AND h.holder IS NOT NULL AND s.scope = h.scope AND s.sid = h.session AND {_ACTIVE}"
+            where += " AND s.hidden = ? AND s.archived = ?"
         elif column == "tag":
             source = "session_tag t LEFT JOIN session s ON s.scope = t.scope AND s.sid = t.sid"
-            where, end = f"t.scope = ? AND t.tag = ? AND t.hidden = ? AND {_MISSING} OR (s.archived = ?", "))"
+            # Also a session that is lost, or displaced by rows of another table: no list is silently shorter.
+            where, end = "t.scope = ? AND t.tag = ? AND t.hidden = ? AND (s.chk IS NULL OR (s.archived = ?", "))"
             values = [scope, wanted.tag, int(wanted.trash), flag]
         elif column:
             where += f" AND s.{column} = ?{_PARTIAL.get(column, '')}"
@@ -208,7 +209,6 @@ def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, l
 
 
 _HELD, _ACTIVE = "held", f"s.status = '{ACTIVE}'"
-_MISSING = "(s.chk IS NULL"  # found too: a session that is lost, or displaced by rows of another table, is noticed
 _IS_HELD = """EXISTS (SELECT 1 FROM lease h WHERE h.scope = s.scope AND h.session = s.sid
 AND h.holder IS NOT NULL)"""
 # SQLite uses a partial index only if the statement repeats its condition literally.
