@@ -23,6 +23,7 @@ import takeback
 from takeback import Conflict, Invalid, NotFound, SchemaTooNew, Store, Unsupported, ids
 from takeback.model.entry import Numbers
 from takeback.ops import chain, entries
+from takeback.storage.postgres import append
 from takeback.storage.postgres import schema as schemas
 from takeback.storage.postgres.address import Address
 from takeback.storage.postgres.backend import PostgresTx
@@ -344,16 +345,14 @@ def test_a_schema_of_another_program_is_refused_and_left_alone(tmp_path: Path, w
         assert relations(schema) == before
 
 
-def test_a_store_from_an_older_server_is_used_on_a_newer_one(tmp_path: Path) -> None:
-    """A server before 18 has no crc32(), so the store was made without the functions that need it."""
-    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
-    for (each,) in _postgres.execute(
-        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = %s::regnamespace AND proname LIKE %s",
-        *(f'"{schema}"', "append%"),
-    ):
-        _postgres.execute(f"DROP FUNCTION {each}")
-    with takeback.open(url) as store:
-        assert store.session("x", hold=False).user("y").seq == 1
+def test_a_server_without_crc32_runs_the_operation_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "SINCE", 10**6)  # no server is that new
+    used = _count_uses(monkeypatch)
+    with takeback.open(_postgres.app_url(tmp_path)) as store:
+        session = store.session("x", hold=False)
+        assert [session.user(f"{number}").seq for number in range(3)] == [1, 2, 3]
+        assert not store.verify()
+    assert not used
 
 
 # ---------------------------------------------------------------------- reading only
@@ -544,28 +543,39 @@ def test_rows_are_the_same_however_they_were_appended(
             assert found[table] == rows, f"{table}, appended by {way}"
 
 
-def test_functions_of_another_version_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
-    body = "(p TEXT, q BIGINT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 1'"
-    as_owner(schema, f"CREATE FUNCTION append_known{body}")
-    used = _count_uses(monkeypatch)
-    with takeback.open(url) as store:
-        session = store.create_session("x")
-        for number in range(3):
-            session.user(str(number))
-    assert used["append_known"] == 2
+@pytest.mark.parametrize("user", [_postgres.APP, ""], ids=["row security", "a superuser"])
+def test_checks_are_right_however_long_a_position_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    """The server computes two checks with the position that it gives, which is packed in as few bytes as it needs."""
+    _postgres.app_url(tmp_path)
+    used, count, schema = _count_uses(monkeypatch), 0, _postgres.schema_of(tmp_path)
+    place = _postgres.url(tmp_path, user=user) if user else _postgres.server().dsn(_postgres.DATABASE, schema=schema)
+    with takeback.open(place, clock=ManualClock()) as store:
+        assert (store.capabilities.isolation == "row security") == bool(user)
+        session = store.create_session("x", title="t")
+        for first in (126, 254, 65_534, 2**32 - 2):
+            _postgres.execute(f"SELECT setval('\"{schema}\".feed_number', {first - 1})")
+            session.user("a new rank begins")
+            before = used["append_known"]
+            for number in range(3):
+                session.user(f"{number}", idempotency_key=f"{first} {number}")
+            count += used["append_known"] - before
+            assert session._seen.updated >= first + 2
+        assert not (report := store.verify()), str(report)
+    assert count == 12
 
 
 def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often an append was one statement."""
     used = Counter[str]()
 
-    append = PostgresTx.append_known
+    inner = PostgresTx.append_known
 
     def counted(tx: PostgresTx, wanted: Any) -> Any:
-        found = append(tx, wanted)
+        found = inner(tx, wanted)
         used["append_known"] += found is not None
-        used["with calls"] += bool(found and ENTRY.checked(wanted.entry).chain.calls)
+        used["with calls"] += bool(found and wanted.entry.chain.calls)
         return found
 
     patch.setattr(PostgresTx, "append_known", counted)
