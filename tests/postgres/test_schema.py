@@ -17,6 +17,7 @@ import _racers
 import msgspec
 import pytest
 from _racers import COUNT, Racers, in_threads, won
+from psycopg.pq import TransactionStatus
 
 import _postgres
 import takeback
@@ -536,6 +537,11 @@ def test_rows_are_the_same_however_they_were_appended(
         stored["one statement"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "quick"), scope)
     assert used["append_known"] > 60
     assert used["with calls"] > 20
+    with monkeypatch.context() as patch:
+        _lose_every_race(patch)
+        used = _count_uses(patch)
+        stored["one statement, in turn"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "turns"), scope)
+    assert used["append_known"] > 60
     expected = _replayed(monkeypatch, str(tmp_path / "a.db"), scope)
     assert len(expected["entry"]) > 150
     for way, found in stored.items():
@@ -564,6 +570,42 @@ def test_checks_are_right_however_long_a_position_is(
             assert session._seen.updated >= first + 2
         assert not (report := store.verify()), str(report)
     assert count == 12
+
+
+def _lose_every_race(patch: pytest.MonkeyPatch) -> None:
+    """Refuse what was computed from a row that was only seen: each append locks the row and computes it from there."""
+    inner = PostgresTx.append_known
+
+    def refused(tx: PostgresTx, wanted: Any) -> Any:
+        locked = tx._connection.info.transaction_status == TransactionStatus.INTRANS
+        return inner(tx, wanted) if locked else None
+
+    patch.setattr(PostgresTx, "append_known", refused)
+
+
+def test_a_turn_without_an_append_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes its turn and finds the session finished, in the trash or at another revision leaves it at once."""
+    ends = list[bool]()
+    inner = PostgresTx.end_turn
+    monkeypatch.setattr(PostgresTx, "end_turn", lambda tx: ends.append(inner(tx) is None))
+    url = _postgres.app_url(tmp_path)
+    with takeback.open(url) as one, takeback.open(url, lock_timeout=5) as two:
+        for change in (
+            lambda session: session.complete(),
+            lambda session: two.delete_session(session),
+            lambda session: session.rewind(1),
+        ):
+            session = one.create_session(title="t")
+            session.user("first")
+            theirs = two.get_session(session.id)
+            theirs.user("second")
+            change(theirs)
+            with pytest.raises(Conflict):
+                session.append({"role": "user", "content": "third"}, expected_revision=session.revision)
+            two.restore_session(session.id)
+            assert theirs.note("nobody holds it").text == "nobody holds it"
+        assert not one.verify()
+    assert len(ends) == 3
 
 
 def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:

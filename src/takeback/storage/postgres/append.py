@@ -5,6 +5,9 @@ the feed, so one statement takes that position, updates the session if nobody ch
 the change. It is its own transaction. It goes to the server prepared, through the driver's lowest layer, which takes a
 third of the time of a cursor.
 
+Where others append to the same session, that would mostly fail. So whoever lost takes turns: a first round trip locks
+the session's row and returns it, a second one sends the statement as computed from it, and the COMMIT.
+
 Where row security applies, the transaction must first say whose data it is about: that goes ahead in the same round
 trip, as a pipeline is one transaction. Behind a pooler, where the next transaction may be anybody's, nothing is
 prepared, and every setting goes ahead in this way.
@@ -22,11 +25,16 @@ from typing import TypeAlias
 
 import psycopg
 from psycopg.errors import error_from_result
+from psycopg.pq.abc import PGresult
 
+from ...tables.sessions import SESSION
 from ..appends import KnownAppend
+from ..base import LOCK, Row, Value
 from .address import ServerConnection
+from .dialect import Words
 
 Values: TypeAlias = "list[bytes | None]"
+Sent: TypeAlias = tuple[bytes, Values]  # the name of a prepared statement and its values
 
 SINCE = 180000  # the first server version with crc32()
 _FIND = """SELECT s.updated FROM {schema}.entry e LEFT JOIN {schema}.session s
@@ -34,68 +42,88 @@ ON s.scope = e.scope AND s.sid = $4 AND s.rest = $5 WHERE e.scope = $1 AND e.key
 _number, _epoch = Struct(">q"), Struct(">i")
 _pack = _number.pack
 _BINARY = [1] * 26
+_PLAIN, _KEYED, _SAY = b"takeback_append", b"takeback_append_keyed", b"takeback_scope"
+_BEGIN, _SAY_LOCK, _LOCK, _COMMIT = b"takeback_begin", b"takeback_turn", b"takeback_lock", b"takeback_commit"
+_BYTES, _TEXT = 17, 25  # oids of types
 _UNKNOWN = "26000"
 _FATAL, _SYNC = psycopg.pq.ExecStatus.FATAL_ERROR, psycopg.pq.ExecStatus.PIPELINE_SYNC
 _GOOD = psycopg.pq.ConnStatus.OK
+_IDLE, _IN_TRANSACTION = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INTRANS
 
 
 class Appends:
     """The statements for one schema.
 
-    ``lasting`` and ``passing`` are calls of set_config for one transaction; those that last can stay on a connection
-    that is ours alone. ``secured``: row security applies to this role, so each append must say whose data it is about.
+    ``lasting``, ``passing`` and ``end`` are calls of set_config for one transaction; those that last can stay on a
+    connection that is ours alone. ``secured``: row security applies to this role, so each append must say whose data it
+    is about.
     """
 
-    def __init__(self, schema: str, *, lasting: str, passing: str, secured: bool) -> None:
-        self._plain = b"takeback_append", statement(schema, keyed=False).encode()
-        self._keyed = b"takeback_append_keyed", statement(schema, keyed=True).encode()
+    def __init__(self, words: Words, lasting: str, *, passing: str, end: str, secured: bool) -> None:
+        schema = words.schema
         said = ", ".join(filter(None, ("set_config('takeback.scope', 's' || $1::text, true)", passing)))
-        self._said = b"takeback_scope", f"SELECT {said}".encode()
         self._everything = f"SELECT {said}, {lasting}".encode()
         self._lasting = f"SELECT {lasting.replace('true', 'false')}"
         self._says = secured or bool(passing)
         self._find = _FIND.format(schema=schema)
+        self._statements = {
+            _PLAIN: statement(schema, keyed=False),
+            _KEYED: statement(schema, keyed=True),
+            _SAY: f"SELECT {said}",
+            _BEGIN: "BEGIN ISOLATION LEVEL READ COMMITTED",
+            _SAY_LOCK: f"SELECT {said}, {end}",
+            _LOCK: words.writing(f"{SESSION.select} WHERE scope = ? AND id = ?{LOCK}"),
+            _COMMIT: "COMMIT",
+        }
 
     def append_known(self, connection: ServerConnection, wanted: KnownAppend) -> int | None:
         """Append an entry computed from a row read before; return its feed position, None if the row has changed."""
-        name, sql = self._plain if wanted.once is None else self._keyed
-        values = written(wanted, connection.epoch)
+        name = _PLAIN if wanted.once is None else _KEYED
+        pgconn, values, scope = connection.pgconn, written(wanted, connection.epoch), wanted.scope.encode()
         if connection.epoch is None:
-            return self._pooled(connection, sql, wanted.scope, values)
+            # Behind a pooler nothing can be prepared, and nothing may stay set.
+            pgconn.enter_pipeline_mode()
+            pgconn.send_query_params(self._everything, [scope], None, _BINARY[:1])
+            pgconn.send_query_params(self._statements[name].encode(), values, None, _BINARY[: len(values)], 1)
+            return _position(_end_of_pipeline(connection)[-1])
+        locked = pgconn.transaction_status == _IN_TRANSACTION
+        sent: list[Sent] = [(name, values)]
+        if locked:
+            sent.append((_COMMIT, []))
+        elif self._says:
+            sent.insert(0, (_SAY, [scope]))
+        results = self._run(connection, sent)
+        return _position(results[0] if locked else results[-1])
+
+    def take_turn(self, connection: ServerConnection, scope: str, session_id: str) -> Row | None:
+        """Begin a transaction with the lock of a session's row and return it, None if there is none."""
+        if connection.epoch is None:
+            return None
+        said = scope.encode()
+        result = self._run(connection, [(_BEGIN, []), (_SAY_LOCK, [said]), (_LOCK, [said, session_id.encode()])])[-1]
+        if not result.ntuples:
+            connection.execute("ROLLBACK")
+            return None
+        return tuple(_read(result, number) for number in range(result.nfields))
+
+    def _run(self, connection: ServerConnection, sent: list[Sent]) -> list[PGresult]:
+        """Run prepared statements in one round trip; prepare them first if this connection has not."""
+        if not connection.knows_append:
+            self._prepare(connection)
         try:
-            if not connection.knows_append:
-                self._prepare(connection)
-            return self._prepared(connection, name, wanted.scope, values)
+            return _executed(connection, sent)
         except psycopg.Error as error:
-            if error.sqlstate != _UNKNOWN:
+            if error.sqlstate != _UNKNOWN or connection.pgconn.transaction_status != _IDLE:
                 raise
             connection.knows_append = False  # after a rollback the driver deallocates all statements
-        return self.append_known(connection, wanted)
+        return self._run(connection, sent)
 
     def _prepare(self, connection: ServerConnection) -> None:
         connection.execute(self._lasting)
-        for name, sql in (self._said, self._plain, self._keyed):
-            connection.pgconn.send_prepare(name, sql)
+        for name, sql in self._statements.items():
+            connection.pgconn.send_prepare(name, sql.encode())
             _answer(connection)
         connection.knows_append = True
-
-    def _prepared(self, connection: ServerConnection, name: bytes, scope: str, values: Values) -> int | None:
-        pgconn = connection.pgconn
-        if not self._says:
-            pgconn.send_query_prepared(name, values, _BINARY[: len(values)], 1)
-            return _position(_answer(connection))
-        pgconn.enter_pipeline_mode()  # what is sent until the next sync is one transaction
-        pgconn.send_query_prepared(self._said[0], [scope.encode()], _BINARY[:1])
-        pgconn.send_query_prepared(name, values, _BINARY[: len(values)], 1)
-        return _position(_end_of_pipeline(connection))
-
-    def _pooled(self, connection: ServerConnection, sql: bytes, scope: str, values: Values) -> int | None:
-        """Run the statement behind a pooler, where nothing can be prepared and nothing may stay set."""
-        pgconn = connection.pgconn
-        pgconn.enter_pipeline_mode()
-        pgconn.send_query_params(self._everything, [scope.encode()], None, _BINARY[:1])
-        pgconn.send_query_params(sql, values, None, _BINARY[: len(values)], 1)
-        return _position(_end_of_pipeline(connection))
 
     def find(self, connection: ServerConnection, wanted: KnownAppend) -> int | None:
         """Return the position of an append whose reply was lost, if it was stored; the session may have moved on."""
@@ -147,31 +175,23 @@ def written(wanted: KnownAppend, epoch: int | None) -> Values:
     return values
 
 
-def _answer(connection: ServerConnection) -> psycopg.pq.abc.PGresult:
+def _executed(connection: ServerConnection, sent: list[Sent]) -> list[PGresult]:
+    pgconn = connection.pgconn
+    if len(sent) == 1:
+        ((name, values),) = sent
+        pgconn.send_query_prepared(name, values, _BINARY[: len(values)], 1)
+        return [_answer(connection)]
+    pgconn.enter_pipeline_mode()  # until its end this is one transaction
+    for name, values in sent:
+        pgconn.send_query_prepared(name, values, _BINARY[: len(values)], 1)
+    return _end_of_pipeline(connection)
+
+
+def _answer(connection: ServerConnection) -> PGresult:
     """Wait for the result of a statement that was sent; an interrupt can end the wait."""
     result = None
     while (found := _next_result(connection)) is not None:
         result = found
-    return _sound(result)
-
-
-def _end_of_pipeline(connection: ServerConnection) -> psycopg.pq.abc.PGresult:
-    """Commit what was sent and leave the pipeline; return the last statement's result, or raise the first error."""
-    pgconn = connection.pgconn
-    pgconn.pipeline_sync()
-    result = failed = None
-    while (found := _next_result(connection)) is None or found.status != _SYNC:  # None ends each statement
-        if found is None and pgconn.status != _GOOD:
-            break
-        result = found or result
-        if failed is None and found is not None and found.status == _FATAL:
-            failed = found
-    else:
-        pgconn.exit_pipeline_mode()
-    return _sound(failed or result)
-
-
-def _sound(result: psycopg.pq.abc.PGresult | None) -> psycopg.pq.abc.PGresult:
     if result is None:
         raise psycopg.OperationalError("the connection was lost")
     if result.status == _FATAL:
@@ -179,12 +199,36 @@ def _sound(result: psycopg.pq.abc.PGresult | None) -> psycopg.pq.abc.PGresult:
     return result
 
 
-def _position(result: psycopg.pq.abc.PGresult) -> int | None:
+def _end_of_pipeline(connection: ServerConnection) -> list[PGresult]:
+    """Wait for the results of all statements that were sent; raise the first error."""
+    pgconn, results = connection.pgconn, list[PGresult]()
+    pgconn.pipeline_sync()
+    while (found := _next_result(connection)) is None or found.status != _SYNC:
+        if found is not None:
+            results.append(found)
+        elif pgconn.status != _GOOD:  # else it is the end of one statement's results
+            raise psycopg.OperationalError("the connection was lost")
+    pgconn.exit_pipeline_mode()
+    for each in results:
+        if each.status == _FATAL:
+            raise error_from_result(each)
+    return results
+
+
+def _position(result: PGresult) -> int | None:
     value = result.get_value(0, 0) if result.ntuples else None
     return None if value is None else int(_number.unpack(value)[0])
 
 
-def _next_result(connection: ServerConnection) -> psycopg.pq.abc.PGresult | None:
+def _read(result: PGresult, number: int) -> Value:
+    """Decode a column of a row: the tables have text, numbers and bytes."""
+    value, kind = result.get_value(0, number), result.ftype(number)
+    if value is None or kind == _BYTES:
+        return value
+    return value.decode() if kind == _TEXT else int.from_bytes(value, "big", signed=True)
+
+
+def _next_result(connection: ServerConnection) -> PGresult | None:
     """Wait for the next result, None at the end; ``get_result`` would block all threads if called too early."""
     pgconn = connection.pgconn
     while pgconn.flush():  # the statement does not fit into the socket's buffer at once

@@ -21,7 +21,6 @@ import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..appends import KnownAppend
 from ..base import LOCK_TIMEOUT, Capabilities, Op
 from . import append, blockers
 from . import schema as schemas
@@ -133,7 +132,7 @@ class PostgresBackend:
         sync = "off" if self._relaxed else "on" if asleep else None
         self._sync = "" if sync is None else f"set_config('synchronous_commit', '{sync}', true)"
         lasting = f"set_config('lock_timeout', '{self._lock_milliseconds()}', true), {_BY_INDEX}"
-        self.appends = append.Appends(self.words.schema, lasting=lasting, passing=self._sync, secured=not bypasses)
+        self.appends = append.Appends(self.words, lasting, passing=self._sync, end=self._end, secured=not bypasses)
         self.capabilities = Capabilities(
             name="postgresql",
             persistent=True,
@@ -199,8 +198,7 @@ class PostgresBackend:
         doubt: InDoubt | None = None
         for number in range(_ATTEMPTS):
             try:
-                unheard = doubt.again if doubt is not None and isinstance(doubt.again, KnownAppend) else None
-                return self._attempt(op, begin, deadline, unheard)
+                return self._attempt(op, begin, deadline)
             except Again as again:
                 late, last = time.monotonic() > deadline, number == _ATTEMPTS - 1
                 if (late or last) and doubt is not None:
@@ -223,17 +221,11 @@ class PostgresBackend:
             time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))  # so that losers do not collide again
         raise AssertionError("unreachable")
 
-    def _attempt(
-        self,
-        op: Op[T],
-        begin: tuple[str, tuple[Any, ...]] | None,
-        deadline: float,
-        unheard: KnownAppend | None,
-    ) -> T:
+    def _attempt(self, op: Op[T], begin: tuple[str, tuple[Any, ...]] | None, deadline: float) -> T:
         """Run one transaction."""
         pooled, broken = self._pool.take(deadline), True
         try:
-            value = self._transact(op, pooled.connection, begin, unheard)
+            value = self._transact(op, pooled.connection, begin)
             broken = False
             return value
         except Exception:
@@ -242,16 +234,10 @@ class PostgresBackend:
         finally:  # an interrupt may have struck between a statement and its reply
             self._pool.give(pooled, broken=broken)
 
-    def _transact(
-        self,
-        op: Op[T],
-        connection: ServerConnection,
-        begin: tuple[str, tuple[Any, ...]] | None,
-        unheard: KnownAppend | None,
-    ) -> T:
+    def _transact(self, op: Op[T], connection: ServerConnection, begin: tuple[str, tuple[Any, ...]] | None) -> T:
         if not self._prepare[0]:
             connection.prepare_threshold = connection.epoch = None
-        tx = PostgresTx(connection, self, begin, unheard)
+        tx = PostgresTx(connection, self, begin)
         value: T | None = None
         try:
             value = op(tx)
