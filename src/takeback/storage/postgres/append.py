@@ -119,10 +119,11 @@ class Appends:
         return self._run(connection, sent)
 
     def _prepare(self, connection: ServerConnection) -> None:
-        connection.execute(self._lasting)
+        connection.execute(self._lasting)  # through the driver, which first deallocates what it has forgotten
+        connection.pgconn.enter_pipeline_mode()
         for name, sql in self._statements.items():
             connection.pgconn.send_prepare(name, sql.encode())
-            _answer(connection)
+        _end_of_pipeline(connection)
         connection.knows_append = True
 
     def find(self, connection: ServerConnection, wanted: KnownAppend) -> int | None:
