@@ -309,10 +309,15 @@ def next_rank(now_ms: int, newest: int, position: int) -> int:
     the feed even if the clock was set back. An append rewrites the rank indexes only if its session does not have the
     newest rank: at most once a minute, unless a lot else changes.
     """
-    began = newest & _POSITIONS
     if minute_rank(now_ms) > newest:
         return minute_rank(now_ms) | min(position, _POSITIONS)
-    return newest - began + min(position, _POSITIONS) if position - began >= _FULL else newest
+    began = newest & _POSITIONS
+    return newest - began + min(position, _POSITIONS) if position >= rank_end(newest) else newest
+
+
+def rank_end(rank: int) -> int:
+    """Return the position of the first change that is too late for a rank."""
+    return (rank & _POSITIONS) + _FULL
 
 
 def minute_rank(ms: int) -> int:

@@ -87,6 +87,11 @@ class SessionRow(NamedTuple):
             values[_AT[name]] = value
         return tuple.__new__(type(self), values)
 
+    def updated_at(self, position: int) -> Self:
+        """Return the row with another feed position, without ``_replace`` too."""
+        at = _AT["updated"]
+        return tuple.__new__(type(self), (*self[:at], position, *self[at + 1 :]))
+
     @property
     def staged(self) -> bool:
         """Whether it is still being copied: marked as purged, so that nobody sees it, with a key that says so."""
