@@ -14,7 +14,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ..errors import Corrupt
@@ -26,11 +25,10 @@ from ..providers.normal import Call, Item, Notes, Part, Text, clean
 from ..providers.provider import Provider
 from .budget import LogFacts
 from .models import is_other
-from .read import is_new, item_of
+from .read import UNREADABLE, is_new, item_of
 from .steps import Run, of_item, step_of
 
 Source = Message | Entry
-_UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOBODY: tuple[Call | None, str | None] = (None, None)
 _STARTED = Body(role="assistant", status="started")
 _MANY = 60  # odd steps, of which each counts for three and each other one takes one away
@@ -141,7 +139,7 @@ class _Look:
                     body = source.body
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                     value = decode(source.raw or b"") if body.form == form else None
-                except _UNREADABLE:
+                except UNREADABLE:
                     body = _unreadable(source)
             role, plain = body.role, body.status == "complete"
             if body.usage is not None or body.metadata is not None:

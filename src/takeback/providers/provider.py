@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .glance import Judge
@@ -24,7 +24,7 @@ class Provider(NamedTuple):
     """Everything that contexts need to know of a provider."""
 
     rules: Rules
-    read: Callable[[dict[str, Any]], Iterator[Part]]
+    read: Callable[[dict[str, Any]], list[Part]]
     """The parts of a message, each with its own JSON."""
     write: Callable[[Sequence[Item], str | None], list[dict[str, Any]]]
     """The messages of a valid conversation, for a model if it is known."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..blocks import Read, blocks, kept, media, result, text
@@ -24,7 +23,7 @@ _FIELDS: dict[str, frozenset[str]] = {
 }
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read a message of Anthropic's."""
     return blocks(value.get("content"), FORM)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..blocks import Read, media
@@ -61,18 +61,16 @@ _FIELDS = {
 }
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read a message; ids are given to calls that have none, by their place."""
     content, count = value.get("content"), 0
-    if isinstance(content, str) and content:
-        yield Text(content)
-    for block in dicts(content):
-        part = _part(block)
+    said = isinstance(content, str) and content
+    found: list[Part] = [Text(said)] if said else [*map(_part, dicts(content))]
+    for at, part in enumerate(found):
         if isinstance(part, Call):
-            yield part if part.id else Call(f"call-{count}", part.name, part.arguments)
+            found[at] = part if part.id else Call(f"call-{count}", part.name, part.arguments)
             count += 1
-        else:
-            yield part
+    return found
 
 
 def _part(block: dict[str, Any]) -> Part:
