@@ -85,7 +85,7 @@ def _uncut(items: list[Item], start: int, notes: Notes) -> None:
     for index, item in enumerate(items[start:], start):
         if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
             break
-        if item.form in NAMES and (kept := find_provider(item.form).untied(item)) is not item:
+        if item.form in NAMES and (kept := find_provider(item.form).rules.untied(item)) is not item:
             notes.add("sent an answer without its id, which belongs to reasoning that is gone", item.seq)
             items[index] = kept
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from ..blocks import Read, blocks, kept, media, result, text
 from ..lenient import dicts, fields, with_role, word
-from ..normal import Call, Opaque, Part, Text, as_text
+from ..normal import Call, Opaque, Part, Text, as_text, is_same
 from ..provider import Note
 from .form import FORM, REASONING, calls
 
 _NOT_CHAT = frozenset({"usage", "metadata", "model", "id"})  # of the answer as a whole, or of ours
 _PLAIN = frozenset({"role", "content", "tool_calls"})
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("tool", "function")}
 
 
 def read(value: dict[str, Any]) -> list[Part]:
@@ -69,7 +68,7 @@ BLOCKS: dict[str, Read] = {
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return a message as the API allows it: no fields of the answer as a whole, calls with their arguments as text."""
-    value = with_role(_SPEAKERS.get(role), value, note)
+    value = with_role(role, value, note, ("tool", "function"))
     if not _NOT_CHAT.isdisjoint(value):
         note("left out fields that openai-chat does not know")
         value = {key: each for key, each in value.items() if key not in _NOT_CHAT}
@@ -77,7 +76,7 @@ def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     if not isinstance(calls, list):
         return value
     right = [_call(call) if isinstance(call, dict) else call for call in calls]
-    if all(new is old for new, old in zip(right, calls, strict=True)):
+    if is_same(right, calls):
         return value
     note("put calls right that openai-chat does not allow")
     return {**value, "tool_calls": right}

@@ -11,8 +11,6 @@ from ..openai_chat.read import file, image_url
 from ..provider import Note
 from .form import FORM, calls, results
 
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)}
-
 
 def read(value: dict[str, Any]) -> list[Part]:
     """Read an item of the Responses API."""
@@ -43,7 +41,7 @@ BLOCKS: dict[str, Read] = {
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return an item as the API allows it: arguments are text."""
     if kind(value) in ("", "message"):  # other items need no role
-        value = with_role(_SPEAKERS.get(role), value, note)
+        value = with_role(role, value, note)
     if kind(value) != "function_call" or isinstance(value.get("arguments"), str):
         return value
     note("put calls right that openai-responses does not allow")
