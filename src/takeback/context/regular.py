@@ -26,7 +26,7 @@ from ..providers.provider import Provider
 from .budget import LogFacts
 from .models import is_other
 from .read import UNREADABLE, is_new, item_of
-from .steps import Run, of_item, step_of
+from .steps import Run, step_of
 
 Source = Message | Entry
 _NOBODY: tuple[Call | None, str | None] = (None, None)
@@ -240,7 +240,8 @@ class _Look:
         """Judge a message in our own form or in another provider's, which has to be written anew."""
         notes = Notes()
         item = item_of(source, notes)
-        return None if item is None or notes else of_item(item, self._count, self._rules.refuses_blank)
+        found = None if item is None or notes else step_of(item, self._count, self._rules.refuses_blank)
+        return found if found is not None and found.plain else None
 
     # ------------------------------------------------------------------ where it stands
 
