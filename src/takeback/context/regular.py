@@ -9,12 +9,11 @@ taken over, since a conversation has rules of its own for how it begins and ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ..errors import Corrupt
 from ..model.entry import Entry
@@ -110,13 +109,13 @@ class _Look:
     ) -> None:
         self._speaks, self._model, self._count, self._most = speaks, model, count, most
         self._rules = rules = speaks.rules
-        self._is_strange = _stranger(model)
         self._alternates, self._apart = rules.alternates, rules.itemised
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._found, self._names = Judged(sources), set[str]()
         self._fresh = set[str]()  # ids of the calls of this step
         self._waiting = dict[str, tuple[Call | None, str | None]]()
+        self._notes = Notes()
         self._joining: Item | None = None  # not written yet, since what follows may belong to the same message
         self._leads = ""
         self._odd_before, self._skips = 0, False
@@ -127,6 +126,7 @@ class _Look:
         glances, messages, begins, firsts = found.glances, found.messages, found.begins, found.firsts
         odd, waiting, fresh = found.odd, self._waiting, self._fresh
         most, named, last, is_odd = self._most, self._model is not None, "", False
+        bodies = dict[bytes | None, Body]()
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
             value = None
@@ -136,7 +136,11 @@ class _Look:
                 body = _STARTED
             else:
                 try:
+                    if source.raw is not None and source.data in bodies:  # beside the form they hold little
+                        force_setattr(source, "_body", bodies[source.data])
                     body = source.body
+                    if body.form is not None and body.usage is None:
+                        bodies[source.data] = body
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                     value = decode(source.raw or b"") if body.form == form else None
                 except UNREADABLE:
@@ -211,9 +215,8 @@ class _Look:
 
     def _hears(self, source: Message) -> bool:
         """Whether a system message is plain text, which is collected separately."""
-        notes = Notes()
-        item = item_of(source, notes)
-        return item is not None and not notes and all(type(part) is Text for part in item.parts)
+        item = self._item(source)
+        return item is not None and all(type(part) is Text for part in item.parts)
 
     # ------------------------------------------------------------------ one message by itself
 
@@ -225,7 +228,8 @@ class _Look:
             return True
         # In an answer of many items only the last names the model, which then applies to those before it.
         concerns = seen.tied or (self._apart and (body.form == self._rules.form or last == "assistant"))
-        return concerns and self._is_strange(body.model or (word(value.get("model")) if type(value) is dict else ""))
+        said_by = body.model or (word(value.get("model")) if type(value) is dict else "")
+        return concerns and is_other(said_by, self._model)
 
     def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
         text, role = body.content, body.role
@@ -238,10 +242,16 @@ class _Look:
 
     def _glance_at_item(self, source: Message) -> GlancedMessage | None:
         """Judge a message in our own form or in another provider's, which has to be written anew."""
-        notes = Notes()
-        item = item_of(source, notes)
-        found = None if item is None or notes else step_of(item, self._count, self._rules.refuses_blank)
+        item = self._item(source)
+        found = None if item is None else step_of(item, self._count, self._rules.refuses_blank)
         return found if found is not None and found.plain else None
+
+    def _item(self, source: Message) -> Item | None:
+        """Read a message; None if there is anything to note about it."""
+        item = item_of(source, self._notes)
+        if self._notes:
+            item, self._notes = None, Notes()
+        return item
 
     # ------------------------------------------------------------------ where it stands
 
@@ -388,13 +398,3 @@ def _unreadable(source: Message) -> Body:
         return replace(source.body, status="unreadable")
     except Corrupt:
         return Body(role="", status="unreadable")
-
-
-def _stranger(model: str | None) -> Callable[[str], bool]:
-    """Return a cached function that says whether a model is known to be another one: few models, many messages."""
-
-    @cache
-    def is_strange(name: str) -> bool:
-        return is_other(name, model)
-
-    return is_strange
