@@ -124,10 +124,9 @@ def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[int]]:
     """
     unit, called = list[int](), False
     for index, item in enumerate(items):
-        alone = item.role != "assistant" or rules.per_message
-        if unit and (
-            alone or items[unit[-1]].role != "assistant" or items[index - 1].half or (called and _speaks(item))
-        ):
+        before = items[index - 1]
+        ends = item.role != "assistant" or rules.per_message or (called and _speaks(item))
+        if unit and (ends or before.role != "assistant" or before.half):
             yield unit
             unit, called = [], False
         unit.append(index)
@@ -201,7 +200,7 @@ def _same_raw(one: Part, other: Part) -> bool:
 
 
 def _note_moves(items: Sequence[Item], units: list[list[int]], answered: _Places, notes: Notes) -> None:
-    """Note the results that were not right after their calls."""
+    """Note the results that did not directly follow their call."""
     said = [*accumulate(any([type(part) is not Result for part in item.parts]) for item in items)]  # noqa: C419
     last = {index: unit[-1] for unit in units for index in unit}
     for (index, part), one in answered.items():
