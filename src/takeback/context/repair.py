@@ -118,10 +118,7 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Remove empty texts, and items of which nothing is left."""
     found = []
     for item in items:
-        if item.parts and not any([type(part) is Result or _is_blank(part, rules) for part in item.parts]):  # noqa: C419
-            found.append(item)
-            continue
-        parts = tuple(_said(part, rules) for part in item.parts if not _is_blank(part, rules))
+        parts = tuple([_said(part, rules) for part in item.parts if not _is_blank(part, rules)])
         if not is_same(parts, item.parts):
             notes.add("removed empty text", item.seq)
         if parts:
@@ -132,14 +129,15 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
 
 
 def _is_blank(part: Part, rules: Rules) -> bool:
-    return isinstance(part, Text) and not (part.text.strip() if rules.refuses_blank else part.text)
+    return type(part) is Text and (not part.text or (rules.refuses_blank and part.text.isspace()))
 
 
 def _said(part: Part, rules: Rules) -> Part:
     """Remove empty texts inside a result."""
-    if not isinstance(part, Result) or not any(_is_blank(each, rules) for each in part.parts):
+    if type(part) is not Result:
         return part
-    return replace(part, parts=tuple(each for each in part.parts if not _is_blank(each, rules)), raw=None)
+    kept = tuple([each for each in part.parts if not _is_blank(each, rules)])
+    return part if is_same(kept, part.parts) else replace(part, parts=kept, raw=None)
 
 
 # ---------------------------------------------------------------------- turns
