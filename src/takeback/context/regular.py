@@ -123,10 +123,8 @@ class _Look:
     def along(self, sources: Sequence[Any], known: LogFacts) -> Judged:
         """Judge every source; written flat, since it runs for every message."""
         found, form, judge, count = self._found, self._rules.form, self._speaks.judge, self._count
-        glances, messages, begins, firsts = found.glances, found.messages, found.begins, found.firsts
-        odd, waiting, fresh = found.odd, self._waiting, self._fresh
-        most, named, last, is_odd = self._most, self._model is not None, "", False
-        bodies = dict[bytes | None, Body]()
+        glances, messages, begins, most = found.glances, found.messages, found.begins, self._most
+        bodies, named, last, is_odd = dict[bytes | None, Body](), self._model is not None, "", False
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
             value = None
@@ -153,11 +151,7 @@ class _Look:
                 continue
             # A message begins a step, unless it goes on with what was said before it.
             if role == "user" or (role == "assistant" and last in _ASKED) or not begins:
-                if is_odd or waiting or self._leads or self._joining is not None or self._odd_before:
-                    is_odd = self._ends(is_odd)
-                begins.append(index)
-                firsts.append(len(glances))
-                fresh.clear()
+                is_odd = self._begins(index, is_odd)
             before, last = last, role
             if is_odd:
                 continue
@@ -176,10 +170,7 @@ class _Look:
                 or (takes := take.get(glance.role)) is None
                 or not takes(glance, before)
             ):
-                is_odd = True
-                odd.add(len(begins) - 1)
-                if glance is not None and glance.item is not None:
-                    found.items[source.seq] = glance.item
+                is_odd = self._leaves(source, glance)
                 continue
             glance.seq, glance.source, glance.place = source.seq, source, len(messages)
             if glance.message is not None:
@@ -187,9 +178,24 @@ class _Look:
                 glances.append(glance)
             else:
                 glances += self._write(glance)
-        if begins:
-            odd.add(len(begins) - 1)  # how a conversation ends is for repair to judge
+        found.odd |= {len(begins) - 1} if begins else set()  # how a conversation ends is for repair to judge
         return found
+
+    def _begins(self, index: int, is_odd: bool) -> bool:
+        """Begin a step; return whether it is not worth judging."""
+        if is_odd or self._waiting or self._leads or self._joining is not None or self._odd_before:
+            is_odd = self._ends(is_odd)
+        self._found.begins.append(index)
+        self._found.firsts.append(len(self._found.glances))
+        self._fresh.clear()
+        return is_odd
+
+    def _leaves(self, source: Message, seen: GlancedMessage | None) -> bool:
+        """Leave the rest of a step to repair."""
+        self._found.odd.add(len(self._found.begins) - 1)
+        if seen is not None and seen.item is not None:
+            self._found.items[source.seq] = seen.item
+        return True
 
     def _ends(self, is_odd: bool) -> bool:
         """End a step, which is odd if anything is missing in it; return whether the next one is not worth judging.
