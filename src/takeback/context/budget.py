@@ -9,18 +9,18 @@ does the request that the remaining work answers. Tool results that are too larg
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from ..errors import Corrupt, Invalid
-from ..model.message import Body, Message
+from ..errors import Invalid
+from ..model.message import Body
 from ..providers.glance import MESSAGE, Count, GlancedMessage
-from ..providers.normal import Item, Notes, Text
+from ..providers.normal import Item, Notes, Text, listed
 from .read import item_of
-from .shorten import longest, shorten
-from .steps import Run, longest_text, runs_in, stand_ins, steps_of
+from .shorten import longest_text, shorten
+from .steps import Run, runs_in, stand_ins, steps_of
 from .tokens import item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
@@ -53,16 +53,12 @@ class LogFacts(NamedTuple):
     pinned: set[int]
     counted: dict[int, int]
 
-    def watch(self, message: Message, provider: str) -> None:
+    def watch(self, seq: int, body: Body, provider: str) -> None:
         """Record whether a message is pinned, and how many tokens the provider counted when it answered."""
-        try:
-            body = message.body
-        except Corrupt:
-            return  # it is skipped and noted where it is read
         if is_pinned(body) and body.role != "system":
-            self.pinned.add(message.seq)
+            self.pinned.add(seq)
         if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
-            self.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens
+            self.counted[seq] = body.usage.input_tokens + body.usage.output_tokens
 
 
 def is_pinned(body: Body) -> bool:
@@ -126,10 +122,11 @@ class _Walk:
 
     def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts, unread: Unread | None) -> None:
         self.steps, self.unread = steps, unread
-        self.first = 0 if unread is None else _first_behind(steps, unread.last)
-        where = _finder(steps) if known.pinned or known.counted else None
-        self.pins = {where(seq) for seq in known.pinned} if where else set()
-        self.counted = {where(seq): tokens for seq, tokens in known.counted.items()} if where else {}
+        behind = (index for index, step in enumerate(steps) if unread is None or step.seq > unread.last)
+        self.first = next(behind, len(steps))
+        at = _holding(steps, [*known.pinned, *known.counted])
+        self.pins = {at[seq] for seq in known.pinned}
+        self.counted = {at[seq]: tokens for seq, tokens in known.counted.items()}
         self.fixed = budget.system + item_tokens(Item("user", (Text(EARLIER),)), budget.count)
         self.short = _capped(steps, budget)
         self.full = 0  # results before this step are shortened: it is where the room was last full
@@ -139,10 +136,23 @@ class _Walk:
         for index, item in self.short.items():
             sizes[index] = item_tokens(item, budget.count)
         self.capped = list(accumulate(sizes, initial=0)) if self.short else self.whole
-        self.places, self.asked = _places(steps), _requests(steps)
+        self.places, self.asked = list[bool](), list[int | None]()
+        self._place()
         self.stays = self._staying()
         pinned = (size if stays else 0 for stays, size in zip(self.stays, self.sizes, strict=True))
         self.pinned = list(accumulate(pinned, initial=0)) if self.pins else [0] * len(self.whole)
+
+    def _place(self) -> None:
+        """Find for each step whether a conversation may begin there, and the earlier request that it works on, if any.
+
+        It may begin where every earlier call is answered.
+        """
+        waiting, last = 0, None
+        for index, step in enumerate(self.steps):
+            self.places.append(not waiting and not step.answers)
+            self.asked.append(None if step.is_request else last)
+            waiting += len(step.calls) - len(step.answers)
+            last = index if step.is_request else last
 
     def begin(self, limit: int) -> tuple[int, float]:
         """Return where the kept part begins, and the ratio of the provider's token count to ours."""
@@ -252,39 +262,11 @@ def _read_again(step: GlancedMessage) -> Item:
     return found
 
 
-def _first_behind(steps: Sequence[GlancedMessage], seq: int) -> int:
-    """Return the first step of what was read behind an unread part."""
-    return next((index for index, step in enumerate(steps) if step.seq > seq), len(steps))
-
-
-def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
-    """Return for each step the earlier request that it works on, if any."""
-    found, last = list[int | None](), None
-    for index, step in enumerate(steps):
-        found.append(None if step.is_request else last)
-        last = index if step.is_request else last
-    return found
-
-
-def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
-    """Return for each step whether a conversation may begin there, which needs every earlier call to be answered."""
-    found, waiting = list[bool](), 0
-    for step in steps:
-        found.append(not waiting and not step.answers)
-        waiting += len(step.calls) - len(step.answers)
-    return found
-
-
-def _finder(steps: Sequence[GlancedMessage]) -> Callable[[int], int | None]:
-    """Return a function that finds the step holding a message; joined messages have the seq of the first."""
-    places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
-    seqs = [seq for seq, _ in places]
-
-    def find(seq: int) -> int | None:
-        place = bisect_right(seqs, seq)
-        return places[place - 1][1] if place else None
-
-    return find
+def _holding(steps: Sequence[GlancedMessage], seqs: Sequence[int]) -> dict[int, int | None]:
+    """Return the steps that hold some messages; joined messages have the seq of the first."""
+    places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq) if seqs else []
+    before = {seq: bisect_right(places, (seq, len(steps))) for seq in seqs}
+    return {seq: places[place - 1][1] if place else None for seq, place in before.items()}
 
 
 def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
@@ -295,8 +277,7 @@ def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> s
     low, high = (gone[0], gone[-1]) if gone else (0, 0)
     which = f"messages {low} to {high}" if len(gone) > 1 else f"message {low}" if low else "messages"
     inside = [seq for index in front if low < (seq := steps[index].seq) < high]
-    more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
-    but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
+    but = f", but for {listed(inside, _NAMED)}" if inside else ""
     return f"left out {which}{but}: {'about' if unread is None else 'more than'} {tokens:,} tokens"
 
 
@@ -310,7 +291,7 @@ def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], budget: Bu
     if tokens <= budget.room:
         return chosen._replace(omitted=(*omitted, *_shortened_in(cut)))
     items = [item for each in runs_in(items) for item in (_read(each) if isinstance(each, Run) else (each,))]
-    most = float(max(map(longest, items), default=0))
+    most = float(max([len(longest_text(item)) for item in items], default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
         most = max(_LEAST, most * 0.7)
@@ -326,9 +307,7 @@ def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], budget: Bu
 
 def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
     if seqs:
-        more = f" and {len(seqs) - _NAMED} more" if len(seqs) > _NAMED else ""
-        which = "message" if len(seqs) == 1 else "messages"
-        yield f"shortened tool results in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
+        yield f"shortened tool results in {'message' if len(seqs) == 1 else 'messages'} {listed(seqs, _NAMED)}"
 
 
 def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
@@ -336,7 +315,7 @@ def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
     cap, least, found = int((budget.limit or 0) * _RESULT), least_cut(budget.limit or 0), dict[int, Item]()
     for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
         item = _read_again(step)
-        text = max(map(longest_text, item.parts), key=len)
+        text = longest_text(item)
         if (tokens := budget.count(text)) > cap:
             found[index] = shorten([item], max(_LEAST, len(text) * cap // tokens))[0][0]
     return found

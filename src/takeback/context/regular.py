@@ -127,11 +127,10 @@ class _Look:
         bodies, named, last, is_odd = dict[bytes | None, Body](), self._model is not None, "", False
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
-            value = None
             if type(source) is not Message:
                 if not is_new(source.content):
                     continue
-                body = _STARTED
+                body, value = _STARTED, None
             else:
                 try:
                     if source.raw is not None and source.data in bodies:  # beside the form they hold little
@@ -142,10 +141,11 @@ class _Look:
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                     value = decode(source.raw or b"") if body.form == form else None
                 except UNREADABLE:
-                    body = _unreadable(source)
+                    body, value = _unreadable(source), None
             role, plain = body.role, body.status == "complete"
             if body.usage is not None or body.metadata is not None:
-                plain = self._knows(source, known) and plain
+                known.watch(source.seq, body, form)
+                plain = plain and (body.usage is None or role == "assistant")  # other counts are for repair to judge
             if role == "system" and plain and self._hears(source):
                 found.aside.append(index)
                 continue
@@ -213,11 +213,6 @@ class _Look:
         self._odd_before = self._odd_before + 3 if is_odd and not self._skips else max(self._odd_before - 1, 0)
         self._skips = self._odd_before > _MANY
         return self._skips
-
-    def _knows(self, source: Message, known: LogFacts) -> bool:
-        """Record pins and token counts; return False for a count on anything but an answer, which repair must judge."""
-        known.watch(source, self._rules.form)
-        return source.body.usage is None or source.body.role == "assistant"
 
     def _hears(self, source: Message) -> bool:
         """Whether a system message is plain text, which is collected separately."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, is_said
-from ..providers.normal import Call, Item, Part, Result, Text
+from ..providers.normal import Call, Item, Result, Text
 from .tokens import part_tokens
 
 
@@ -97,9 +97,3 @@ def step_of(item: Item, count: Count, refuses_blank: bool = False) -> GlancedMes
     return GlancedMessage(
         role, tokens, None, speaks, calls, answers, longest, item=item, seq=item.seq, is_request=is_request, plain=plain
     )
-
-
-def longest_text(part: Part) -> str:
-    """Return the longest text in a tool result; empty for anything else."""
-    inner = part.parts if isinstance(part, Result) else ()
-    return max((each.text for each in inner if isinstance(each, Text)), key=len, default="")

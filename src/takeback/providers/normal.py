@@ -117,10 +117,13 @@ class Notes:
 
 
 def _sentence(what: str, seqs: list[int]) -> str:
-    if not seqs:
-        return what
-    more = f" and {len(seqs) - _SHOWN} more" if len(seqs) > _SHOWN else ""
-    return f"{what} (message{'s' if len(seqs) > 1 else ''} {', '.join(map(str, seqs[:_SHOWN]))}{more})"
+    return f"{what} (message{'s' if len(seqs) > 1 else ''} {listed(seqs, _SHOWN)})" if seqs else what
+
+
+def listed(seqs: Sequence[int], most: int) -> str:
+    """List the first of some messages, and say how many more there are."""
+    more = f" and {len(seqs) - most} more" if len(seqs) > most else ""
+    return ", ".join(map(str, seqs[:most])) + more
 
 
 # ---------------------------------------------------------------------- values
