@@ -182,13 +182,25 @@ class _Look:
         return found
 
     def _begins(self, index: int, is_odd: bool) -> bool:
-        """Begin a step; return whether it is not worth judging."""
-        if is_odd or self._waiting or self._leads or self._joining is not None or self._odd_before:
-            is_odd = self._ends(is_odd)
-        self._found.begins.append(index)
-        self._found.firsts.append(len(self._found.glances))
+        """Begin a step; the one before it is odd if anything is missing in it. Return whether to leave it unjudged.
+
+        Where nearly every step is odd, hardly one is taken over. So the more odd ones there were, the fewer are judged.
+        """
+        found = self._found
+        if is_odd or self._waiting or self._leads:
+            found.odd.add(len(found.begins) - 1)
+            self._odd_before += 0 if self._skips else 4
+            self._waiting.clear()
+            self._leads, self._joining = "", None
+        if self._joining is not None:
+            self._flush()
+        if self._odd_before:
+            self._odd_before -= 1
+            self._skips = self._odd_before > _MANY
+        found.begins.append(index)
+        found.firsts.append(len(found.glances))
         self._fresh.clear()
-        return is_odd
+        return self._skips
 
     def _leaves(self, source: Message, seen: GlancedMessage | None) -> bool:
         """Leave the rest of a step to repair."""
@@ -196,23 +208,6 @@ class _Look:
         if seen is not None and seen.item is not None:
             self._found.items[source.seq] = seen.item
         return True
-
-    def _ends(self, is_odd: bool) -> bool:
-        """End a step, which is odd if anything is missing in it; return whether the next one is not worth judging.
-
-        Where nearly every step is odd, hardly one is taken over. So the more odd ones there were, the fewer are judged.
-        """
-        found = self._found
-        if is_odd or self._waiting or self._leads:
-            found.odd.add(len(found.begins) - 1)
-            is_odd = True
-            self._waiting.clear()
-            self._leads, self._joining = "", None
-        else:
-            self._flush()
-        self._odd_before = self._odd_before + 3 if is_odd and not self._skips else max(self._odd_before - 1, 0)
-        self._skips = self._odd_before > _MANY
-        return self._skips
 
     def _hears(self, source: Message) -> bool:
         """Whether a system message is plain text, which is collected separately."""
