@@ -25,7 +25,7 @@ from . import budget
 from .read import read
 from .regular import Judged, judged
 from .repair import repair
-from .steps import Run, runs_in
+from .runs import Run, runs_in
 from .tokens import Count, estimate
 from .value import Context
 

@@ -24,7 +24,7 @@ from ..providers.blocks import blocks, media, result
 from ..providers.glance import decode
 from ..providers.lenient import word
 from ..providers.normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
-from .steps import Run, stand_ins
+from .runs import Run, stand_ins
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
 UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)

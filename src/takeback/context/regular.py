@@ -25,7 +25,7 @@ from ..providers.provider import Provider
 from .budget import LogFacts
 from .models import is_other
 from .read import UNREADABLE, is_new, item_of
-from .steps import Run, step_of
+from .runs import Run, glance_of
 
 Source = Message | Entry
 _NOBODY: tuple[Call | None, str | None] = (None, None)
@@ -239,7 +239,7 @@ class _Look:
     def _glance_at_item(self, source: Message) -> GlancedMessage | None:
         """Judge a message in our own form or in another provider's, which has to be written anew."""
         item = self._item(source)
-        found = None if item is None else step_of(item, self._count, self._rules.refuses_blank)
+        found = None if item is None else glance_of(item, self._count, self._rules.refuses_blank)
         return found if found is not None and found.plain else None
 
     def _item(self, source: Message) -> Item | None:
@@ -351,7 +351,7 @@ class _Look:
     # ------------------------------------------------------------------ what has to be written
 
     def _write(self, seen: GlancedMessage) -> list[GlancedMessage]:
-        """Write a message that was not stored as it is sent, now or with what follows; return its steps.
+        """Write a message that was not stored as it is sent, now or with what follows; return its glances.
 
         Results of one step become one message where roles must alternate, and so do the items of an answer that
         another provider gave, wherever calls lie inside messages. Elsewhere each result is a message of its own.
@@ -375,12 +375,12 @@ class _Look:
         return []
 
     def _results(self, seen: GlancedMessage, item: Item) -> Iterator[GlancedMessage]:
-        """Yield a step for each result of a message."""
+        """Yield a glance for each result of a message."""
         for answer in seen.answers:
             part = answer.result
-            step = step_of(replace(item, parts=() if part is None else (part,), raw=None), self._count)
-            step.place, step.joined = seen.place, self._alternates and answer is not seen.answers[0]
-            yield step
+            each = glance_of(replace(item, parts=() if part is None else (part,), raw=None), self._count)
+            each.place, each.joined = seen.place, self._alternates and answer is not seen.answers[0]
+            yield each
 
     def _flush(self) -> None:
         if self._joining is not None:

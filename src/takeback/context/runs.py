@@ -1,4 +1,4 @@
-"""The light steps in which a conversation is counted: made from items, or by a glance at stored messages.
+"""Runs of regular steps, and messages at a glance: made from items, or by a look at what is stored.
 
 Messages that are sent as they are stored need no items. In a conversation, a ``Run`` stands for many of them: a few
 items that no repair touches, with the sides that the run begins and ends with.
@@ -60,19 +60,19 @@ def runs_in(items: Iterable[Item]) -> Iterator[Item | Run]:
             yield part.run
 
 
-def steps_of(items: Iterable[Item], count: Count) -> list[GlancedMessage]:
-    """Return the steps of a conversation."""
+def glances_of(items: Iterable[Item], count: Count) -> list[GlancedMessage]:
+    """Return the messages of a conversation at a glance, those of its runs too."""
     found = list[GlancedMessage]()
     for each in runs_in(items):
         if type(each) is Run:
             found += each.glances
         else:
-            found.append(step_of(each, count))  # type: ignore[arg-type]
+            found.append(glance_of(each, count))  # type: ignore[arg-type]
     return found
 
 
-def step_of(item: Item, count: Count, refuses_blank: bool = False) -> GlancedMessage:
-    """Make the step of an item; it is plain if it holds texts and then calls, or nothing but results of text."""
+def glance_of(item: Item, count: Count, refuses_blank: bool = False) -> GlancedMessage:
+    """Look at an item; it is plain if it holds texts and then calls, or nothing but results of text."""
     tokens, role, speaks, longest, plain = MESSAGE, item.role, False, 0, bool(item.parts)
     calls: list[Call] = []
     answers: list[Answer] = []
