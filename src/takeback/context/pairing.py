@@ -45,7 +45,7 @@ def paired(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
             if parts:
                 found.append(_rebuilt(item, tuple(parts)))
         number += len(calls)
-        found += _answers(calls, items, answered, rules, notes)
+        found += _answers(calls, items, answered, rules, notes) if calls else ()
     return found
 
 
@@ -63,11 +63,11 @@ def _gathered(items: Sequence[Item], rules: Rules) -> list[Item]:
 
 
 def _calls(item: Item) -> bool:
-    return any(isinstance(part, Call) for part in item.parts)
+    return any([type(part) is Call for part in item.parts])  # noqa: C419 - faster
 
 
 def _speaks(item: Item) -> bool:
-    return any(isinstance(part, Text | Media) for part in item.parts)
+    return any([isinstance(part, Text | Media) for part in item.parts])  # noqa: C419 - faster
 
 
 class _Asked(msgspec.Struct, eq=False):
