@@ -6,8 +6,8 @@ replay is byte for byte what the provider said. Recognising and reading never ra
 form is left to the caller as it is, and a field of an unexpected type reads as absent.
 
 A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``rules`` (what the repair
-heeds), ``write`` (requests), ``glance`` (what is plainly right as stored) and ``provider``, which names them all. Of a
-folder only ``form`` is loaded to append; the rest with the first context. A provider is registered by its line here.
+heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a folder only ``form`` is loaded to
+append; the rest with the first context. A provider is registered by its line here.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def find_provider(name: object) -> Provider:
 
 @cache
 def _provider(name: str) -> Provider:
-    found: Provider = load(name, "provider").PROVIDER
-    return found
+    from .provider import gathered
+
+    return gathered(name)
 
 
 @lru_cache(maxsize=64)  # names come from stored data
