@@ -106,9 +106,11 @@ class Busy(Hand):
         os.rename(os.path.join(path, b"1"), os.path.join(path, b"one"))
         self.write(os.path.join(path, b"one", b"2", b"3", b"g"), self.data())
 
-    def do_hard_link(self) -> None:
-        if path := self.some("file"):
-            os.link(path, self.free())
+    def hard_link(self, known: list[str]) -> None:
+        """Give a file another name where it is captured too: links from elsewhere are not reported."""
+        place, target = (os.path.join(self._root, os.fsencode(self._rng.choice(known)), name) for name in (b"a", b"z"))
+        with contextlib.suppress(OSError):
+            os.link(place, target)
 
     def do_write_through_a_map(self) -> None:
         if (path := self.some("file")) and os.path.getsize(path):
@@ -143,7 +145,7 @@ def test_what_is_reported_leads_to_the_tree_of_a_full_scan(
     outside.mkdir()
     scanner, other, hand, partly = watched(root, keep), plain(root, keep), Busy(root, rng, outside), 0
     for number in range(counts(300, 20_000)):
-        acts = [hand.act() for _ in range(rng.randint(1, 6))]
+        acts = [hand.act() for _ in range(rng.randint(0, 6))] or [hand.hard_link([*scanner.folders])]
         with counted(monkeypatch) as scanned:
             found = scanner.scan(keep).root
         partly += "" not in scanned

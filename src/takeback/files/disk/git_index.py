@@ -8,13 +8,14 @@ file: one that is damaged, too large or forged names nothing, and no name in it 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import NamedTuple
 
-from ...model import names, tree
+from ...model import tree
 from . import read, unchanged
 from .cache import Stat
 
@@ -22,10 +23,10 @@ _LARGEST = 128 << 20
 _LONGEST = 4096
 _HASHES = 20, 32  # bytes
 _HEADER, _EXTENSION = struct.Struct(">4sII"), struct.Struct(">4sI")
-_MODE, _FLAGS = struct.Struct(">I"), struct.Struct(">H")
-_MODES = frozenset({0o100644, 0o100755, 0o100664, 0o120000, 0o160000})
-_SPARSE = 0o040000
-_EXTENDED = 0x4000
+_MODES = frozenset(struct.pack(">I", mode) for mode in (0o100644, 0o100755, 0o100664, 0o120000, 0o160000))
+_SPARSE = struct.pack(">I", 0o040000)
+_EXTENDED = 0x40  # in the first byte of an entry's flags
+_is_odd = re.compile(rb"(?:\A|/)\.{0,2}(?:/|\Z)").search  # an empty name, or one that leads elsewhere
 
 
 class Index:
@@ -106,56 +107,58 @@ def parse(data: bytes, hash_size: int = _HASHES[0]) -> Parsed | None:
         sign, version, count = _HEADER.unpack_from(data)
         if sign != b"DIRC" or version not in (2, 3, 4) or count > tree.MOST_PATHS:
             return None
-        entries = _Entries(data, version, hash_size)
-        found = [entries.next() for _ in range(count)]
-        return Parsed([each for each in found if each and not names.path_fault(each)], entries.shared())
+        end = len(data) - hash_size  # where the file's own hash begins
+        found, at = (_packed if version == 4 else _entries)(data, count, hash_size, end)
+        shared = _shared(data, at, end, hash_size)
     except (struct.error, ValueError, IndexError):
         return None
+    return Parsed([each for each in found if not _is_odd(each)], shared)
 
 
-class _Entries:
-    """Reads one entry after the other; raises ``ValueError`` where none can be."""
-
-    def __init__(self, data: bytes, version: int, hash_size: int) -> None:
-        self._data, self._version, self._hash_size = data, version, hash_size
-        self._at, self._name = _HEADER.size, b""
-        self._end = len(data) - hash_size  # of the file's own hash
-
-    def next(self) -> bytes:
-        """Return the next name; empty for what is not a path of its own."""
-        data, start = self._data, self._at
-        (mode,) = _MODE.unpack_from(data, start + 24)
-        (flags,) = _FLAGS.unpack_from(data, start + 40 + self._hash_size)
-        if mode not in _MODES and mode != _SPARSE:
+def _entries(data: bytes, count: int, hash_size: int, end: int) -> tuple[list[bytes], int]:
+    """Read entries of versions 2 and 3; each ends with one to eight NULs."""
+    found, at, fixed = list[bytes](), _HEADER.size, 42 + hash_size
+    for _ in range(count):
+        begin = at + fixed + (2 if data[at + fixed - 2] & _EXTENDED else 0)
+        stop = data.index(0, begin, end)
+        if (mode := data[at + 24 : at + 28]) in _MODES:
+            found.append(data[begin:stop])
+        elif mode != _SPARSE:
             raise ValueError("no such mode")
-        at = start + 42 + self._hash_size + (2 if flags & _EXTENDED and self._version > 2 else 0)
-        if self._version == 4:
-            strip, at = _varint(data, at)
-            if strip > len(self._name):
-                raise ValueError("more is taken off a name than it has")
-            begin = self._name[: len(self._name) - strip]
-        else:
-            begin = b""
-        # A name shorter than the field is followed by a NUL; looking for that is right for any length.
-        end = data.index(0, at, self._end)
-        self._name = begin + data[at:end]
-        self._at = end + 1 if self._version == 4 else start + (end - start + 8) // 8 * 8
-        if self._at > self._end or end - at > _LONGEST:
-            raise ValueError("cut short")
-        return b"" if mode == _SPARSE else self._name
+        at += (stop - at + 8) // 8 * 8
+    return found, at
 
-    def shared(self) -> str:
-        """Return the hash of the shared part from the extensions behind the entries; empty without one."""
-        found = ""
-        while self._at < self._end:
-            sign, size = _EXTENSION.unpack_from(self._data, self._at)
-            self._at += _EXTENSION.size
-            if size > self._end - self._at:
-                raise ValueError("cut short")
-            if sign == b"link":
-                found = self._data[self._at : self._at + self._hash_size].hex()
-            self._at += size
-        return found
+
+def _packed(data: bytes, count: int, hash_size: int, end: int) -> tuple[list[bytes], int]:
+    """Read entries of version 4, whose names continue those before."""
+    found, at, fixed, name = list[bytes](), _HEADER.size, 42 + hash_size, b""
+    for _ in range(count):
+        begin = at + fixed + (2 if data[at + fixed - 2] & _EXTENDED else 0)
+        less, begin = _varint(data, begin)
+        stop = data.index(0, begin, end)
+        if less > len(name) or len(name) - less + stop - begin > _LONGEST:
+            raise ValueError("no such name")  # or names that grow would fill the memory
+        name = name[: len(name) - less] + data[begin:stop]
+        if (mode := data[at + 24 : at + 28]) in _MODES:
+            found.append(name)
+        elif mode != _SPARSE:
+            raise ValueError("no such mode")
+        at = stop + 1
+    return found, at
+
+
+def _shared(data: bytes, at: int, end: int, hash_size: int) -> str:
+    """Return the hash of the shared part from the extensions behind the entries; empty without one."""
+    found = ""
+    while at < end:
+        sign, size = _EXTENSION.unpack_from(data, at)
+        at += _EXTENSION.size
+        if sign == b"link":
+            found = data[at : at + hash_size].hex()
+        at += size
+    if at != end:
+        raise ValueError("cut short")
+    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

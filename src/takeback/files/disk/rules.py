@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from . import git_index, ignore, paths, read
 from .cache import Folder, Stat
 from .git_index import Index
 from .ignore import IgnoreRules
-
-_NAMES = frozenset((*ignore.FILES, ".git"))
 
 
 class RuleBook:
@@ -36,15 +34,14 @@ class RuleBook:
         return self._base.with_lines("", lines) if lines else self._base
 
     def inside(
-        self, descriptor: int, path: str, above: IgnoreRules, folder: Folder, names: Iterable[str]
+        self, descriptor: int, path: str, above: IgnoreRules, folder: Folder, others: Container[str]
     ) -> IgnoreRules:
-        """Return the rules for what is in a directory that has these names."""
+        """Return the rules for what is in a directory: what was known of it, and what else it has."""
         rules = above.inside(path[:-1]) if path else above
-        here = _NAMES.intersection(names)
         for name in ignore.FILES:
-            if name in here and (lines := read.lines(descriptor, name)):
+            if (name in folder.leaves or name in others) and (lines := read.lines(descriptor, name)):
                 rules = rules.with_lines(path, lines)
-        if ".git" not in here:
+        if ".git" not in others:
             self.repositories.discard(path)
             return rules
         self.repositories.add(path)

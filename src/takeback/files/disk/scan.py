@@ -75,8 +75,11 @@ class Scanner:
         self._times_tell = mounts.kind_of(path) in _TELLING
         self._device = 0
         self._expected: set[str] = set()  # paths that count as captured in the next scan
+        self._modes: dict[str, int] = {}  # of the directories that a scan of some paths went through
         self._due: set[str] = set()  # paths that the next scan must not pass over
-        self._linked: set[str] = set()  # files with several names: a change through one is not reported at the others
+        # Files with several names, and their inodes: a change through one name is not reported at the others.
+        self._linked: dict[str, int] = {}
+        self._relinked = False
         self._watcher: Watcher | None = None
         self._watches = self._times_tell and sys.platform == "linux"
         self._basis: tuple[int, bytes] = 0, b""  # the root's inode and the rules that reports cannot tell about
@@ -162,8 +165,8 @@ class Scanner:
         gone, rest, linked = (unchanged.asked if folder.listed == own else unchanged.listed)(descriptor, folder)
         _require_few(len(rest))  # before they are read: in a first scan these are all of them
         folder.listed = None  # not trusted again until the scan of this directory is complete
-        self._linked.update(path + name for name in linked)
-        rules = self._rules.inside(descriptor, path, above, folder, (*folder.leaves, *(name for name, _ in rest)))
+        self._linked |= {path + name: key[3] for name in linked if (key := folder.leaves[name])}
+        rules = self._rules.inside(descriptor, path, above, folder, {name for name, _ in rest})
         found = self._rest(descriptor, path, rest, folder, rules, keep, depth)
         if folder.rules != rules.digest:
             folder.rules = rules.digest
@@ -228,8 +231,8 @@ class Scanner:
     def _leaf(
         self, above: int, path: str, status: os.stat_result, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
-        if status.st_nlink > 1:
-            self._linked.add(path)
+        if status.st_nlink > 1 and self._linked.get(path) != status.st_ino:
+            self._linked[path], self._relinked = status.st_ino, True
         key, captured = unchanged.key_of(status), path in self._expected
         return self._leaves.scan(above, path, key, known, rules, keep, captured=captured)
 
@@ -287,7 +290,7 @@ class Scanner:
             return gaps.unless_gone(error, is_dir=True)
         finally:
             os.close(descriptor)
-        return A_DIRECTORY, Node(DIR, stat.S_IMODE(own.st_mode) & 0o777, 0, digest)
+        return A_DIRECTORY, Node(DIR, _mode_of(own), 0, digest)
 
     # ------------------------------------------------------------------ what the system reports
 
@@ -312,16 +315,16 @@ class Scanner:
             for name, (key, node) in folder.others.items()
             if node.kind == GAP and key is not None
         }
-        due = found | again | self._due | self._linked
+        due = found | again | self._due | self._linked.keys()
         return None if paths_.names_rules(map(os.fsencode, due)) else due
 
     def _scan_reported(self, descriptor: int, due: set[str], keep: Keep) -> bool:
         """Scan what was reported; False if that is not enough."""
-        linked = len(self._linked)
+        self._relinked = False
         self._scan_paths(descriptor, due, keep)
         self._due.clear()
         # A file that has got another name may have got it anywhere, and what does not fit may fit elsewhere.
-        return len(self._linked) == linked and not self._leaves.is_full
+        return not self._relinked and not self._leaves.is_full
 
     def _basis_of(self, descriptor: int) -> tuple[int, bytes]:
         """Return what decides about the whole workspace and lies outside of what is watched."""
@@ -346,7 +349,7 @@ class Scanner:
     def _scan_paths(self, root: int, paths: Iterable[str], keep: Keep) -> None:
         """Scan some paths; directories that are not known yet are scanned completely."""
         by_folder: dict[str, set[str]] = {}
-        wanted = {*paths}
+        wanted, self._modes = {*paths}, {}
         for path in wanted:
             if wanted.isdisjoint(above[:-1] for above in paths_.above(path) if above):
                 folder, name = self._known_part(path)
@@ -369,12 +372,12 @@ class Scanner:
 
     def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
         """Scan some names of a known directory again."""
-        folder = self.folders.get(path)
-        descriptor = paths_.open_below(root, path)
-        if folder is None or descriptor is None:
+        entered, folder = self._entered(root, path), self.folders.get(path)
+        if entered is None or folder is None:
             return  # gone meanwhile; the scan of the directory above notices
+        descriptor, rules = entered
         try:
-            rules, now = self._rules_at(root, path), dict(folder.names)
+            now = dict(folder.names)
             for name in names:
                 scanned = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
                 if scanned is None:
@@ -384,6 +387,25 @@ class Scanner:
             self._settle(path, folder, now, keep)
         finally:
             os.close(descriptor)
+
+    def _entered(self, root: int, path: str) -> tuple[int, IgnoreRules] | None:
+        """Open a known directory, with the rules that hold in it; None if it is gone."""
+        here, rules, place = os.dup(root), self._rules.at_root(root), ""
+        for name in ["", *path.split("/")[:-1]]:
+            place = f"{place}{name}/" if name else ""
+            try:
+                below = os.open(name or ".", read.DIRECTORY, dir_fd=here)
+            except OSError:
+                return None
+            finally:
+                os.close(here)
+            here, folder = below, self.folders.get(place)
+            if folder is None:
+                os.close(here)
+                return None
+            self._modes[place] = _mode_of(os.fstat(here))
+            rules = self._rules.inside(here, place, rules, folder, folder.others)
+        return here, rules
 
     def _one(
         self, above: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep
@@ -398,28 +420,15 @@ class Scanner:
             return known
         return self._leaf(above, path + name, found, known, rules, keep)
 
-    def _rules_at(self, root: int, path: str) -> IgnoreRules:
-        rules, folder = self._rules.at_root(root), ""
-        for name in ["", *path.split("/")[:-1]]:
-            folder = f"{folder}{name}/" if name else ""
-            descriptor = paths_.open_below(root, folder)
-            known = self.folders.get(folder)
-            if descriptor is None or known is None:
-                break
-            try:
-                rules = self._rules.inside(descriptor, folder, rules, known, known.names)
-            finally:
-                os.close(descriptor)
-        return rules
-
     def _take_up(self, path: str, keep: Keep) -> None:
-        """Update a directory with the current digests of those in it."""
+        """Update a directory with the current digests and modes of those in it."""
         folder = self.folders[path]
         now = dict(folder.names)
         for name, (key, node) in folder.names.items():
             below = self.folders.get(f"{path}{name}/") if node.kind == DIR else None
-            if below is not None and below.digest != node.content:
-                now[name] = key, node._replace(content=below.digest)
+            if below is not None:
+                mode = self._modes.get(f"{path}{name}/", node.mode)
+                now[name] = key, node._replace(content=below.digest, mode=mode)
         self._settle(path, folder, now, keep)
 
     # ------------------------------------------------------------------ between two scans
@@ -452,7 +461,7 @@ class Scanner:
         other = copy.copy(self)
         other.folders = {path: copy.copy(folder) for path, folder in self.folders.items()}
         other._rules, other._leaves = self._rules.copied(), copy.copy(self._leaves)
-        other.changed, other._linked, other._due, other._expected = set(), set(), set(), {*self._expected}
+        other.changed, other._linked, other._due, other._expected = set(), {}, set(), {*self._expected}
         other._watcher, other._watches = None, False
         return other
 
@@ -478,6 +487,10 @@ class Scanner:
             folder.take({name: (_NEVER, node) for name, (_, node) in folder.names.items()})
             folder.digest, folder.listed = b"", None
             self.changed.add(path)
+
+
+def _mode_of(status: os.stat_result) -> int:
+    return status.st_mode & tree.PERMISSIONS
 
 
 def _require_few(names: int, size: int = 0) -> None:
