@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from .. import presence
+from .. import mounts, presence
 from ..errors import Conflict, Corrupt, Unsupported
 from ..model import tree
 from ..model.tree import Directory
@@ -360,16 +360,7 @@ def why_not(path: str) -> str | None:
         return "workspaces need a POSIX system"
     if not os.path.isdir(path):
         return "it is not a directory here"
-    if os.path.realpath(path) in ("/", _home()):
-        return "it is the whole file system" if os.path.realpath(path) == "/" else "it is a home directory"
-    return None
-
-
-def _home() -> str:
-    """Return the user's home directory from the password database; the environment is not trusted."""
-    import pwd
-
-    try:
-        return os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:
-        return ""
+    real = os.path.realpath(path)
+    if real == "/":
+        return "it is the whole file system"
+    return "it is a home directory" if mounts.is_home(real) else None
