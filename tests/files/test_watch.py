@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _folders import ENVIRONMENT
 from _hands import Hand
 from _memory import Memory
 
+import takeback
+from takeback.files.disk import read, watch
 from takeback.files.disk.scan import Scanner
+from takeback.files.disk.watch import Watcher
 
 pytestmark = [
     pytest.mark.feature("A4", "F1"),
@@ -154,9 +158,194 @@ def test_what_is_reported_leads_to_the_tree_of_a_full_scan(
             ours, theirs = keep.flat(found), keep.flat(expected)
             wrong = {path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path)}
             raise AssertionError(f"{number}: {acts}: {sorted(wrong)}")
-        if number % 50 == 49:  # it grows: begin again
+        if number % 25 == 24:  # it grows: begin again
             for each in os.listdir(root):
                 place = root / each
                 shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
     assert partly > number / 4, "most of it is tried"
     tally("watched scans", partly)
+
+
+# ---------------------------------------------------------------------- what is scanned
+
+
+def test_only_what_was_reported_is_scanned(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanner = watched(root, keep)
+    (root / "src" / "f1").write_text("changed")
+    opened, real = list[object](), os.open
+    with monkeypatch.context() as patch, counted(monkeypatch) as scanned:
+        patch.setattr(os, "open", lambda path, *more, **how: opened.append(path) or real(path, *more, **how))
+        found = keep.flat(scanner.scan(keep).root)
+    assert keep.kept[found[b"src/f1"].content] == b"changed"
+    assert scanned == []
+    assert [each for each in opened if str(each).startswith("f")] == ["f1"]
+
+
+def test_what_shells_do_goes_back(tmp_path: Path, root: Path) -> None:
+    before = sorted(str(path) for path in root.rglob("*"))
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=root) as session:
+        session.user("go")
+        for number in range(5):
+            with session.tool("bash"):
+                command = (
+                    f"echo x >> src/f{number}; mkdir -p n{number}/a; echo y > n{number}/a/c; rm src/f{19 - number};"
+                )
+                subprocess.run(f"{command} mv src/f{7 + number} src/g{number}", shell=True, cwd=root, check=True)
+        assert {each.call_id is not None for each in session.files()} == {True}
+        planned = session.preview_rewind(0)
+        assert planned.kept == ()
+        planned.apply()
+    assert sorted(str(path) for path in root.rglob("*")) == before
+    assert [(root / "src" / f"f{number}").read_text() for number in range(20)] == [str(each) for each in range(20)]
+
+
+def test_what_is_written_behind_a_link_to_a_directory_goes_back(tmp_path: Path, root: Path) -> None:
+    (root / "link").symlink_to("src/deep")
+    (root / "src" / "deep" / "f").write_text("before")
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=root) as session:
+        for number in range(3):
+            session.user(str(number))
+        with session.tool("bash"):
+            (root / "link" / "f").write_text("broken")
+        session.rewind(3)
+    assert (root / "src" / "deep" / "f").read_text() == "before"
+
+
+def test_the_first_scan_watches_nothing_and_the_second_everything(root: Path, keep: Memory) -> None:
+    scanner = Scanner(str(root))
+    scanner._watches = True
+    scanner.scan(keep)
+    assert scanner._watcher is None, "a process that scans once pays nothing"
+    scanner.scan(keep)
+    assert scanner._watcher is not None
+    assert scanner._watcher.watches({"", "src/", "src/deep/"})
+    scanner.close()
+
+
+def test_a_preview_scans_everything(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanner = watched(root, keep)
+    with counted(monkeypatch) as scanned:
+        scanner.copied().scan(keep)
+        scanner.scan(keep, everything=True)
+    assert scanned == ["", "src/", "src/deep/"] * 2
+
+
+def test_a_workspace_that_is_another_directory_by_now_is_scanned_whole(
+    tmp_path: Path, root: Path, keep: Memory
+) -> None:
+    scanner = watched(root, keep)
+    shutil.copytree(root, tmp_path / "copy")
+    root.rename(tmp_path / "away")
+    (tmp_path / "copy").rename(root)
+    (root / "src" / "f1").write_text("in the copy")
+    found = keep.flat(scanner.scan(keep).root)
+    assert keep.kept[found[b"src/f1"].content] == b"in the copy"
+    (root / "src" / "f1").write_text("again")
+    assert keep.kept[keep.flat(scanner.scan(keep).root)[b"src/f1"].content] == b"again"
+
+
+# ---------------------------------------------------------------------- doubt
+
+
+def test_reports_that_were_lost_lead_to_a_full_scan(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanner = watched(root, keep)
+    with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
+        most = int(file.read())
+    for number in range(most // 2 + 10):  # two reports each, and none like the one before
+        os.utime(root / "src" / f"f{number % 2}")
+        os.utime(root / "src" / f"f{2 + number % 2}")
+    (root / "src" / "f9").write_text("after the queue was full")
+    with counted(monkeypatch) as scanned:
+        found = keep.flat(scanner.scan(keep).root)
+    assert scanned[0] == ""
+    assert keep.kept[found[b"src/f9"].content] == b"after the queue was full"
+    (root / "src" / "f9").write_text("and then")
+    with counted(monkeypatch) as scanned:
+        found = keep.flat(scanner.scan(keep).root)
+    assert (scanned, keep.kept[found[b"src/f9"].content]) == ([], b"and then"), "and reports count again"
+
+
+def test_a_limit_of_the_system_leads_to_full_scans(root: Path, keep: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_allowed", lambda: 2)
+    scanner = watched(root, keep)
+    for text in ("one", "two"):
+        (root / "src" / "deep" / "f").write_text(text)
+        assert keep.kept[keep.flat(scanner.scan(keep).root)[b"src/deep/f"].content] == text.encode()
+    monkeypatch.setattr(watch, "_MOST_WATCHERS", 0)
+    scanner = plain(root, keep)
+    scanner._watches = True
+    (root / "src" / "f1").write_text("none is given")
+    assert keep.kept[keep.flat(scanner.scan(keep).root)[b"src/f1"].content] == b"none is given"
+    assert scanner._watcher is None
+
+
+def test_what_may_have_changed_without_a_report_is_looked_at_each_time(
+    tmp_path: Path, root: Path, keep: Memory
+) -> None:
+    (root / "src" / "linked").write_text("one")
+    os.link(root / "src" / "linked", tmp_path / "outside")
+    shell = f"cd {root} && git init -q . && mkdir -p .git/info && echo nothing > .git/info/exclude"
+    subprocess.run(shell, shell=True, check=True, env=ENVIRONMENT)
+    scanner = watched(root, keep)
+    (tmp_path / "outside").write_text("two")
+    assert keep.kept[keep.flat(scanner.scan(keep).root)[b"src/linked"].content] == b"two"
+    (root / ".git" / "info" / "exclude").write_text("new\n")
+    (root / "new").write_text("new")
+    assert keep.flat(scanner.scan(keep).root)[b"new"].kind == "x"
+    (root / ".git" / "info" / "exclude").write_text("")
+    assert keep.flat(scanner.scan(keep).root)[b"new"].kind == "f"
+
+
+# ---------------------------------------------------------------------- descriptors
+
+
+def descriptors() -> set[str]:
+    found = (f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd"))
+    return {each for each in found if os.path.lexists(each) and "inotify" in os.readlink(each)}
+
+
+def test_closing_a_store_or_dropping_a_scanner_gives_the_descriptor_back(
+    tmp_path: Path, root: Path, keep: Memory
+) -> None:
+    before = descriptors()
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=root) as session:
+        for number in range(3):
+            session.user(str(number))
+        assert len(descriptors()) == len(before) + 1
+    assert descriptors() == before
+    scanner: Scanner | None = watched(root, keep)
+    assert len(descriptors()) == len(before) + 1
+    del scanner
+    assert descriptors() == before
+
+
+def test_a_child_does_not_take_the_parents_reports(root: Path, keep: Memory) -> None:
+    scanner = watched(root, keep)
+    (root / "src" / "f1").write_text("changed")
+    child = os.fork()
+    if not child:
+        os._exit(0 if not descriptors() and scanner._watcher is not None and scanner._watcher.changed() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert scanner._watcher is not None
+    assert scanner._watcher.changed() == {"src/f1"}
+
+
+def test_a_directory_that_was_moved_is_known_by_its_new_path(root: Path) -> None:
+    watcher = Watcher()
+    try:
+        for path in ("", "src/"):
+            descriptor = os.open(root / path, read.DIRECTORY)
+            watcher.add(path, descriptor)
+            os.close(descriptor)
+        (root / "src").rename(root / "moved")
+        assert watcher.changed() == {"src", "moved"}
+        descriptor = os.open(root / "moved", read.DIRECTORY)
+        watcher.add("moved/", descriptor)
+        os.close(descriptor)
+        watcher.forget("src/")
+        (root / "moved" / "f1").unlink()
+        assert watcher.changed() == {"moved/f1"}
+        assert watcher.watches(["", "moved/"])
+    finally:
+        watcher.close()
+    assert watcher.changed() is None
