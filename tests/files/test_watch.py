@@ -111,7 +111,7 @@ class Busy(Hand):
         self.write(os.path.join(path, b"one", b"2", b"3", b"g"), self.data())
 
     def hard_link(self, known: list[str]) -> None:
-        """Give a file another name where it is captured too: links from elsewhere are not reported."""
+        """Add a name to a file where it is captured too: links from elsewhere are not reported."""
         place, target = (os.path.join(self._root, os.fsencode(self._rng.choice(known)), name) for name in (b"a", b"z"))
         with contextlib.suppress(OSError):
             os.link(place, target)

@@ -29,7 +29,7 @@ _EXTENDED = 0x40  # in the first byte of an entry's flags
 _is_odd = re.compile(rb"(?:\A|/)\.{0,2}(?:/|\Z)").search  # an empty name, or one that leads elsewhere
 
 
-class Index:
+class GitIndex:
     """The names that an index holds, read on first use; ``digest`` identifies them across changes of the file."""
 
     def __init__(self, load: Callable[[], frozenset[bytes]], digest: bytes | None = None) -> None:

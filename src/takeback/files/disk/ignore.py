@@ -19,8 +19,8 @@ from ...model import names
 from . import patterns
 
 if TYPE_CHECKING:
-    from .git_index import Index
-    from .patterns import Pattern
+    from .git_index import GitIndex
+    from .patterns import IgnorePattern
 
 FILES = (".gitignore", ".takebackignore")
 STAGING = ".takeback-"  # the prefix of our own names
@@ -49,12 +49,12 @@ def is_repository(name: str) -> bool:
 
 class _Part(NamedTuple):
     below: int  # the length of the directory's path, with a trailing slash
-    patterns: list[Pattern]
+    patterns: list[IgnorePattern]
 
 
 class _Repository(NamedTuple):
     below: int
-    tracked: Index
+    tracked: GitIndex
 
 
 class IgnoreRules:
@@ -77,7 +77,7 @@ class IgnoreRules:
         digest = sha256(b"\0".join((self.digest, os.fsencode(below), *lines))).digest()
         return IgnoreRules(digest, (*self._parts, part), self._repositories, self._entered)
 
-    def with_index(self, below: str, index: Index) -> IgnoreRules:
+    def with_index(self, below: str, index: GitIndex) -> IgnoreRules:
         """Add the index of a repository in a directory: whatever rules say, what it names is not ignored."""
         repository = _Repository(len(os.fsencode(below)), index)
         digest = sha256(self.digest + index.digest).digest()
@@ -115,7 +115,7 @@ class IgnoreRules:
 
 
 @lru_cache(maxsize=256)
-def _parsed(lines: tuple[bytes, ...]) -> list[Pattern]:
+def _parsed(lines: tuple[bytes, ...]) -> list[IgnorePattern]:
     return patterns.parse(lines)
 
 

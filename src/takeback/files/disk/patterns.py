@@ -17,7 +17,7 @@ _SPECIAL = re.compile(rb"[*?\[\\]")
 _SLASH, _STAR, _TREE, _NOTHING = b"/", b"*", b"**", b"(?!)"
 
 
-class Pattern(NamedTuple):
+class IgnorePattern(NamedTuple):
     """What a line says: which paths it names, directories only or not, and whether it brings them back."""
 
     brings_back: bool
@@ -25,20 +25,20 @@ class Pattern(NamedTuple):
     matches: Callable[[bytes, bytes], bool]  # of the path below the rule file, and its last name
 
 
-def parse(lines: Iterable[bytes]) -> list[Pattern]:
+def parse(lines: Iterable[bytes]) -> list[IgnorePattern]:
     """Return the patterns of a rule file, the last line first: it decides."""
     found = [_pattern(line) for line in lines]
     return [each for each in reversed(found) if each is not None]
 
 
-def _pattern(line: bytes) -> Pattern | None:
+def _pattern(line: bytes) -> IgnorePattern | None:
     line = _without_spaces(line.removesuffix(b"\r").partition(b"\0")[0])
     if not line or line.startswith(b"#"):
         return None
     back = line.startswith(b"!")
     text = line[1:] if back else line
     only_dirs = text.endswith(b"/")
-    return Pattern(back, only_dirs, _matcher(text[:-1] if only_dirs else text))
+    return IgnorePattern(back, only_dirs, _matcher(text[:-1] if only_dirs else text))
 
 
 def _without_spaces(line: bytes) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 
 from . import git_index, ignore, paths, read
 from .cache import Folder, Stat
-from .git_index import Index
+from .git_index import GitIndex
 from .ignore import IgnoreRules
 
 
@@ -18,7 +18,7 @@ class RuleBook:
     def __init__(self, path: str, given: Iterable[str]) -> None:
         self._path = path
         self._base = ignore.given(tuple(given))
-        self._indexes: dict[str, tuple[Stat, Index]] = {}
+        self._indexes: dict[str, tuple[Stat, GitIndex]] = {}
         self.repositories: set[str] = set()  # the directories that hold one
         self.changed: set[str] = set()  # directories whose index names other paths than before
 
@@ -48,7 +48,7 @@ class RuleBook:
         index = self.index(descriptor, path, folder)
         return rules if index is None else rules.with_index(path, index)
 
-    def index(self, descriptor: int, path: str, folder: Folder) -> Index | None:
+    def index(self, descriptor: int, path: str, folder: Folder) -> GitIndex | None:
         """Return the index of the repository in a directory; None if it has none."""
         found = git_index.find(descriptor, os.path.join(self._path, path))
         if found is None:
@@ -58,7 +58,7 @@ class RuleBook:
         if known is None or known[0] != key:
             # What it names was remembered with its status, so an unchanged file is not even read.
             remembered = folder.index[1] if folder.index is not None and folder.index[0] == key else None
-            known = self._indexes[path] = key, Index(load, remembered)
+            known = self._indexes[path] = key, GitIndex(load, remembered)
             if remembered is None:
                 folder.index = key, known[1].digest
                 self.changed.add(path)

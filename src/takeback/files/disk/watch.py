@@ -81,7 +81,7 @@ class Watcher:
         if self._descriptor < 0:
             return None
         found, lost = set[str](), False
-        for watch, what, name in self._reports():
+        for watch, what, name in self._queued():
             if what & (_OVERFLOW | _UNMOUNTED):
                 lost = True
             elif what & _ENDED:
@@ -95,7 +95,7 @@ class Watcher:
         if path is not None and self._watches.get(path) == watch:
             del self._watches[path]
 
-    def _reports(self) -> Iterator[tuple[int, int, bytes]]:
+    def _queued(self) -> Iterator[tuple[int, int, bytes]]:
         # Only what is queued by now: somebody who writes all the time must not keep us here.
         (waiting,) = struct.unpack("i", fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4))
         data, at = os.read(self._descriptor, waiting) if waiting else b"", 0
@@ -105,7 +105,7 @@ class Watcher:
             yield watch, what, data[at - size : at].rstrip(b"\0")
 
     def close(self) -> None:
-        """Give everything back to the system."""
+        """Return everything to the system."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             _all.discard(self)
