@@ -10,7 +10,7 @@ from _folders import run, shell
 from _memory import Memory
 
 import takeback
-from takeback import Session, Store
+from takeback import Session, Store, mounts
 from takeback.files.disk import _syscalls
 from takeback.files.disk._syscalls import Slot
 from takeback.files.disk.scan import Scanner
@@ -177,3 +177,11 @@ def test_a_sparse_file_comes_back_sparse(work: Path, session: Session) -> None:
     assert (work / "sparse").read_bytes() == content
     if before * 512 < 1 << 20:  # this file system has holes
         assert (work / "sparse").stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.trial("T31")
+def test_a_home_that_a_shell_names_is_not_captured(store: Store, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "homes", {os.path.realpath(work)})
+    with store.session("s", workspace=work) as session:
+        session.user("go")
+        assert session.capture_error == f"the workspace {str(work)!r} is not captured: it is a home directory"

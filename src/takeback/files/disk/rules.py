@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from . import git_index, ignore, paths, read
 from .cache import Folder, Stat
@@ -52,6 +52,7 @@ class RuleBook:
         """Return the index of the repository in a directory; None if it has none."""
         found = git_index.find(descriptor, os.path.join(self._path, path))
         if found is None:
+            self._indexes.pop(path, None)
             return None
         key, load = found
         known = self._indexes.get(path)
@@ -63,6 +64,22 @@ class RuleBook:
                 folder.index = key, known[1].digest
                 self.changed.add(path)
         return known[1]
+
+    def basis(self, root: IgnoreRules) -> bytes:
+        """Return what identifies the rules that come from outside the workspace's own files, as last read."""
+        indexes = (self._indexes[path][1].digest for path in sorted(self.repositories) if path in self._indexes)
+        return b"/".join((root.digest, *indexes))
+
+    def read(self, root: int, folders: Mapping[str, Folder]) -> bytes:
+        """Read again what ``basis`` is made of, and return it."""
+        for path in self.repositories & folders.keys():
+            inside = paths.open_below(root, path)
+            if inside is not None:
+                try:
+                    self.index(inside, path, folders[path])
+                finally:
+                    os.close(inside)
+        return self.basis(self.at_root(root))
 
     def forget(self, path: str) -> None:
         """Forget a directory that is gone."""

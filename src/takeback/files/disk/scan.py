@@ -126,7 +126,8 @@ class Scanner:
             if self._helper is not None:
                 self._helper.close()
                 self._helper = None
-        self._basis = self._basis_of(descriptor) if self._watcher is not None else self._basis
+        # As this scan found it, not as it is by now.
+        self._basis = os.fstat(descriptor).st_ino, self._rules.basis(rules)
 
     def _require_bounded(self) -> None:
         """Refuse a workspace with more paths than a rewind can handle."""
@@ -306,8 +307,11 @@ class Scanner:
         """Return the paths that may have changed; None if that is not known, and everything must be scanned."""
         if self._watcher is None or not self._watcher.watches(self.folders):
             return None
-        found = self._watcher.changed()
-        if found is None or self._leaves.is_full or self._basis_of(descriptor) != self._basis:
+        found, basis = (
+            self._watcher.changed(),
+            (os.fstat(descriptor).st_ino, self._rules.read(descriptor, self.folders)),
+        )
+        if found is None or self._leaves.is_full or basis != self._basis:
             return None
         again = {
             path + name
@@ -325,19 +329,6 @@ class Scanner:
         self._due.clear()
         # A file that has got another name may have got it anywhere, and what does not fit may fit elsewhere.
         return not self._relinked and not self._leaves.is_full
-
-    def _basis_of(self, descriptor: int) -> tuple[int, bytes]:
-        """Return what decides about the whole workspace and lies outside of what is watched."""
-        digests = [self._rules.at_root(descriptor).digest]
-        for path in sorted(self._rules.repositories):
-            inside, folder = paths_.open_below(descriptor, path), self.folders.get(path)
-            if inside is not None and folder is not None:
-                try:
-                    index = self._rules.index(inside, path, folder)
-                    digests.append(b"" if index is None else index.digest)
-                finally:
-                    os.close(inside)
-        return os.fstat(descriptor).st_ino, b"/".join(digests)
 
     def close(self) -> None:
         """Stop watching."""
