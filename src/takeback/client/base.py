@@ -43,13 +43,13 @@ class StoreBase(StoreReading[Session]):
         self._keeper = keeper or Keeper()
         self._operations = list[Operation]()
 
-    def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Workspace:
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> Workspace:
         """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""
-        key = self.scope, path, limits, rules, watch
+        key = self.scope, path, limits, rules
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules, watch=watch)
+                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules)
             return found
 
     def _write(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -194,9 +194,7 @@ class Running(Handle):
 
     def _any_place(self, path: str) -> Workspace:
         given = self._capture
-        return self._store._place(
-            path, scan.Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
-        )
+        return self._store._place(path, scan.Limits(given.largest_file, given.largest_total), given.ignore)
 
     def _scan_files(
         self,
