@@ -91,7 +91,8 @@ class Rewind:
         self._place: Workspace | None = session._place() if files else None
         self._recorded: Root | None = None
         if self._place is not None and not shown:
-            self._recorded = session._scan_files()  # applied at once, so the safety snapshot comes first
+            # Applied at once, so the safety snapshot comes first; like a preview, it must miss nothing.
+            self._recorded = session._scan_files(everything=True)
         self._read(session)
 
     # ------------------------------------------------------------------ what it would do

@@ -203,11 +203,13 @@ class Running(Handle):
         idle: str | None = None,
         left: Sequence[str] = (),
         paths: Iterable[bytes] | None = None,
+        everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
         Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
-        ``idle``. If all of those are empty, the log is searched for open calls.
+        ``idle``. If all of those are empty, the log is searched for open calls. ``everything`` relies on no report of
+        the system about what changed.
         """
         place = self._place()
         if place is None:
@@ -218,7 +220,9 @@ class Running(Handle):
             paths = None  # files were restored since: what is remembered of the other paths is stale
         recorder = snapshots.Recorder(*self._key, None if held is None else held.fence, now_ms)
         try:
-            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left))
+            session, root = place.record(
+                paths, recorder, who=lambda: self._at_work(who, idle, left), everything=everything
+            )
         except LeaseLost:
             if held is not None:
                 held.lose()

@@ -198,17 +198,23 @@ class Workspace:
         self.memory = f"{_rules_of(limits, rules)}{self.name}"  # other rules share nothing remembered
 
     def record(
-        self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = lambda: (None, ())
+        self,
+        paths: Iterable[bytes] | None,
+        recorder: Recorder,
+        *,
+        who: Callable[[], Who] = lambda: (None, ()),
+        everything: bool = False,
     ) -> tuple[SessionRow, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Writes nothing if the session is known to have this root already.
+        Writes nothing if the session is known to have this root already. ``everything`` relies on no report of the
+        system about what changed.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
             before = who()  # after waiting for the lock, since calls may have started meanwhile
             for _ in range(_TRIES):
-                kept = self._kept(paths)
+                kept = self._kept(paths, everything=everything)
                 if kept.root == self.last and (found := self._runner.read(recorder.known, kept.root)):
                     return found, kept.value
                 try:
@@ -220,11 +226,11 @@ class Workspace:
                     raise
             raise Unsupported("every scan collided with a prune; stop pruning, then try again", capability="capture")
 
-    def _kept(self, paths: list[bytes] | None) -> _Kept:
+    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.scan(upload, paths))
+            root = _root(workspace.scan(upload, paths, everything=everything))
             data = snapshots.encode_root(root)
             name = tree.digest(data).hex()
             if name != self.last:
