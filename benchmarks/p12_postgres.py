@@ -1,10 +1,9 @@
 """P12: a store on a PostgreSQL server: one append, a batch, reading back, eight writers.
 
 The server is our own on the disk of the repository and syncs every commit; all arms share it, so they write to one log.
-The limit is one prepared INSERT that commits by itself. A plain message is one statement for Takeback too: a call of
-``append_known`` on the server; if others write to the session, it is a transaction of several.
-That call is also made without Takeback. Through the driver's lowest layer, what a call costs above an INSERT is the
-server's work, and what Takeback costs above the call is the client's.
+The limit is one prepared INSERT that commits by itself. A plain message is one statement for Takeback too; if others
+write to the session, it is a transaction of several. That statement is also sent without Takeback. Through the driver's
+lowest layer, what it costs above an INSERT is the server's work, and what Takeback costs above it is the client's.
 """
 
 from __future__ import annotations
@@ -252,7 +251,7 @@ def _append_table(found: Found, described: str) -> tuple[Table, list[Check]]:
         " the median time and, in brackets, its ratio to the limit over the same kind of connection; beside it the"
         " quartiles of that ratio over blocks of ten. Appended is a user's message, unless the row says otherwise. What"
         " Takeback sends for it was also sent without Takeback, with arguments made beforehand: through the driver's"
-        " lowest layer, which Takeback uses too, the step from an INSERT to append_known is the server's work and the"
+        " lowest layer, which Takeback uses too, the step from an INSERT to that statement is the server's work and the"
         " step from there to Takeback is the client's. LangGraph writes the whole history with every append; its cells"
         f" are medians of few samples. {described}"
     )

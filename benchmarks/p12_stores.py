@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from time import perf_counter, time
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from zlib import crc32
 
 import orjson
@@ -18,7 +19,7 @@ import takeback
 from takeback.model.message import draft
 from takeback.ops import append_statement
 from takeback.storage.appends import KnownAppend
-from takeback.storage.postgres.calls import _NUMBERS, array, written
+from takeback.storage.postgres.append import statement, written
 from takeback.tables.table import packed
 
 from . import messages, stores
@@ -56,9 +57,9 @@ def through_cursor(connection: psycopg.Connection[Any], sql: str) -> Run:
 
 def through_lowest(connection: psycopg.Connection[Any], sql: str) -> Run:
     """Send a statement that gives at most one number without cursors and conversions: Python has nothing faster."""
-    name, given, run = f"lowest_{crc32(sql.encode())}".encode(), sql.count("$"), connection.pgconn.exec_prepared
+    name, run = f"lowest_{crc32(sql.encode())}".encode(), connection.pgconn.exec_prepared
     connection.pgconn.prepare(name, sql.encode())
-    formats = [1] * given
+    formats = [1] * len(set(re.findall(r"\$\d+", sql)))
 
     def execute(args: Sequence[Any]) -> tuple[int] | None:
         result = run(name, list(map(_binary, args)), formats, result_format=1)
@@ -73,8 +74,6 @@ def through_lowest(connection: psycopg.Connection[Any], sql: str) -> Run:
 def _binary(value: Any) -> bytes | None:
     if type(value) is int:
         return _NUMBER.pack(value)
-    if type(value) is list:
-        return array(value)
     return value.encode() if isinstance(value, str) else value
 
 
@@ -204,15 +203,14 @@ class Calls(ABC):
 class Known(Calls):
     """The entry is computed from the session's row as it was seen; what the last answer tells is put in late."""
 
-    sql = (
-        f"SELECT takeback.append_known(NULL, NULL, {', '.join(f'${number}' for number in range(1, 12))}, $12::bigint[])"
-    )
+    sql = statement("takeback", keyed=False).replace("$1::int,", "$1::bigint::int,")
+    types: ClassVar = dict(re.findall(r"\$(\d+)::(\w+)", sql))
 
     def prepared(self, store: takeback.Store, session: takeback.Session, drafts: Iterable[Any]) -> Iterator[Any]:
         made, row = [], session._seen
         for each in drafts:
             wanted, row = append_statement.computed(row, each, self.now)
-            made.append(wanted._replace(rank=_ANY_RANK))
+            made.append(wanted._replace(rank=_ANY_RANK, rank_end=_ANY_RANK))
         self._next: KnownAppend | None = made[0]
         return iter(made[1:])
 
@@ -220,12 +218,13 @@ class Known(Calls):
         if (wanted := self._next) is None:
             raise RuntimeError("no more was prepared")
         self._last = wanted
-        *texts, numbers = written(wanted, 1)
-        return [
-            *(None if text is None else text.decode() for text in texts[:3]),
-            *texts[3:],
-            list(_NUMBERS.unpack(numbers)[6::2]),
-        ]
+        return [1, *map(self._value, range(2, len(self.types) + 1), written(wanted, None)[1:])]
+
+    def _value(self, number: int, written: bytes | None) -> Any:
+        kind = self.types[str(number)]
+        if kind == "bytea" or written is None:
+            return written
+        return written.decode() if kind == "text" else _NUMBER.unpack(written)[0]
 
     def answered(self, row: Any) -> None:
         super().answered(row)
@@ -238,14 +237,14 @@ class Known(Calls):
 class BareKnown(Bare):
     """What Takeback sends while nobody else writes to the session."""
 
-    name = "psycopg: append_known(...)"
+    name = "psycopg: Takeback's statement"
     calls = Known
 
 
 class LowestKnown(BareKnown):
     """The same call through the driver's lowest layer, as Takeback sends it."""
 
-    name = "lowest layer: append_known(...)"
+    name = "lowest layer: Takeback's statement"
 
     def runs(self, connection: psycopg.Connection[Any]) -> Run:
         return through_lowest(connection, self.calls.sql)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from takeback.files.disk import scan
+from takeback.files.disk import leaves
 
 
 @contextmanager
 def every_file_is_fresh() -> Iterator[None]:
     """Let every file count as changed just now, so that each scan reads it again: on a slow machine none would."""
-    with mock.patch.multiple(scan, _TICK=1 << 62, _COARSE_TICK=1 << 62):
+    with mock.patch.multiple(leaves, _TICK=1 << 62, _COARSE_TICK=1 << 62):
         yield

@@ -1,8 +1,27 @@
-"""The file system that a path is on, according to Linux: some have no working locks, some no directory times."""
+"""What is special about where a path is: the file system that holds it, and whether it is somebody's home.
+
+Some file systems have no working locks, some no directory times. A home directory is no workspace.
+"""
 
 from __future__ import annotations
 
 import os
+
+homes: set[str] = set()  # besides the password file's: a shell adds its own, since the library reads no environment
+
+
+def is_home(path: str) -> bool:
+    """Whether a real path is a home directory, by the password file or by a shell."""
+    return path in homes or path == _home()
+
+
+def _home() -> str:
+    import pwd
+
+    try:
+        return os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return ""
 
 
 def kind_of(path: str) -> str | None:

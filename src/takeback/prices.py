@@ -49,4 +49,4 @@ def priced(usage: Any, model: str, *, provider: str | None = None, at: datetime 
 
 def _listed(provider: str | None) -> str | None:
     """Return the name that the list has for a provider; a name that is none of ours may be one of its own."""
-    return (find_provider(provider).prices if provider in NAMES else None) or provider
+    return (find_provider(provider).rules.prices if provider in NAMES else None) or provider

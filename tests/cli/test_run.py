@@ -203,6 +203,7 @@ def test_a_directory_that_is_not_captured_is_no_hindrance(world: World) -> None:
     assert "files were not captured: the workspace '/' is not captured" in ran.stderr
 
 
+@pytest.mark.trial("T31")
 def test_a_home_is_also_what_the_environment_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(world.project))
     ran = world.process("run", "--", "sh", "-c", "echo x > made")

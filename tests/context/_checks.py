@@ -58,6 +58,6 @@ def kept(seq: int, item: dict[str, Any], form: str) -> Message:
     """Make a stored message of what was sent, in the form that it was sent in."""
     role = normal_role(item.get("role", "assistant"))
     parts = [part for part in item.get("parts", item.get("content")) or () if isinstance(part, dict)]
-    if forms.results(form, item) and len(forms.results(form, item)) >= len(parts):
+    if forms.find_form(form).results(item) and len(forms.find_form(form).results(item)) >= len(parts):
         role = "tool"
     return Message("b", seq, 0, 0, msgspec.json.encode({"role": role, "form": form}), encode_raw(item))

@@ -13,7 +13,7 @@ import takeback
 from takeback import Invalid, Session
 from takeback.context.build import build
 from takeback.context.regular import Judged, judged
-from takeback.context.steps import Run
+from takeback.context.runs import Run
 from takeback.context.value import Context
 
 from ._calm import Calm

@@ -183,7 +183,7 @@ def test_everything_else_is_flat(both: Both, name: str) -> None:
 def test_every_call_was_counted(both: Both) -> None:
     works = [*both.small.items(), *both.large.items()]
     assert not [name for name, work in works if not work.total]
-    assert any(sql.startswith("INSERT INTO") for sql in both.large["append with a key"].by_text())
+    assert any("INSERT INTO" in sql for sql in both.large["append with a key"].by_text())
 
 
 def test_no_statement_counts_a_whole_table(both: Both) -> None:

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.promise("R8"), pytest.mark.feature("
 
 MAY_BE_STORED = "may or may not be stored"
 COMMIT = b"COMMIT\0"  # until it is prepared, so soon after a connection was made
+COMMIT_OF_TURN = b"takeback_commit\0\0\0"  # when it runs: where it is prepared, its text follows its name
 
 
 @pytest.fixture
@@ -91,10 +92,11 @@ def test_an_append_whose_answer_is_lost_is_stored_once_by_its_key(
     while proxy.faults < ends:
         number += 1
         texts = [f"<{number}.{part}>" for part in range(1 if number % 3 else 3)]
-        if number % 50 == 0:  # behind somebody else's it is a transaction of several statements, in a second call
+        one = f"key {number}.".encode()
+        if number % 50 == 0:  # behind somebody else's it takes its turn, in a second call
             expected.append(direct.get_session(session.id).user(f"other {number}").text)
-        at_once = number % 50 and len(texts) == 1
-        proxy.drop_next_reply(f"key {number}.".encode() if at_once else COMMIT)
+            one = COMMIT_OF_TURN
+        proxy.drop_next_reply(one if len(texts) == 1 else COMMIT)
         sent = session.append(*({"role": "user", "content": text} for text in texts), idempotency_key=f"key {number}.")
         assert [message.text for message in sent] == texts
         expected += texts

@@ -225,7 +225,7 @@ def asked_for_all(store: takeback.Store, work: Path) -> list[bytes]:
             asked.extend(scanner.digests())
             return super()._all_there(scanner)
 
-    Asking(store._runner, str(work), Limits(), (), watch=False).glance()
+    Asking(store._runner, str(work), Limits(), ()).glance()
     return asked
 
 

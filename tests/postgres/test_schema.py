@@ -17,12 +17,14 @@ import _racers
 import msgspec
 import pytest
 from _racers import COUNT, Racers, in_threads, won
+from psycopg.pq import TransactionStatus
 
 import _postgres
 import takeback
 from takeback import Conflict, Invalid, NotFound, SchemaTooNew, Store, Unsupported, ids
 from takeback.model.entry import Numbers
 from takeback.ops import chain, entries
+from takeback.storage.postgres import append
 from takeback.storage.postgres import schema as schemas
 from takeback.storage.postgres.address import Address
 from takeback.storage.postgres.backend import PostgresTx
@@ -344,16 +346,14 @@ def test_a_schema_of_another_program_is_refused_and_left_alone(tmp_path: Path, w
         assert relations(schema) == before
 
 
-def test_a_store_from_an_older_server_is_used_on_a_newer_one(tmp_path: Path) -> None:
-    """A server before 18 has no crc32(), so the store was made without the functions that need it."""
-    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
-    for (each,) in _postgres.execute(
-        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = %s::regnamespace AND proname LIKE %s",
-        *(f'"{schema}"', "append%"),
-    ):
-        _postgres.execute(f"DROP FUNCTION {each}")
-    with takeback.open(url) as store:
-        assert store.session("x", hold=False).user("y").seq == 1
+def test_a_server_without_crc32_runs_the_operation_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "SINCE", 10**6)  # no server is that new
+    used = _count_uses(monkeypatch)
+    with takeback.open(_postgres.app_url(tmp_path)) as store:
+        session = store.session("x", hold=False)
+        assert [session.user(f"{number}").seq for number in range(3)] == [1, 2, 3]
+        assert not store.verify()
+    assert not used
 
 
 # ---------------------------------------------------------------------- reading only
@@ -537,6 +537,11 @@ def test_rows_are_the_same_however_they_were_appended(
         stored["one statement"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "quick"), scope)
     assert used["append_known"] > 60
     assert used["with calls"] > 20
+    with monkeypatch.context() as patch:
+        _lose_every_race(patch)
+        used = _count_uses(patch)
+        stored["one statement, in turn"] = _replayed(monkeypatch, _postgres.app_url(tmp_path / "turns"), scope)
+    assert used["append_known"] > 60
     expected = _replayed(monkeypatch, str(tmp_path / "a.db"), scope)
     assert len(expected["entry"]) > 150
     for way, found in stored.items():
@@ -544,28 +549,75 @@ def test_rows_are_the_same_however_they_were_appended(
             assert found[table] == rows, f"{table}, appended by {way}"
 
 
-def test_functions_of_another_version_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)
-    body = "(p TEXT, q BIGINT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 1'"
-    as_owner(schema, f"CREATE FUNCTION append_known{body}")
-    used = _count_uses(monkeypatch)
-    with takeback.open(url) as store:
-        session = store.create_session("x")
-        for number in range(3):
-            session.user(str(number))
-    assert used["append_known"] == 2
+@pytest.mark.parametrize("user", [_postgres.APP, ""], ids=["row security", "a superuser"])
+def test_checks_are_right_however_long_a_position_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    """The server computes two checks with the position that it gives, which is packed in as few bytes as it needs."""
+    _postgres.app_url(tmp_path)
+    used, count, schema = _count_uses(monkeypatch), 0, _postgres.schema_of(tmp_path)
+    place = _postgres.url(tmp_path, user=user) if user else _postgres.server().dsn(_postgres.DATABASE, schema=schema)
+    with takeback.open(place, clock=ManualClock()) as store:
+        assert (store.capabilities.isolation == "row security") == bool(user)
+        session = store.create_session("x", title="t")
+        for first in (126, 254, 65_534, 2**32 - 2):
+            _postgres.execute(f"SELECT setval('\"{schema}\".feed_number', {first - 1})")
+            session.user("a new rank begins")
+            before = used["append_known"]
+            for number in range(3):
+                session.user(f"{number}", idempotency_key=f"{first} {number}")
+            count += used["append_known"] - before
+            assert session._seen.updated >= first + 2
+        assert not (report := store.verify()), str(report)
+    assert count == 12
+
+
+def _lose_every_race(patch: pytest.MonkeyPatch) -> None:
+    """Refuse what was computed from a row that was only seen: each append locks the row and computes it from there."""
+    inner = PostgresTx.append_known
+
+    def refused(tx: PostgresTx, wanted: Any) -> Any:
+        locked = tx._connection.info.transaction_status == TransactionStatus.INTRANS
+        return inner(tx, wanted) if locked else None
+
+    patch.setattr(PostgresTx, "append_known", refused)
+
+
+def test_a_turn_without_an_append_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes its turn and finds the session finished, in the trash or at another revision leaves it at once."""
+    ends = list[bool]()
+    inner = PostgresTx.end_turn
+    monkeypatch.setattr(PostgresTx, "end_turn", lambda tx: ends.append(inner(tx) is None))
+    url = _postgres.app_url(tmp_path)
+    with takeback.open(url) as one, takeback.open(url, lock_timeout=5) as two:
+        for change in (
+            lambda session: session.complete(),
+            lambda session: two.delete_session(session),
+            lambda session: session.rewind(1),
+        ):
+            session = one.create_session(title="t")
+            session.user("first")
+            theirs = two.get_session(session.id)
+            theirs.user("second")
+            change(theirs)
+            with pytest.raises(Conflict):
+                session.append({"role": "user", "content": "third"}, expected_revision=session.revision)
+            two.restore_session(session.id)
+            assert theirs.note("nobody holds it").text == "nobody holds it"
+        assert not one.verify()
+    assert len(ends) == 3
 
 
 def _count_uses(patch: pytest.MonkeyPatch) -> Counter[str]:
     """Count how often an append was one statement."""
     used = Counter[str]()
 
-    append = PostgresTx.append_known
+    inner = PostgresTx.append_known
 
     def counted(tx: PostgresTx, wanted: Any) -> Any:
-        found = append(tx, wanted)
+        found = inner(tx, wanted)
         used["append_known"] += found is not None
-        used["with calls"] += bool(found and ENTRY.checked(wanted.entry).chain.calls)
+        used["with calls"] += bool(found and wanted.entry.chain.calls)
         return found
 
     patch.setattr(PostgresTx, "append_known", counted)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ParsedChatCompletion
 from openai.types.responses import ParsedResponse, Response, ResponseFunctionToolCall, ResponseInputItemParam
 
-from takeback import Usage
+from takeback import Message, Usage, codec
 from takeback import providers as forms
 from takeback.model.given import Given
 from takeback.model.tools import ToolCall, ToolResult
@@ -62,7 +62,7 @@ def test_an_anthropic_reply_is_kept_whole(make: Any) -> None:
         usage=Usage(4, 2, cache_read_tokens=3),
         calls=(ToolCall("toolu_1", "bash", {"command": "ls", "limit": None}),),
     )
-    assert forms.text("anthropic", found.value) == "I look."
+    assert forms.find_form("anthropic").text(found.value) == "I look."
     accepted(MessageParam, {key: found.value[key] for key in ("role", "content")})
 
 
@@ -89,7 +89,7 @@ def test_a_user_message_of_tool_results_alone_is_no_turn() -> None:
     found = only({"role": "user", "content": [result, failed]})
     assert (found.role, found.is_turn) == ("tool", False)
     assert found.results == (ToolResult("toolu_1", result["content"]), ToolResult("toolu_2", "", success=False))
-    assert forms.text("anthropic", found.value) == "a.py"
+    assert forms.find_form("anthropic").text(found.value) == "a.py"
 
 
 @pytest.mark.feature("C2")
@@ -170,7 +170,7 @@ def test_of_a_chat_completion_the_message_is_kept(make: Any) -> None:
 def test_single_chat_messages_are_recognised(message: dict[str, Any], role: str, said: str) -> None:
     found = only(message)
     assert (found.form, found.role, found.is_turn) == ("openai-chat", role, role == "user")
-    assert forms.text(found.form, found.value) == said
+    assert forms.find_form(found.form).text(found.value) == said
     assert found.value is message
     accepted(ChatCompletionMessageParam, message)
 
@@ -227,7 +227,7 @@ def test_every_item_of_a_response_is_a_message(make: Any) -> None:
     assert [item.value for item in found] == RESPONSE_ITEMS
     assert {(item.form, item.role) for item in found} == {("openai-responses", "assistant")}
     assert [item.id for item in found] == ["rs_1", "msg_1", "fc_1"]
-    assert [forms.text(item.form, item.value) for item in found] == ["", "I look.\nNot that.", ""]
+    assert [forms.find_form(item.form).text(item.value) for item in found] == ["", "I look.\nNot that.", ""]
     assert found[2].calls == (ToolCall("call_1", "read", {"path": "a"}),)
     for item in found:
         accepted(ResponseInputItemParam, item.value)
@@ -264,7 +264,7 @@ def test_single_items_are_recognised(item: dict[str, Any], role: str) -> None:
     assert found.value is item
     if "output" in item:
         assert found.results == (ToolResult("call_1", "done"),)
-        assert forms.text(found.form, item) == forms.content(found.form, item) == "done"
+        assert forms.find_form(found.form).text(item) == forms.find_form(found.form).content(item) == "done"
     accepted(ResponseInputItemParam, item)
 
 
@@ -321,7 +321,7 @@ def test_of_a_gemini_response_the_content_is_kept_as_the_api_writes_it() -> None
     assert (found.form, found.role, found.id, found.model) == ("gemini", "assistant", "r1", "gemini-x")
     assert found.usage == Usage(4, 2)
     assert found.calls == (ToolCall("call-0", "read", {"file_path": None}), ToolCall("fc-9", "read", {"filePath": "b"}))
-    assert forms.text("gemini", found.value) == "I look."
+    assert forms.find_form("gemini").text(found.value) == "I look."
     assert list(found.value["parts"][2]) == ["functionCall", "thoughtSignature"]
 
 
@@ -353,7 +353,7 @@ def test_a_gemini_function_response_without_an_id_refers_to_the_name() -> None:
         ToolResult("read", {"output": "a.py"}, name="read"),
         ToolResult("fc-9", {"error": "no such file"}, success=False, name="read"),
     )
-    assert forms.text("gemini", found.value) == "a.py\nno such file"
+    assert forms.find_form("gemini").text(found.value) == "a.py\nno such file"
 
 
 @pytest.mark.feature("C2")
@@ -397,7 +397,7 @@ def test_a_gateways_message_is_chat_whatever_blocks_it_borrows() -> None:
     call = {"id": "call_a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     found = only({"role": "assistant", "content": content, "tool_calls": [call]})
     assert (found.form, len(found.calls)) == ("openai-chat", 1)
-    assert forms.text(found.form, found.value) == "a"
+    assert forms.find_form(found.form).text(found.value) == "a"
     assert only({"role": "assistant", "content": content}).form == "anthropic"
 
 
@@ -462,7 +462,7 @@ def test_of_a_converse_response_the_message_is_kept() -> None:
         usage=Usage(4, 2, cache_read_tokens=3),
         calls=(ToolCall("tooluse_1", "bash", {"command": "ls"}),),
     )
-    assert forms.text("bedrock", found.value) == "I look.\nIt says so."
+    assert forms.find_form("bedrock").text(found.value) == "I look.\nIt says so."
     routed = {"promptRouter": {"invokedModelId": "arn:aws:bedrock:us-east-1::foundation-model/amazon.nova-lite-v1:0"}}
     assert only({**BEDROCK_REPLY, "modelId": "m"}).model == "m"
     assert only({**BEDROCK_REPLY, "trace": routed, "modelId": "m"}).model == routed["promptRouter"]["invokedModelId"]
@@ -482,8 +482,8 @@ def test_of_a_converse_response_the_message_is_kept() -> None:
 def test_single_converse_messages_are_recognised(content: list[Any], role: str) -> None:
     found = only({"role": "user", "content": content})
     assert (found.form, found.role, found.is_turn) == ("bedrock", role, role == "user")
-    assert forms.content("bedrock", found.value) == content
-    assert "Hi" in forms.text("bedrock", found.value) or not content[0]["toolResult"]["content"]
+    assert forms.find_form("bedrock").content(found.value) == content
+    assert "Hi" in forms.find_form("bedrock").text(found.value) or not content[0]["toolResult"]["content"]
 
 
 @pytest.mark.feature("C2")
@@ -527,13 +527,24 @@ MESSAGES = st.dictionaries(KEYS, VALUES, max_size=6) | VALUES
 def test_recognising_and_reading_never_raise(value: Any) -> None:
     assert forms.plain(value) is value
     for found in forms.recognise(value):
-        assert [call.id for call in found.calls] == [call.id for call in forms.calls(found.form, found.value)]
+        assert [call.id for call in found.calls] == [call.id for call in forms.find_form(found.form).calls(found.value)]
         assert found.is_turn == (found.role == "user")
-    for form in (*forms.NAMES, "of a newer Takeback"):
-        forms.content(form, value)
-        assert isinstance(forms.text(form, value), str)
-        assert all(isinstance(call.id, str) and isinstance(call.name, str) for call in forms.calls(form, value))
-        assert all(isinstance(result.call_id, str) for result in forms.results(form, value))
+    fields = value if isinstance(value, dict) else {}
+    for form in map(forms.find_form, (*forms.NAMES, "of a newer Takeback")):
+        form.content(fields)
+        assert isinstance(form.text(fields), str)
+        assert all(isinstance(call.id, str) and isinstance(call.name, str) for call in form.calls(fields))
+        assert all(isinstance(result.call_id, str) for result in form.results(fields))
+
+
+@pytest.mark.feature("C2")
+@pytest.mark.parametrize("raw", [None, b"5", b'["a"]', b"{"])
+@pytest.mark.parametrize("form", [*forms.NAMES, "of a newer Takeback"])
+def test_what_is_no_object_reads_as_an_empty_message(form: str, raw: bytes | None) -> None:
+    message = Message("branch", 1, 1, 0, codec.encode({"role": "user", "form": form}), raw)
+    assert (message.role, message.text, message.tool_calls, message.tool_results) == ("user", "", (), ())
+    assert not message.content
+    assert message.raw == raw
 
 
 @pytest.mark.feature("C2")

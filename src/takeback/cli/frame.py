@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
+from .. import mounts
 from ..client import address, open_to_read, overview, store
 from ..client import open as opening
 from ..errors import Ambiguous, Error, NotFound, Unsupported
@@ -50,6 +51,8 @@ class Frame:
     """The context of one running command."""
 
     def __init__(self, settings: Settings, *, changes: bool = False, makes: bool = False, reads: bool = False) -> None:
+        if changes:  # in a container, or under sudo, HOME may differ from the password file's: both count as homes
+            mounts.homes.add(os.path.realpath(os.path.expanduser("~")))
         self.settings = settings
         self.out = Output(settings)
         self.missing: str | None = None  # where the store would be, if it does not exist yet
@@ -239,7 +242,7 @@ class Frame:
         """Return the workspace for a new session: the nearest workspace or repository upwards, else the directory."""
         here = self.directory
         for each in above(here):
-            if each != here and why_not_here(each) is not None:  # a home: nothing above it is a project
+            if each != here and workspaces.why_not(each) is not None:  # a home: nothing above it is a project
                 break
             if each == self.workspace or os.path.exists(os.path.join(each, ".git")):
                 return each
@@ -270,17 +273,6 @@ def point_of(found: Resolved[S]) -> Point | None:
     if found.seq is not None:
         return values.Head(found.branch, found.seq, False)
     return next(each for each in found.session.branches() if each.name == found.branch)
-
-
-def why_not_here(place: str) -> str | None:
-    """Explain why the files of a directory are not captured; None if they can be.
-
-    The library asks the password file which directory is a home. In a container, or under sudo, HOME may differ: both
-    count as homes.
-    """
-    if (why := workspaces.why_not(place)) is not None:
-        return why
-    return "it is a home directory" if os.path.realpath(place) == os.path.realpath(os.path.expanduser("~")) else None
 
 
 def _is_there(url: str) -> bool:

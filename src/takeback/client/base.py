@@ -52,13 +52,13 @@ class StoreBase(StoreReading[Session]):
             self._made_holder = presence.encode(presence.here(self._clock.now_ms()))
         return self._made_holder
 
-    def _place(self, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool = False) -> Workspace:
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> Workspace:
         """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""
-        key = self.scope, path, limits, rules, watch
+        key = self.scope, path, limits, rules
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules, watch=watch)
+                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules)
             return found
 
     def _write(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -79,4 +79,4 @@ class StoreBase(StoreReading[Session]):
         del self._operations[:-1000]
 
     def _session(self, row: sessions.SessionRow, doc: bytes | None, lease: sessions.LeaseRow | None = None) -> Session:
-        return Session(self, row, doc, lease)  # type: ignore[arg-type]
+        return Session(self, row, doc, lease)

@@ -32,13 +32,12 @@ class Fields:
 
     resumed: bool
     _store: StoreReading[Any]
-    _held: Held | None
+    _held: Held | None = None
 
     def __init__(
         self, store: StoreReading[Any], seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None
     ) -> None:
         self._store = store
-        self._held = None
         self.resumed = False
         self._saw(seen, doc, lease)
 

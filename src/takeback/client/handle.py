@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from ..errors import LeaseLost
 from ..model.operation import Operation
 from ..ops import leases, operations
-from ..ops.sessions import LeaseRow, SessionRow
+from ..ops.sessions import SessionRow
 from ..storage.base import Op, Tx
 from ..storage.runner import How
 from .fields import Fields
@@ -75,12 +75,9 @@ class Handle(Fields):
     """A session of a store as last read, and the ways to write to it."""
 
     _store: Store
-
-    def __init__(self, store: Store, seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None) -> None:
-        super().__init__(store, seen, doc, lease)
-        self._late = 0
-        # The calls announced through this handle, with their tools, and the row that this holds for.
-        self._waiting: tuple[SessionRow, dict[str, str]] = (seen, {})
+    _late = 0
+    # The calls announced through this handle, with their tools, and the row that this holds for.
+    _waiting: tuple[SessionRow | None, dict[str, str]] = (None, {})
 
     @property
     def _key(self) -> tuple[str, str]:

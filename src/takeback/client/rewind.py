@@ -98,13 +98,14 @@ class Rewind:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._recorded: Root | None = None
         if place is not None and not shown:
-            self._recorded = self._scan()  # applied at once, so what is there is recorded first
+            # Applied at once, so what is there is recorded first; like a preview, it must miss nothing.
+            self._recorded = self._scan(everything=True)
         self._read()
 
     # ------------------------------------------------------------------ what those who derive from this know
 
-    def _scan(self) -> Root | None:
-        """Record what is on disk now."""
+    def _scan(self, *, everything: bool = False) -> Root | None:
+        """Record what is on disk now; ``everything`` relies on no report of the system about what changed."""
         raise NotImplementedError
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:

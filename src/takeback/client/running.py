@@ -197,9 +197,7 @@ class Running(Handle):
 
     def _any_place(self, path: str) -> Workspace:
         given = self._capture
-        return self._store._place(
-            path, scan.Limits(given.largest_file, given.largest_total), given.ignore, watch=given.watch
-        )
+        return self._store._place(path, scan.Limits(given.largest_file, given.largest_total), given.ignore)
 
     def _scan_files(
         self,
@@ -209,12 +207,13 @@ class Running(Handle):
         left: Sequence[str] = (),
         until_ms: int | None = None,
         paths: Iterable[bytes] | None = None,
+        everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
         Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
         ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
-        work only up to ``until_ms``.
+        work only up to ``until_ms``. ``everything`` relies on no report of the system about what changed.
         """
         place = self._place()
         if place is None:
@@ -224,7 +223,9 @@ class Running(Handle):
         fence = None if held is None else held.fence
         recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms))
+            session, root = place.record(
+                paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms), everything=everything
+            )
         except LeaseLost:
             if held is not None:
                 held.lose()

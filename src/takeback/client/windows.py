@@ -8,6 +8,7 @@ from call to call, or the provider's cache is lost. What stays in every context 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -42,8 +43,8 @@ class Window(NamedTuple):
 
     def end(self, tokens: int) -> tuple[list[Source], Unread | None]:
         """Return what has to be read for a budget, and what is left unread between what stays and the rest."""
-        read, whole = self._latest(tokens * _FAR)
-        anchor = self.low if whole else _anchor(read, tokens)
+        read, sizes = self._latest(tokens)
+        anchor = self.low if sizes[-1] <= tokens * _FAR else _anchor(read, sizes, tokens)
         if anchor == self.low:
             return [*self._staying(self.low), *read], None
         behind = [source for source in read if source.seq > anchor]
@@ -54,15 +55,19 @@ class Window(NamedTuple):
         kept = sorted({source.seq: source for source in (*asked, *kept)}.values(), key=_seq)
         return [*kept, *behind], Unread(self._first(anchor, set(map(_seq, kept))), anchor)
 
-    def _latest(self, most: int) -> tuple[list[Source], bool]:
-        """Read backwards until there are more bytes than ``most``; return also whether that was everything."""
-        pages, size, high, count = list[list[Source]](), 0, self.session.seq, _FEW
-        while high > self.low and size <= most:
+    def _latest(self, tokens: int) -> tuple[list[Source], list[int]]:
+        """Read backwards until there are far more bytes than a budget takes; return also the sums of their sizes.
+
+        Those begin with that of nothing, and go on from the end. A message that is larger than the budget is shortened.
+        """
+        pages, sizes, high, count = list[list[Source]](), [0], self.session.seq, _FEW
+        while high > self.low and sizes[-1] <= tokens * _FAR:
             low = max(self.low, high - count)
             pages.append([*chain.from_iterable(self.reading._pages_of(self.session, low, high, self.make))])
-            size += sum(min(_size(source), most // _FAR * _TOKEN) for source in pages[-1])
+            for source in reversed(pages[-1]):
+                sizes.append(sizes[-1] + min(_size(source), tokens * _TOKEN))
             high, count = low, min(2 * count, log.PAGE)
-        return [*chain.from_iterable(reversed(pages))], high == self.low and size <= most
+        return [*chain.from_iterable(reversed(pages))], sizes
 
     def _staying(self, high: int) -> list[Source]:
         """Return the system messages and the pinned ones up to ``high``, with the calls and results they belong to.
@@ -101,16 +106,10 @@ class Window(NamedTuple):
         return anchor
 
 
-def _anchor(read: list[Source], tokens: int) -> int:
+def _anchor(read: list[Source], sizes: list[int], tokens: int) -> int:
     """Choose where to begin: the roundest seq between a near place and a far one."""
-    near = far = read[-1].seq
-    size = 0
-    for source in reversed(read):
-        size += min(_size(source), tokens * _TOKEN)  # a larger one is shortened
-        near = source.seq if size <= tokens * _NEAR else near
-        if size > tokens * _FAR:
-            far = source.seq
-            break
+    near = read[-max(bisect_right(sizes, tokens * _NEAR) - 1, 1)].seq
+    far = read[-bisect_right(sizes, tokens * _FAR)].seq
     low, high = min(far, near - 1), near - 1
     bits = ((low - 1) ^ high).bit_length() - 1
     return high >> bits << bits

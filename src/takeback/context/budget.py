@@ -9,18 +9,18 @@ does the request that the remaining work answers. Tool results that are too larg
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from ..errors import Corrupt, Invalid
-from ..model.message import Body, Message
+from ..errors import Invalid
+from ..model.message import Body
 from ..providers.glance import MESSAGE, Count, GlancedMessage
-from ..providers.normal import Item, Notes, Text
+from ..providers.normal import Item, Notes, Text, listed
 from .read import item_of
-from .shorten import longest, shorten
-from .steps import Run, longest_text, runs_in, stand_ins, steps_of
+from .runs import Run, glances_of, runs_in, stand_ins
+from .shorten import longest_text, shorten
 from .tokens import item_tokens
 
 EARLIER = "(Earlier messages of this conversation are left out here.)"
@@ -53,16 +53,12 @@ class LogFacts(NamedTuple):
     pinned: set[int]
     counted: dict[int, int]
 
-    def watch(self, message: Message, provider: str) -> None:
+    def watch(self, seq: int, body: Body, provider: str) -> None:
         """Record whether a message is pinned, and how many tokens the provider counted when it answered."""
-        try:
-            body = message.body
-        except Corrupt:
-            return  # it is skipped and noted where it is read
         if is_pinned(body) and body.role != "system":
-            self.pinned.add(message.seq)
+            self.pinned.add(seq)
         if body.usage is not None and body.form in (None, provider) and body.usage.input_tokens:
-            self.counted[message.seq] = body.usage.input_tokens + body.usage.output_tokens
+            self.counted[seq] = body.usage.input_tokens + body.usage.output_tokens
 
 
 def is_pinned(body: Body) -> bool:
@@ -91,15 +87,15 @@ class Fitted(NamedTuple):
 
 def fit(items: Sequence[Item], budget: Budget, known: LogFacts, unread: Unread | None) -> Fitted:
     """Choose what to send of a valid conversation; the result may need messages joined to be valid again."""
-    walk = _Walk(steps_of(items, budget.count), budget, known, unread)
+    walk = _Walk(glances_of(items, budget.count), budget, known, unread)
     start, factor = walk.begin(budget.room)
     front, omitted, head = walk.front(start), list[str](), list[Item]()
     if len(front) < start or unread is not None:
         head = [Item("user", (Text(EARLIER),)), *map(walk.item, front)]
         omitted = [_left_out(start, front, walk, factor)]
     chosen = [*head, *walk.items_from(items, start if head else 0)]
-    sent = {*front, *range(start if head else 0, len(walk.steps))}
-    cut = [walk.steps[index].seq for index in sorted(walk.short) if index in sent and walk.is_cut(index)]
+    sent = {*front, *range(start if head else 0, len(walk.glances))}
+    cut = [walk.glances[index].seq for index in sorted(walk.short) if index in sent and walk.is_cut(index)]
     return _short_enough(Fitted(chosen, (), factor), omitted, cut, budget)
 
 
@@ -108,9 +104,9 @@ def count_all(items: Sequence[Item], budget: Budget, known: LogFacts) -> int:
     if not known.counted:
         return tokens_of(items, budget, 1.0)
     total, factor = budget.system, 1.0
-    for step in steps_of(items, budget.count):
-        total += step.tokens - MESSAGE * step.joined
-        if counted := known.counted.get(step.seq):
+    for glance in glances_of(items, budget.count):
+        total += glance.tokens - MESSAGE * glance.joined
+        if counted := known.counted.get(glance.seq):
             factor = _corrected((counted / total,), factor)
     return ceil(total * factor)
 
@@ -124,25 +120,41 @@ def _corrected(ratios: Sequence[float], factor: float) -> float:
 class _Walk:
     """A conversation, replayed as it grew."""
 
-    def __init__(self, steps: Sequence[GlancedMessage], budget: Budget, known: LogFacts, unread: Unread | None) -> None:
-        self.steps, self.unread = steps, unread
-        self.first = 0 if unread is None else _first_behind(steps, unread.last)
-        where = _finder(steps) if known.pinned or known.counted else None
-        self.pins = {where(seq) for seq in known.pinned} if where else set()
-        self.counted = {where(seq): tokens for seq, tokens in known.counted.items()} if where else {}
+    def __init__(
+        self, glances: Sequence[GlancedMessage], budget: Budget, known: LogFacts, unread: Unread | None
+    ) -> None:
+        self.glances, self.unread = glances, unread
+        behind = (index for index, glance in enumerate(glances) if unread is None or glance.seq > unread.last)
+        self.first = next(behind, len(glances))
+        at = _holding(glances, [*known.pinned, *known.counted])
+        self.pins = {at[seq] for seq in known.pinned}
+        self.counted = {at[seq]: tokens for seq, tokens in known.counted.items()}
         self.fixed = budget.system + item_tokens(Item("user", (Text(EARLIER),)), budget.count)
-        self.short = _capped(steps, budget)
-        self.full = 0  # results before this step are shortened: it is where the room was last full
-        self.sizes = [step.tokens for step in steps]
+        self.short = _capped(glances, budget)
+        self.full = 0  # results before this message are shortened: it is where the room was last full
+        self.sizes = [glance.tokens for glance in glances]
         self.whole = list(accumulate(self.sizes, initial=0))
         sizes = list(self.sizes)
         for index, item in self.short.items():
             sizes[index] = item_tokens(item, budget.count)
         self.capped = list(accumulate(sizes, initial=0)) if self.short else self.whole
-        self.places, self.asked = _places(steps), _requests(steps)
+        self.places, self.asked = list[bool](), list[int | None]()
+        self._place()
         self.stays = self._staying()
         pinned = (size if stays else 0 for stays, size in zip(self.stays, self.sizes, strict=True))
         self.pinned = list(accumulate(pinned, initial=0)) if self.pins else [0] * len(self.whole)
+
+    def _place(self) -> None:
+        """Find where a conversation may begin, and the earlier request that each message works on, if any.
+
+        It may begin where every earlier call is answered.
+        """
+        waiting, last = 0, None
+        for index, glance in enumerate(self.glances):
+            self.places.append(not waiting and not glance.answers)
+            self.asked.append(None if glance.is_request else last)
+            waiting += len(glance.calls) - len(glance.answers)
+            last = index if glance.is_request else last
 
     def begin(self, limit: int) -> tuple[int, float]:
         """Return where the kept part begins, and the ratio of the provider's token count to ours."""
@@ -165,13 +177,13 @@ class _Walk:
         return start, factor
 
     def item(self, index: int) -> Item:
-        """Return the item of a step as it is sent, with large results shortened."""
-        step = self.steps[index]
-        found = self.short[index] if self.is_cut(index) else step.item
-        return _read_again(step) if found is None else found
+        """Return the item of a message as it is sent, with large results shortened."""
+        glance = self.glances[index]
+        found = self.short[index] if self.is_cut(index) else glance.item
+        return _read_again(glance) if found is None else found
 
     def items_from(self, items: Sequence[Item], start: int) -> Iterator[Item]:
-        """Yield a conversation from a step on; what touches the beginning of it is no part of a run any more."""
+        """Yield a conversation from a message on; what touches the beginning of it is no part of a run any more."""
         at = 0
         for each in runs_in(items):
             size = len(each.glances) if isinstance(each, Run) else 1
@@ -186,7 +198,7 @@ class _Walk:
             at += size
 
     def is_cut(self, index: int) -> bool:
-        """Whether results of a step are sent shortened."""
+        """Whether results of a message are sent shortened."""
         return index in self.short and index < self.full
 
     def _base(self, start: int) -> int:
@@ -200,7 +212,7 @@ class _Walk:
         return self._base(start) + self.whole[end + 1]
 
     def _sum(self, end: int) -> int:
-        """Return the tokens of all steps before ``end``."""
+        """Return the tokens of all messages before ``end``."""
         full = min(self.full, end)
         return self.capped[full] + self.whole[end] - self.whole[full]
 
@@ -217,7 +229,7 @@ class _Walk:
                 break
             if self.places[at] and self._left(at, end, limit) <= _KEPT:
                 first = at if first is None else first
-                if self.steps[at].is_request:
+                if self.glances[at].is_request:
                     return at
         if first is None:
             return next((at for at in range(end, start, -1) if self.places[at]), start)
@@ -228,16 +240,16 @@ class _Walk:
         return bisect_left(self.capped, self.capped[end + 1] - max(1.0, limit) * _KEPT - 1)
 
     def front(self, start: int) -> list[int]:
-        """Return the steps before ``start`` that are kept: pinned ones, and the request that the work answers."""
+        """Return the messages before ``start`` that are kept: pinned ones, and the request that the work answers."""
         kept = {index for index in range(start) if self.stays[index]} if self.pins else set[int]()
         asked = self.asked[start] if start else None
         return sorted(kept | ({asked} if asked is not None else set()))
 
     def _staying(self) -> list[bool]:
-        """Return for each step whether it is pinned, itself or through calls and results it belongs with."""
+        """Return for each message whether it is pinned, itself or through calls and results it belongs with."""
         if not self.pins:
-            return [False] * len(self.steps)
-        found, first = [index in self.pins for index in range(len(self.steps))], 0
+            return [False] * len(self.glances)
+        found, first = [index in self.pins for index in range(len(self.glances))], 0
         for index in range(1, len(found) + 1):
             if index == len(found) or self.places[index]:
                 found[first:index] = [any(found[first:index])] * (index - first)
@@ -245,58 +257,29 @@ class _Walk:
         return found
 
 
-def _read_again(step: GlancedMessage) -> Item:
-    """Return the item of a step that was taken over from a stored message."""
-    found = step.item if step.item is not None or step.source is None else item_of(step.source, Notes())
+def _read_again(glance: GlancedMessage) -> Item:
+    """Return the item of a message that was taken over as it was stored."""
+    found = glance.item if glance.item is not None or glance.source is None else item_of(glance.source, Notes())
     assert found is not None, "a message that was judged can be read"
     return found
 
 
-def _first_behind(steps: Sequence[GlancedMessage], seq: int) -> int:
-    """Return the first step of what was read behind an unread part."""
-    return next((index for index, step in enumerate(steps) if step.seq > seq), len(steps))
-
-
-def _requests(steps: Sequence[GlancedMessage]) -> list[int | None]:
-    """Return for each step the earlier request that it works on, if any."""
-    found, last = list[int | None](), None
-    for index, step in enumerate(steps):
-        found.append(None if step.is_request else last)
-        last = index if step.is_request else last
-    return found
-
-
-def _places(steps: Sequence[GlancedMessage]) -> list[bool]:
-    """Return for each step whether a conversation may begin there, which needs every earlier call to be answered."""
-    found, waiting = list[bool](), 0
-    for step in steps:
-        found.append(not waiting and not step.answers)
-        waiting += len(step.calls) - len(step.answers)
-    return found
-
-
-def _finder(steps: Sequence[GlancedMessage]) -> Callable[[int], int | None]:
-    """Return a function that finds the step holding a message; joined messages have the seq of the first."""
-    places = sorted((step.seq, index) for index, step in enumerate(steps) if step.seq)
-    seqs = [seq for seq, _ in places]
-
-    def find(seq: int) -> int | None:
-        place = bisect_right(seqs, seq)
-        return places[place - 1][1] if place else None
-
-    return find
+def _holding(glances: Sequence[GlancedMessage], seqs: Sequence[int]) -> dict[int, int | None]:
+    """Return where some messages of the log are; joined messages have the seq of the first."""
+    places = sorted((glance.seq, index) for index, glance in enumerate(glances) if glance.seq) if seqs else []
+    before = {seq: bisect_right(places, (seq, len(glances))) for seq in seqs}
+    return {seq: places[place - 1][1] if place else None for seq, place in before.items()}
 
 
 def _left_out(start: int, front: Sequence[int], walk: _Walk, factor: float) -> str:
-    kept, steps, unread = set(front), walk.steps, walk.unread
+    kept, glances, unread = set(front), walk.glances, walk.unread
     tokens = ceil((walk.whole[start] - sum(walk.sizes[index] for index in front)) * factor)
-    gone = [steps[index].seq for index in range(start) if index not in kept and steps[index].seq]
+    gone = [glances[index].seq for index in range(start) if index not in kept and glances[index].seq]
     gone = gone if unread is None else [unread.first, unread.last, *gone]
     low, high = (gone[0], gone[-1]) if gone else (0, 0)
     which = f"messages {low} to {high}" if len(gone) > 1 else f"message {low}" if low else "messages"
-    inside = [seq for index in front if low < (seq := steps[index].seq) < high]
-    more = f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
-    but = f", but for {', '.join(map(str, inside[:_NAMED]))}{more}" if inside else ""
+    inside = [seq for index in front if low < (seq := glances[index].seq) < high]
+    but = f", but for {listed(inside, _NAMED)}" if inside else ""
     return f"left out {which}{but}: {'about' if unread is None else 'more than'} {tokens:,} tokens"
 
 
@@ -310,7 +293,7 @@ def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], budget: Bu
     if tokens <= budget.room:
         return chosen._replace(omitted=(*omitted, *_shortened_in(cut)))
     items = [item for each in runs_in(items) for item in (_read(each) if isinstance(each, Run) else (each,))]
-    most = float(max(map(longest, items), default=0))
+    most = float(max([len(longest_text(item)) for item in items], default=0))
     short, shortened = items, list[int]()
     while tokens > budget.room and most > _LEAST:
         most = max(_LEAST, most * 0.7)
@@ -326,17 +309,15 @@ def _short_enough(chosen: Fitted, omitted: list[str], cut: list[int], budget: Bu
 
 def _shortened_in(seqs: Sequence[int]) -> Iterator[str]:
     if seqs:
-        more = f" and {len(seqs) - _NAMED} more" if len(seqs) > _NAMED else ""
-        which = "message" if len(seqs) == 1 else "messages"
-        yield f"shortened tool results in {which} {', '.join(map(str, seqs[:_NAMED]))}{more}"
+        yield f"shortened tool results in {'message' if len(seqs) == 1 else 'messages'} {listed(seqs, _NAMED)}"
 
 
-def _capped(steps: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
-    """Return shortened items for the steps whose results exceed their share of the room."""
+def _capped(glances: Sequence[GlancedMessage], budget: Budget) -> dict[int, Item]:
+    """Return shortened items for the messages whose results exceed their share of the room."""
     cap, least, found = int((budget.limit or 0) * _RESULT), least_cut(budget.limit or 0), dict[int, Item]()
-    for index, step in [(index, step) for index, step in enumerate(steps) if step.longest > least]:
-        item = _read_again(step)
-        text = max(map(longest_text, item.parts), key=len)
+    for index, glance in [(index, glance) for index, glance in enumerate(glances) if glance.longest > least]:
+        item = _read_again(glance)
+        text = longest_text(item)
         if (tokens := budget.count(text)) > cap:
             found[index] = shorten([item], max(_LEAST, len(text) * cap // tokens))[0][0]
     return found

@@ -25,7 +25,7 @@ from . import budget
 from .read import read
 from .regular import Judged, judged
 from .repair import repair
-from .steps import Run, runs_in
+from .runs import Run, runs_in
 from .tokens import Count, estimate
 from .value import Context
 
@@ -87,36 +87,19 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     if steps.leave(items, speaks):
         return None
     if asked.max_tokens is None:
-        chosen = _Chosen(items, (), budget.count_all(items, room, known), tried)
+        tokens, omitted = budget.count_all(items, room, known), tuple[str, ...]()
     else:
-        chosen = _fitting(asked, (said.items, notes), (items, tried), room, known)
-    return Context(
-        provider=speaks.rules.form,
-        model=asked.model,
-        system=system,
-        messages=_written(chosen.items, speaks, asked.model),
-        repairs=chosen.notes.sentences(),
-        omitted=chosen.omitted,
-        tokens=chosen.tokens,
-    )
+        items, tried, omitted, tokens = _fitting(asked, (said.items, notes), (items, tried), room, known)
+    messages = _written(items, speaks, asked.model)
+    return Context(speaks.rules.form, asked.model, system, messages, tried.sentences(), omitted, tokens)
 
 
-class _Chosen(NamedTuple):
-    """What is sent, all of it valid, and what that took."""
-
-    items: list[Item]
-    omitted: tuple[str, ...]
-    tokens: int
-    notes: Notes
+_Noted = tuple[list[Item], Notes]
 
 
 def _fitting(
-    asked: _Asked,
-    said: tuple[list[Item], Notes],
-    apart: tuple[list[Item], Notes],
-    room: budget.Budget,
-    known: budget.LogFacts,
-) -> _Chosen:
+    asked: _Asked, said: _Noted, apart: _Noted, room: budget.Budget, known: budget.LogFacts
+) -> tuple[list[Item], Notes, tuple[str, ...], int]:
     """Make a conversation valid and short enough, given as it was said and with its parts repaired."""
     limit = room.limit or 0
     while True:
@@ -125,7 +108,7 @@ def _fitting(
         items = repair(chosen, asked.speaks.rules, noted, model=asked.model)
         tokens = budget.tokens_of(items, room, fitted.factor)
         if tokens <= limit:
-            return _Chosen(items, fitted.omitted, tokens, noted)
+            return items, noted, fitted.omitted, tokens
         room = room._replace(margin=room.margin + tokens - limit)  # repair added text: leave that much free and retry
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..providers.normal import Item, Notes
 from ..providers.rules import Rules
@@ -17,6 +18,7 @@ _REVISION = re.compile(r"-v\d+(:\d+)?$")
 _VERSION = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest)$")
 
 
+@lru_cache(maxsize=256)  # few models, many messages
 def is_other(one: str | None, other: str | None) -> bool:
     """Whether these are known to be different models; a name without a date stands for any version."""
     if not one or not other:

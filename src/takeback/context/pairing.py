@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import accumulate
 
+import msgspec
 from msgspec.structs import replace
 
 from ..providers.normal import Call, Item, Media, Notes, Part, Result, Text, verbatim
@@ -23,25 +24,28 @@ _NEVER = (sys.maxsize, 0)
 def paired(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Move every result right after its call, close open calls, and drop results without a call."""
     items = _gathered(items, rules) if rules.per_message else items
-    pairs, found, number = _match(items, notes), list[Item](), 0
-    _note_moves(items, pairs, rules, notes)
-    for unit in _units(items, rules):
-        calls = dict[_Place, Call]()
-        for index, step in unit:
+    asked, answered = _match(items, notes)
+    units, found, number = [*_units(items, rules)], list[Item](), 0
+    _note_moves(items, units, answered, notes)
+    for unit in units:
+        calls = list[_Asked]()
+        for index in unit:
             item, parts = items[index], list[Part]()
             for place, part in enumerate(item.parts):
-                if not isinstance(part, Call | Result):
+                if type(part) is Call:
+                    one = asked[index, place]
+                    if _can_stand(one, items, rules):
+                        one.call = replace(part, number=number + len(calls))
+                        calls.append(one)
+                        parts.append(one.call)
+                    else:
+                        notes.add("left out a call whose result could not be made up", item.seq)
+                elif type(part) is not Result:
                     parts.append(part)
-                elif isinstance(part, Call) and _can_stand(part, _Place(index, place, step), items, pairs, rules):
-                    calls[_Place(index, place, step)] = numbered = replace(part, number=number + len(calls))
-                    parts.append(numbered)
-                elif isinstance(part, Call):
-                    notes.add("left out a call whose result could not be made up", item.seq)
             if parts:
                 found.append(_rebuilt(item, tuple(parts)))
         number += len(calls)
-        if calls:
-            found += _answers(calls, items, pairs, rules, notes)
+        found += _answers(calls, items, answered, rules, notes) if calls else ()
     return found
 
 
@@ -59,88 +63,83 @@ def _gathered(items: Sequence[Item], rules: Rules) -> list[Item]:
 
 
 def _calls(item: Item) -> bool:
-    return any(isinstance(part, Call) for part in item.parts)
+    return any([type(part) is Call for part in item.parts])  # noqa: C419 - faster
 
 
 def _speaks(item: Item) -> bool:
-    return any(isinstance(part, Text | Media) for part in item.parts)
+    return any([isinstance(part, Text | Media) for part in item.parts])  # noqa: C419 - faster
 
 
-class _Place(NamedTuple):
-    """The position of a part: the item, the part in it, and the run of assistant items it belongs to."""
+class _Asked(msgspec.Struct, eq=False):
+    """A call: its item, the run of assistant items it belongs to, and the place of its result, if there is one."""
 
     item: int
-    part: int
+    call: Call
     step: int
+    result: tuple[int, int] | None = None
 
 
-class _Pairs(NamedTuple):
-    """Which result answers which call, both ways."""
-
-    results: dict[_Place, tuple[int, int]]
-    calls: dict[tuple[int, int], _Place]
+_Places = dict[tuple[int, int], _Asked]  # by the number of an item, and of a part in it
 
 
-def _match(items: Sequence[Item], notes: Notes) -> _Pairs:
-    """Match each result to the nearest open call before it with its id; Gemini's may name the tool instead."""
-    by_id, by_name = defaultdict[str, list[_Place]](list), defaultdict[str, list[_Place]](list)
-    pairs, step = _Pairs({}, {}), 0
+def _match(items: Sequence[Item], notes: Notes) -> tuple[_Places, _Places]:
+    """Match each result to the nearest open call before it with its id; Gemini's may name the tool instead.
+
+    Return all calls by their own places, and those with a result by the places of these.
+    """
+    by_id, by_name = defaultdict[str, list[_Asked]](list), defaultdict[str, list[_Asked]](list)
+    asked, answered, step = _Places(), _Places(), 0
     for number, item in enumerate(items):
         step += item.role != "assistant"
         for index, part in enumerate(item.parts):
-            if isinstance(part, Call):
-                by_id[part.id].append(_Place(number, index, step))
-                by_name[part.name].append(_Place(number, index, step))
-            elif isinstance(part, Result):
-                found = _newest(by_id[part.call_id], pairs) or _newest(by_name[part.call_id], pairs)
+            if type(part) is Call:
+                asked[number, index] = one = _Asked(number, part, step)
+                by_id[part.id].append(one)
+                by_name[part.name].append(one)
+            elif type(part) is Result:
+                found = _newest(by_id[part.call_id]) or _newest(by_name[part.call_id])
                 if found is None:
                     notes.add("dropped a result without a call", item.seq)
                 else:
-                    pairs.results[found], pairs.calls[number, index] = (number, index), found
-    return pairs
+                    found.result, answered[number, index] = (number, index), found
+    return asked, answered
 
 
-def _newest(places: list[_Place], pairs: _Pairs) -> _Place | None:
+def _newest(calls: list[_Asked]) -> _Asked | None:
     """Return the first open call of the newest step that has one."""
-    while places and places[-1] in pairs.results:
-        places.pop()
+    while calls and calls[-1].result is not None:
+        calls.pop()
     found = None
-    for place in reversed(places):
-        if place.step != places[-1].step:
+    for one in reversed(calls):
+        if one.step != calls[-1].step:
             break
-        found = found if place in pairs.results else place
+        found = one if one.result is None else found
     return found
 
 
-def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of items whose calls are answered together, as (index, step).
+def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[int]]:
+    """Yield runs of items whose calls are answered together, by their numbers.
 
     An assistant that says something new after a call has continued without its result: that starts another unit.
     """
-    unit, called, step = list[tuple[int, int]](), False, 0
+    unit, called = list[int](), False
     for index, item in enumerate(items):
-        step += item.role != "assistant"
+        before = items[index - 1]
         ends = item.role != "assistant" or rules.per_message or (called and _speaks(item))
-        ends = ends or (index > 0 and items[index - 1].half)
-        if unit and ends:
+        if unit and (ends or before.role != "assistant" or before.half):
             yield unit
             unit, called = [], False
-        unit.append((index, step))
+        unit.append(index)
         called = called or _calls(item)
-        if item.role != "assistant":
-            yield unit
-            unit, called = [], False
     if unit:
         yield unit
 
 
-def _can_stand(call: Call, place: _Place, items: Sequence[Item], pairs: _Pairs, rules: Rules) -> bool:
+def _can_stand(one: _Asked, items: Sequence[Item], rules: Rules) -> bool:
     """Whether a call will have a result; some calls accept only a result in the provider's own format."""
-    if place in pairs.results:
-        item, part = pairs.results[place]
-        if verbatim(items[item].parts[part], rules.form) is not None:
-            return True
-    return rules.closes(call)
+    if one.result is not None and verbatim(items[one.result[0]].parts[one.result[1]], rules.form) is not None:
+        return True
+    return rules.closes(one.call)
 
 
 def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
@@ -152,40 +151,32 @@ def _rebuilt(item: Item, parts: tuple[Part, ...]) -> Item:
 
 
 def _answers(
-    calls: dict[_Place, Call], items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes
+    calls: list[_Asked], items: Sequence[Item], answered: _Places, rules: Rules, notes: Notes
 ) -> Iterator[Item]:
-    """Yield the results of a unit in order; a stored message of exactly these results stays one message."""
+    """Yield the results of a unit in order, as they arrived where the provider allows it.
+
+    A stored message of exactly these results stays one message.
+    """
     sent = set[int]()
-    for place, call in _in_order(calls, pairs, rules):
-        if place not in pairs.results:
-            notes.add("closed a call without a result", items[place.item].seq)
-            answer = Result(call.id, (Text(INTERRUPTED),), False, call.name, to=call)
-            yield Item("tool", (answer,), items[place.item].seq)
-            continue
-        index, part = pairs.results[place]
+    for one in calls if rules.ordered else sorted(calls, key=lambda one: one.result or _NEVER):
+        call, (index, part) = one.call, one.result or (one.item, 0)
         source = items[index]
-        owners = [pairs.calls.get((index, each)) for each in range(len(source.parts))]
-        if not _stays_whole(source, owners, list(calls), rules):
+        if one.result is None:
+            notes.add("closed a call without a result", source.seq)
+            yield Item("tool", (Result(call.id, (Text(INTERRUPTED),), False, call.name, to=call),), source.seq)
+            continue
+        owners = [answered.get((index, each)) for each in range(len(source.parts))]
+        if not _stays_whole(source, owners, calls, rules):
             yield Item("tool", (_tied(source.parts[part], call, source.seq, rules, notes),), source.seq)
         elif index not in sent:
             sent.add(index)
-            tied = tuple(
-                _tied(each, calls[owner], source.seq, rules, notes)
-                for each, owner in zip(source.parts, owners, strict=True)
-                if owner
-            )
+            pairs = [(each, owner.call) for each, owner in zip(source.parts, owners, strict=True) if owner]
+            tied = tuple([_tied(each, call, source.seq, rules, notes) for each, call in pairs])
             kept = source.role != "assistant" and all(map(_same_raw, tied, source.parts))
             yield replace(source, role="tool", parts=tied, raw=source.raw if kept else None)
 
 
-def _in_order(calls: dict[_Place, Call], pairs: _Pairs, rules: Rules) -> list[tuple[_Place, Call]]:
-    """Return calls in the order in which their results are sent: as they arrived, where the provider allows it."""
-    if rules.ordered or len(calls) < 2:
-        return list(calls.items())
-    return sorted(calls.items(), key=lambda it: pairs.results.get(it[0], _NEVER))
-
-
-def _stays_whole(source: Item, owners: list[_Place | None], calls: list[_Place], rules: Rules) -> bool:
+def _stays_whole(source: Item, owners: list[_Asked | None], calls: list[_Asked], rules: Rules) -> bool:
     """Whether a stored message holds only results of these calls, in their order if the provider requires it."""
     if source.raw is None or source.form != rules.form or any(owner not in calls for owner in owners):
         return False
@@ -208,14 +199,11 @@ def _same_raw(one: Part, other: Part) -> bool:
     return one.raw is other.raw
 
 
-def _note_moves(items: Sequence[Item], pairs: _Pairs, rules: Rules, notes: Notes) -> None:
+def _note_moves(items: Sequence[Item], units: list[list[int]], answered: _Places, notes: Notes) -> None:
     """Note the results that did not directly follow their call."""
-    said = list[int]()
-    for item in items:
-        said.append((said[-1] if said else 0) + any(not isinstance(part, Result) for part in item.parts))
-    last = {index: unit[-1][0] for unit in _units(items, rules) for index, _ in unit}
-    for place, (index, part) in pairs.results.items():
-        between = said[index - 1] - said[last[place.item]] if index > last[place.item] else 0
-        before = items[index].parts[:part]
-        if between > 0 or any(not isinstance(each, Result) for each in before):
+    said = [*accumulate(any([type(part) is not Result for part in item.parts]) for item in items)]  # noqa: C419
+    last = {index: unit[-1] for unit in units for index in unit}
+    for (index, part), one in answered.items():
+        end, before = last[one.item], items[index].parts[:part]
+        if (index > end and said[index - 1] > said[end]) or any(not isinstance(each, Result) for each in before):
             notes.add("moved a result to its call", items[index].seq)

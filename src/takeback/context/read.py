@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import Corrupt, NotFound
@@ -20,11 +21,13 @@ from ..model.message import Body, Message, decode_raw
 from ..model.tools import ToolResult
 from ..providers import NAMES, find_provider
 from ..providers.blocks import blocks, media, result
+from ..providers.glance import decode
 from ..providers.lenient import word
 from ..providers.normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
-from .steps import Run, stand_ins
+from .runs import Run, stand_ins
 
 SUMMARY = "This is a summary of the conversation so far; the messages it stands for are not shown.\n\n"
+UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
 _NOTHING: Mapping[int, Item] = MappingProxyType({})
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
@@ -82,7 +85,7 @@ def _uncut(items: list[Item], start: int, notes: Notes) -> None:
     for index, item in enumerate(items[start:], start):
         if item.role != "assistant" or any(isinstance(part, Opaque) for part in item.parts):
             break
-        if item.form in NAMES and (kept := find_provider(item.form).untied(item)) is not item:
+        if item.form in NAMES and (kept := find_provider(item.form).rules.untied(item)) is not item:
             notes.add("sent an answer without its id, which belongs to reasoning that is gone", item.seq)
             items[index] = kept
 
@@ -123,7 +126,10 @@ def item_of(message: Message, notes: Notes) -> Item | None:
         notes.add("skipped an erased message", message.seq)
         return None
     item = _ours(message, notes) if body.form is None else _given(message, body.form, notes)
-    return None if item is None else _marked(_settled(item, notes), body, notes)
+    if item is not None and item.role not in _ROLES:
+        notes.add(f"sent role {item.role!r} as user", item.seq)
+        item = Item("user", item.parts, item.seq)
+    return item if item is None or item.role != "assistant" else _marked(item, body, notes)
 
 
 def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
@@ -133,18 +139,8 @@ def _cleaned(value: Any, notes: Notes, seq: int) -> Any:
     return fit
 
 
-def _settled(item: Item, notes: Notes) -> Item:
-    """Return an item with one of the known roles; any other is sent as user."""
-    if item.role in _ROLES:
-        return item
-    notes.add(f"sent role {item.role!r} as user", item.seq)
-    return Item("user", item.parts, item.seq)
-
-
 def _marked(item: Item, body: Body, notes: Notes) -> Item:
     """Record which model answered, and mark a partial answer: before its calls, since nothing may follow those."""
-    if item.role != "assistant":
-        return item
     model = body.model or (word(item.raw.get("model")) if isinstance(item.raw, dict) else "") or None
     if body.status not in _HALF or not item.parts:
         return item if model is None else replace(item, model=model)
@@ -160,10 +156,10 @@ def _marked(item: Item, body: Body, notes: Notes) -> Item:
 
 
 def _given(message: Message, form: str, notes: Notes) -> Item | None:
-    raw = message.raw or b""
-    value = decode_raw(raw)
-    if b"\\u" in raw or b"NaN" in raw or b"Infinity" in raw:  # checking every value would double the cost
-        value = _cleaned(value, notes, message.seq)
+    try:
+        value = decode(message.raw or b"")  # which refuses what would have to be cleaned
+    except UNREADABLE:
+        value = _cleaned(decode_raw(message.raw or b""), notes, message.seq)
     if not isinstance(value, dict):
         notes.add("skipped a message that cannot be read", message.seq)
         return None
@@ -171,10 +167,11 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
         return Item(message.role, tuple(_plainly(message)), message.seq)
     speaks = find_provider(form)
     value = speaks.sound(message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
-    parts, whole = tuple(speaks.read(value)), True
-    for part in parts:  # a call without an id in its JSON was given one, so its JSON alone cannot be sent
-        whole = whole and (part.raw is not None or type(part) is not Call)
-    return Item(message.body.role, parts, message.seq, form, value if whole else None)
+    parts = tuple(speaks.read(value))
+    for part in parts:
+        if type(part) is Call and part.raw is None:  # it had no id and was given one, so its JSON cannot be sent
+            value = None
+    return Item(message.body.role, parts, message.seq, form, value)
 
 
 def _plainly(message: Message) -> Iterator[Part]:

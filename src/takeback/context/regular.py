@@ -9,13 +9,11 @@ taken over, since a conversation has rules of its own for how it begins and ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ..errors import Corrupt
 from ..model.entry import Entry
@@ -26,11 +24,10 @@ from ..providers.normal import Call, Item, Notes, Part, Text, clean
 from ..providers.provider import Provider
 from .budget import LogFacts
 from .models import is_other
-from .read import is_new, item_of
-from .steps import Run, of_item, step_of
+from .read import UNREADABLE, is_new, item_of
+from .runs import Run, glance_of
 
 Source = Message | Entry
-_UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOBODY: tuple[Call | None, str | None] = (None, None)
 _STARTED = Body(role="assistant", status="started")
 _MANY = 60  # odd steps, of which each counts for three and each other one takes one away
@@ -112,13 +109,13 @@ class _Look:
     ) -> None:
         self._speaks, self._model, self._count, self._most = speaks, model, count, most
         self._rules = rules = speaks.rules
-        self._is_strange = _stranger(model)
         self._alternates, self._apart = rules.alternates, rules.itemised
         self._blind = model is not None and rules.blind(model)
         self._signs = model is not None and rules.signs(model)
         self._found, self._names = Judged(sources), set[str]()
         self._fresh = set[str]()  # ids of the calls of this step
         self._waiting = dict[str, tuple[Call | None, str | None]]()
+        self._notes = Notes()
         self._joining: Item | None = None  # not written yet, since what follows may belong to the same message
         self._leads = ""
         self._odd_before, self._skips = 0, False
@@ -126,36 +123,35 @@ class _Look:
     def along(self, sources: Sequence[Any], known: LogFacts) -> Judged:
         """Judge every source; written flat, since it runs for every message."""
         found, form, judge, count = self._found, self._rules.form, self._speaks.judge, self._count
-        glances, messages, begins, firsts = found.glances, found.messages, found.begins, found.firsts
-        odd, waiting, fresh = found.odd, self._waiting, self._fresh
-        most, named, last, is_odd = self._most, self._model is not None, "", False
+        glances, messages, begins, most = found.glances, found.messages, found.begins, self._most
+        bodies, named, last, is_odd = dict[bytes | None, Body](), self._model is not None, "", False
         take = {"user": self._takes_request, "assistant": self._takes_answer, "tool": self._takes_results}
         for index, source in enumerate(sources):
-            value = None
             if type(source) is not Message:
                 if not is_new(source.content):
                     continue
-                body = _STARTED
+                body, value = _STARTED, None
             else:
                 try:
+                    if source.raw is not None and source.data in bodies:  # beside the form they hold little
+                        force_setattr(source, "_body", bodies[source.data])
                     body = source.body
+                    if body.form is not None and body.usage is None:
+                        bodies[source.data] = body
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                     value = decode(source.raw or b"") if body.form == form else None
-                except _UNREADABLE:
-                    body = _unreadable(source)
+                except UNREADABLE:
+                    body, value = _unreadable(source), None
             role, plain = body.role, body.status == "complete"
             if body.usage is not None or body.metadata is not None:
-                plain = self._knows(source, known) and plain
+                known.watch(source.seq, body, form)
+                plain = plain and (body.usage is None or role == "assistant")  # other counts are for repair to judge
             if role == "system" and plain and self._hears(source):
                 found.aside.append(index)
                 continue
             # A message begins a step, unless it goes on with what was said before it.
             if role == "user" or (role == "assistant" and last in _ASKED) or not begins:
-                if is_odd or waiting or self._leads or self._joining is not None or self._odd_before:
-                    is_odd = self._ends(is_odd)
-                begins.append(index)
-                firsts.append(len(glances))
-                fresh.clear()
+                is_odd = self._begins(index, is_odd)
             before, last = last, role
             if is_odd:
                 continue
@@ -174,10 +170,7 @@ class _Look:
                 or (takes := take.get(glance.role)) is None
                 or not takes(glance, before)
             ):
-                is_odd = True
-                odd.add(len(begins) - 1)
-                if glance is not None and glance.item is not None:
-                    found.items[source.seq] = glance.item
+                is_odd = self._leaves(source, glance)
                 continue
             glance.seq, glance.source, glance.place = source.seq, source, len(messages)
             if glance.message is not None:
@@ -185,37 +178,41 @@ class _Look:
                 glances.append(glance)
             else:
                 glances += self._write(glance)
-        if begins:
-            odd.add(len(begins) - 1)  # how a conversation ends is for repair to judge
+        found.odd |= {len(begins) - 1} if begins else set()  # how a conversation ends is for repair to judge
         return found
 
-    def _ends(self, is_odd: bool) -> bool:
-        """End a step, which is odd if anything is missing in it; return whether the next one is not worth judging.
+    def _begins(self, index: int, is_odd: bool) -> bool:
+        """Begin a step; the one before it is odd if anything is missing in it. Return whether to leave it unjudged.
 
         Where nearly every step is odd, hardly one is taken over. So the more odd ones there were, the fewer are judged.
         """
         found = self._found
         if is_odd or self._waiting or self._leads:
             found.odd.add(len(found.begins) - 1)
-            is_odd = True
+            self._odd_before += 0 if self._skips else 4
             self._waiting.clear()
             self._leads, self._joining = "", None
-        else:
+        if self._joining is not None:
             self._flush()
-        self._odd_before = self._odd_before + 3 if is_odd and not self._skips else max(self._odd_before - 1, 0)
-        self._skips = self._odd_before > _MANY
+        if self._odd_before:
+            self._odd_before -= 1
+            self._skips = self._odd_before > _MANY
+        found.begins.append(index)
+        found.firsts.append(len(found.glances))
+        self._fresh.clear()
         return self._skips
 
-    def _knows(self, source: Message, known: LogFacts) -> bool:
-        """Record pins and token counts; return False for a count on anything but an answer, which repair must judge."""
-        known.watch(source, self._rules.form)
-        return source.body.usage is None or source.body.role == "assistant"
+    def _leaves(self, source: Message, seen: GlancedMessage | None) -> bool:
+        """Leave the rest of a step to repair."""
+        self._found.odd.add(len(self._found.begins) - 1)
+        if seen is not None and seen.item is not None:
+            self._found.items[source.seq] = seen.item
+        return True
 
     def _hears(self, source: Message) -> bool:
         """Whether a system message is plain text, which is collected separately."""
-        notes = Notes()
-        item = item_of(source, notes)
-        return item is not None and not notes and all(type(part) is Text for part in item.parts)
+        item = self._item(source)
+        return item is not None and all(type(part) is Text for part in item.parts)
 
     # ------------------------------------------------------------------ one message by itself
 
@@ -227,7 +224,8 @@ class _Look:
             return True
         # In an answer of many items only the last names the model, which then applies to those before it.
         concerns = seen.tied or (self._apart and (body.form == self._rules.form or last == "assistant"))
-        return concerns and self._is_strange(body.model or (word(value.get("model")) if type(value) is dict else ""))
+        said_by = body.model or (word(value.get("model")) if type(value) is dict else "")
+        return concerns and is_other(said_by, self._model)
 
     def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
         text, role = body.content, body.role
@@ -240,9 +238,16 @@ class _Look:
 
     def _glance_at_item(self, source: Message) -> GlancedMessage | None:
         """Judge a message in our own form or in another provider's, which has to be written anew."""
-        notes = Notes()
-        item = item_of(source, notes)
-        return None if item is None or notes else of_item(item, self._count, self._rules.refuses_blank)
+        item = self._item(source)
+        found = None if item is None else glance_of(item, self._count, self._rules.refuses_blank)
+        return found if found is not None and found.plain else None
+
+    def _item(self, source: Message) -> Item | None:
+        """Read a message; None if there is anything to note about it."""
+        item = item_of(source, self._notes)
+        if self._notes:
+            item, self._notes = None, Notes()
+        return item
 
     # ------------------------------------------------------------------ where it stands
 
@@ -346,7 +351,7 @@ class _Look:
     # ------------------------------------------------------------------ what has to be written
 
     def _write(self, seen: GlancedMessage) -> list[GlancedMessage]:
-        """Write a message that was not stored as it is sent, now or with what follows; return its steps.
+        """Write a message that was not stored as it is sent, now or with what follows; return its glances.
 
         Results of one step become one message where roles must alternate, and so do the items of an answer that
         another provider gave, wherever calls lie inside messages. Elsewhere each result is a message of its own.
@@ -370,12 +375,12 @@ class _Look:
         return []
 
     def _results(self, seen: GlancedMessage, item: Item) -> Iterator[GlancedMessage]:
-        """Yield a step for each result of a message."""
+        """Yield a glance for each result of a message."""
         for answer in seen.answers:
             part = answer.result
-            step = step_of(replace(item, parts=() if part is None else (part,), raw=None), self._count)
-            step.place, step.joined = seen.place, self._alternates and answer is not seen.answers[0]
-            yield step
+            each = glance_of(replace(item, parts=() if part is None else (part,), raw=None), self._count)
+            each.place, each.joined = seen.place, self._alternates and answer is not seen.answers[0]
+            yield each
 
     def _flush(self) -> None:
         if self._joining is not None:
@@ -389,13 +394,3 @@ def _unreadable(source: Message) -> Body:
         return replace(source.body, status="unreadable")
     except Corrupt:
         return Body(role="", status="unreadable")
-
-
-def _stranger(model: str | None) -> Callable[[str], bool]:
-    """Return a cached function that says whether a model is known to be another one: few models, many messages."""
-
-    @cache
-    def is_strange(name: str) -> bool:
-        return is_other(name, model)
-
-    return is_strange

@@ -17,7 +17,20 @@ from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
-from ..providers.normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, honest, verbatim, with_parts
+from ..providers.normal import (
+    Call,
+    Item,
+    Media,
+    Notes,
+    Opaque,
+    Part,
+    Result,
+    Text,
+    honest,
+    is_same,
+    verbatim,
+    with_parts,
+)
 from ..providers.rules import Rules
 from .models import forgotten
 from .naming import named
@@ -84,8 +97,7 @@ def _fitted_result(part: Result, seq: int, rules: Rules, notes: Notes) -> Result
     role = "tool" if part.success else "failed"
     inner = [_fitted_part(each, role, seq, rules, notes) for each in part.parts]
     kept = tuple(each for each in inner if each is not None)
-    same = len(kept) == len(part.parts) and all(map(operator.is_, kept, part.parts))
-    return part if same else replace(part, parts=kept, raw=None)
+    return part if is_same(kept, part.parts) else replace(part, parts=kept, raw=None)
 
 
 def _fitted_media(part: Media, role: str, seq: int, rules: Rules, notes: Notes) -> Part:
@@ -106,11 +118,8 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
     """Remove empty texts, and items of which nothing is left."""
     found = []
     for item in items:
-        if item.parts and not any([type(part) is Result or _is_blank(part, rules) for part in item.parts]):  # noqa: C419
-            found.append(item)
-            continue
-        parts = tuple(_said(part, rules) for part in item.parts if not _is_blank(part, rules))
-        if len(parts) < len(item.parts) or not all(map(operator.is_, parts, item.parts)):
+        parts = tuple([_said(part, rules) for part in item.parts if not _is_blank(part, rules)])
+        if not is_same(parts, item.parts):
             notes.add("removed empty text", item.seq)
         if parts:
             found.append(with_parts(item, parts))
@@ -120,14 +129,15 @@ def _spoken(items: Sequence[Item], rules: Rules, notes: Notes) -> list[Item]:
 
 
 def _is_blank(part: Part, rules: Rules) -> bool:
-    return isinstance(part, Text) and not (part.text.strip() if rules.refuses_blank else part.text)
+    return type(part) is Text and (not part.text or (rules.refuses_blank and part.text.isspace()))
 
 
 def _said(part: Part, rules: Rules) -> Part:
     """Remove empty texts inside a result."""
-    if not isinstance(part, Result) or not any(_is_blank(each, rules) for each in part.parts):
+    if type(part) is not Result:
         return part
-    return replace(part, parts=tuple(each for each in part.parts if not _is_blank(each, rules)), raw=None)
+    kept = tuple([each for each in part.parts if not _is_blank(each, rules)])
+    return part if is_same(kept, part.parts) else replace(part, parts=kept, raw=None)
 
 
 # ---------------------------------------------------------------------- turns

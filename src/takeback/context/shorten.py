@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..providers.normal import Item, Part, Result, Text, with_parts
-from .steps import longest_text
 
 SHORTENED = "\n[... {:,} characters are left out here ...]\n"
 
 
-def longest(item: Item) -> int:
-    """Return the length of the longest tool result text in a message."""
-    return max((len(longest_text(part)) for part in item.parts), default=0)
+def longest_text(item: Item) -> str:
+    """Return the longest text among the tool results of a message."""
+    results = [part for part in item.parts if isinstance(part, Result)]
+    return max((each.text for part in results for each in part.parts if isinstance(each, Text)), key=len, default="")
 
 
 def shorten(items: Sequence[Item], most: int) -> tuple[list[Item], list[int]]:
     """Cut the texts of results to ``most`` characters; return the items, and the seqs of those cut."""
     found, cut = list[Item](), list[int]()
     for item in items:
-        if longest(item) > most:
+        if len(longest_text(item)) > most:
             item = with_parts(item, tuple(_shortened(part, most) for part in item.parts))
             cut.append(item.seq)
         found.append(item)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from .. import presence
+from .. import mounts, presence
 from ..errors import Busy, Conflict
 from ..model import tree
 from ..model.tree import Directory
@@ -24,7 +24,6 @@ from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
 from .disk import scan
-from .disk import watch as watching
 from .roots import Root
 from .snapshots import Recorder, StoredScan, Swept
 
@@ -201,9 +200,8 @@ class _Kept(NamedTuple):
 class Workspace:
     """A workspace of a store."""
 
-    def __init__(self, runner: Runner, path: str, limits: Limits, rules: tuple[str, ...], *, watch: bool) -> None:
+    def __init__(self, runner: Runner, path: str, limits: Limits, rules: tuple[str, ...]) -> None:
         self.path = path
-        self._watcher = watching.Watcher(path) if watch else None
         self._runner = runner
         self._lock = threading.RLock()
         self._made = limits, rules
@@ -217,23 +215,26 @@ class Workspace:
         self.memory = f"{_rules_of(limits, rules)}{self.name}"  # other rules share nothing remembered
 
     def record(
-        self, paths: Iterable[bytes] | None, recorder: Recorder, *, who: Callable[[], Who] = Who
+        self,
+        paths: Iterable[bytes] | None,
+        recorder: Recorder,
+        *,
+        who: Callable[[], Who] = Who,
+        everything: bool = False,
     ) -> tuple[SessionRow, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
         Writes nothing if the session is known to have this root already. If somebody else recorded a scan meanwhile,
-        everything is scanned again, so that what they saw is never taken for a change back.
+        everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
+        no report of the system about what changed.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
-            if self._watcher is not None:
-                known = self._watcher.changed()
-                paths = known if paths is None else None if known is None else [*paths, *known]
             before = who()  # after waiting for the lock, since calls may have started meanwhile
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None)
+                kept = self._kept(paths if base.root == self.last else None, everything=everything)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
@@ -248,11 +249,11 @@ class Workspace:
                     raise
             raise Busy("other processes scan this workspace all the time; try again")
 
-    def _kept(self, paths: list[bytes] | None) -> _Kept:
+    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.scan(upload, paths))
+            root = _root(workspace.scan(upload, paths, everything=everything))
             data = roots.encode(root)
             name = tree.digest(data).hex()
             if name != self.last:
@@ -275,7 +276,7 @@ class Workspace:
         """Scan without keeping anything; ``trees`` can read the trees of this scan."""
         with self._lock:
             scanner = self._loaded().copied()
-            return _root(scanner.scan(Discard(self.trees)))  # everything: a preview must not rely on the watcher
+            return _root(scanner.scan(Discard(self.trees)))  # everything: a copy is told nothing by the system
 
     def expect(self, paths: Mapping[bytes, tree.Node | None]) -> None:
         """Let restored paths count as captured, whatever the rules say; None means read them again.
@@ -302,8 +303,9 @@ class Workspace:
 
     def close(self) -> None:
         """Stop watching."""
-        if self._watcher is not None:
-            self._watcher.close()
+        with self._lock:
+            if self._scanner is not None:
+                self._scanner.close()
 
     def forget(self) -> None:
         """Forget what is remembered but not stored."""
@@ -320,8 +322,7 @@ class Workspace:
             for path, doc in notes.items():
                 workspace.remember(path, doc)
             if not self._marked and not self._all_there(workspace):
-                workspace = self._new()
-                workspace.changed.update(map(os.fsdecode, notes))  # to be recorded again, or forgotten
+                workspace.distrust()
             self._scanner = workspace
         return self._scanner
 
@@ -403,16 +404,7 @@ def why_not(path: str) -> str | None:
         return "workspaces need a POSIX system"
     if not os.path.isdir(path):
         return "it is not a directory here"
-    if os.path.realpath(path) in ("/", _home()):
-        return "it is the whole file system" if os.path.realpath(path) == "/" else "it is a home directory"
-    return None
-
-
-def _home() -> str:
-    """Return the user's home directory from the password database; the environment is not trusted."""
-    import pwd
-
-    try:
-        return os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:
-        return ""
+    real = os.path.realpath(path)
+    if real == "/":
+        return "it is the whole file system"
+    return "it is a home directory" if mounts.is_home(real) else None

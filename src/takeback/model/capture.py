@@ -14,15 +14,13 @@ class Capture(msgspec.Struct, frozen=True):
 
     ``calls``: around every tool call and at every turn. ``turns``: at the start and end of turns. ``manual``: only by
     checkpoints. ``off``: never, though announced files are still kept. ``ignore`` adds lines to the rules of
-    ``.gitignore`` and ``.takebackignore``. With ``watch`` the system reports which paths changed (needs
-    ``takeback[watch]``), and only those are scanned.
+    ``.gitignore`` and ``.takebackignore``.
     """
 
     mode: str = "calls"
     largest_file: int = 100 << 20
     largest_total: int = 4 << 30
     ignore: tuple[str, ...] = ()
-    watch: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

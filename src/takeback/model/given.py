@@ -25,11 +25,24 @@ class Given(NamedTuple):
     is_turn: bool = False
 
 
+class Form(Protocol):
+    """What reads messages in the form of one provider."""
+
+    def content(self, value: dict[str, Any]) -> Any:
+        """Return the provider's own parts, or the text."""
+
+    def text(self, value: dict[str, Any]) -> str:
+        """Join all its text, one part per line: no thinking, no tool input; refusals count."""
+
+    def calls(self, value: dict[str, Any]) -> tuple[ToolCall, ...]:
+        """List the tool calls that it announces and the client has to run."""
+
+    def results(self, value: dict[str, Any]) -> tuple[ToolResult, ...]:
+        """List the tool results that it carries."""
+
+
 class Forms(Protocol):
     """What reads messages and usage in the forms of the providers."""
 
-    def content(self, form: str, value: object) -> Any: ...
-    def text(self, form: str, value: object) -> str: ...
-    def calls(self, form: str, value: object) -> tuple[ToolCall, ...]: ...
-    def results(self, form: str, value: object) -> tuple[ToolResult, ...]: ...
+    def find_form(self, name: str) -> Form: ...
     def usage(self, value: object) -> Usage: ...

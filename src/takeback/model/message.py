@@ -24,7 +24,7 @@ from .tools import ToolCall, ToolResult
 from .usage import Usage
 
 if TYPE_CHECKING:
-    from .given import Forms, Given
+    from .given import Form, Given
 
 MESSAGE = "message"
 TOOL_MESSAGE = "tool"
@@ -95,7 +95,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def _look(self) -> Body | Speech:
         """Decode what was said, and nothing else."""
         data = self.data
-        if data is None or codec.has_escapes(data):
+        if data is None or (36 in data and codec.has_escapes(data)):  # 36 is "$": few bodies have one
             return self.body
         try:
             said = _decode_said(data)
@@ -129,20 +129,20 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def content(self) -> Any:
         """The parts of the message as they were given, or its text."""
         said = self._body or self._look()
-        return said.content if said.form is None else _readers().content(said.form, self._given())
+        return said.content if said.form is None else _form(said.form).content(self._given())
 
     @property
     def text(self) -> str:
         """All its text as one string."""
         said = self._body or self._look()
-        return _text(said.content) if said.form is None else _readers().text(said.form, self._given())
+        return _text(said.content) if said.form is None else _form(said.form).text(self._given())
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
-            found = _readers().calls(body.form, self._given())
+            found = _form(body.form).calls(self._given())
             place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
             return tuple(msgspec.structs.replace(call, **place) for call in found)
         return tuple(
@@ -162,7 +162,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is None:
             return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
-        found = _readers().results(body.form, self._given())
+        found = _form(body.form).results(self._given())
         if body.answers is None:
             return found
         return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
@@ -177,8 +177,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The attachments, each with ``open()`` and ``read()``; those of an ``AsyncSession`` are awaited."""
         return tuple(self._reader(given) if self._reader else given for given in self.body.attachments or ())
 
-    def _given(self) -> Any:
-        return None if self.raw is None else decode_raw(self.raw)
+    def _given(self) -> dict[str, Any]:
+        given = None if self.raw is None else decode_raw(self.raw)
+        return given if type(given) is dict else {}
 
     @property
     def usage(self) -> Usage | None:
@@ -232,11 +233,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 @cache
-def _readers() -> Forms:
-    """Load the readers of the providers' forms with the first message that needs one."""
+def _form(name: str) -> Form:
+    """Load what reads a provider's form with the first message that has it."""
     from . import forms
 
-    return forms()
+    return forms().find_form(name)
 
 
 def _text(content: Any) -> str:

@@ -2,9 +2,10 @@
 
 ``entries.append`` says what it means, on every engine. Where an engine can append in one statement, which saves round
 trips and shortens a lock, a caller that has seen the session's row computes the whole entry from it in the same way
-(``entries.chained``), and the statement takes effect only if nobody changed the session since. Whatever takes reading
-is left to ``entries.append``: ids, blobs, a first title, a detached head, a key that may have been used, open calls
-that the row does not hold, the first change in a minute.
+(``entries.chained``), and the statement takes effect only if nobody changed the session since. Otherwise the same is
+computed from the row as it is now, which is locked meanwhile. Whatever takes more reading is left to
+``entries.append``: ids, blobs, a first title, a detached head, a key that may have been used, open calls that the row
+does not hold, the first change in a minute.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Append:
 
     ``seen`` is the session's row as the caller last saw it; ``known`` is the same row, or None if others have appended
     lately. ``waiting`` holds the calls announced through the caller's handle, with the names of their tools. ``lost``
-    is called if somebody else has taken the session over. Nothing here changes from one attempt to the next: a retried
-    append must be identical.
+    is called if somebody else has taken the session over. Nothing of that changes from one attempt to the next: a
+    retried append must be identical. ``_sent`` is what an attempt sent without learning its outcome.
     """
 
     __slots__ = (
-        *("_lost", "drafts", "expected_revision", "fence", "idempotency_key", "known", "now_ms"),
+        *("_lost", "_sent", "drafts", "expected_revision", "fence", "idempotency_key", "known", "now_ms"),
         *("scope", "seen", "session_id", "waiting"),
     )
 
@@ -64,16 +65,22 @@ class Append:
         self.expected_revision, self.idempotency_key = expected_revision, idempotency_key
         self.known: SessionRow | None = seen
         self.fence, self.waiting, self._lost = fence, waiting, lost
+        self._sent: tuple[KnownAppend, SessionRow, Draft] | None = None
 
     def run(self, tx: Tx) -> tuple[Appended, Sequence[Draft]]:
         """Store the messages; return what was done, and the drafts with tool results tied to their calls."""
-        late, known, drafts = False, self.known, self.drafts
-        if known is not None and len(drafts) == 1 and tx.quick is not None:
-            draft = self._settled_at_once()
-            if draft is not None and self._fits(known, draft):
-                if done := self._append_known(tx.quick, known, draft):
-                    return done, (draft,)
-                late = True
+        late, known, drafts, engine = False, self.known, self.drafts, tx.quick
+        if engine is not None and len(drafts) == 1:
+            if self._sent is not None and (again := self._append_again(engine, self._sent)):
+                return again
+            if known is not None:
+                draft = self._settled_at_once()
+                if draft is not None and self._fits(known, draft):
+                    if done := self._append_known(engine, known, draft):
+                        return done, (draft,)
+                    late = True
+            if (late or known is None) and (in_turn := self._append_in_turn(engine)):
+                return in_turn
         session = entries.writable(tx, self.scope, self.session_id)
         if self.fence is not None:
             self._require_lease(tx, session, self.fence)
@@ -87,10 +94,13 @@ class Append:
             expected_revision=self.expected_revision,
             idempotency_key=self.idempotency_key,
         )
-        if late and known is not None and not done.repeated:
-            # One revision further means that nobody else wrote: the statement failed only because a new rank was due.
-            done = done._replace(late=done.session.revision != known.revision + 1)
+        if late and not done.repeated:
+            done = self._told(done)
         return done, drafts
+
+    def _told(self, done: Appended) -> Appended:
+        """Mark an append before which others wrote; else the statement failed only because a new rank was due."""
+        return done._replace(late=self.known is not None and done.session.revision != self.known.revision + 1)
 
     def _require_lease(self, tx: Tx, session: SessionRow, fence: Fence) -> None:
         try:
@@ -137,27 +147,65 @@ class Append:
     def _append_known(self, engine: Quick, known: SessionRow, draft: Draft) -> Appended | None:
         """Compute an entry after the head that was seen, and store it if nothing has changed since."""
         wanted, after = computed(known, draft, self.now_ms, self.idempotency_key)
+        self._sent = wanted, after, draft
         position = engine.append_known(wanted)
         if position is None:
+            self._sent = None
             return None
-        session = after._replace(updated=position)
-        return Appended(session, session.uid, session.seq, session.seq)
+        return _appended(after, position)
+
+    def _append_again(
+        self, engine: Quick, sent: tuple[KnownAppend, SessionRow, Draft]
+    ) -> tuple[Appended, Sequence[Draft]] | None:
+        """Store once what an earlier attempt sent, whose outcome is unknown: send the same, or find it stored."""
+        wanted, after, draft = sent
+        position = engine.append_known(wanted)
+        if position is None:
+            position = engine.find_known(wanted)
+        self._sent = None
+        return None if position is None else (_appended(after, position), (draft,))
+
+    def _append_in_turn(self, engine: Quick) -> tuple[Appended, Sequence[Draft]] | None:
+        """Append after whatever others wrote: lock the session's row, and compute the entry from that.
+
+        This is left to ``entries.append`` if more than that row must be read.
+        """
+        draft = self.drafts[0]
+        if self.fence is not None or draft.kind == TOOL_MESSAGE:
+            return None
+        stored = engine.take_turn(self.scope, self.session_id)
+        if stored is None:
+            return None
+        session = SESSION.checked(stored)
+        if not self._fits(session, draft):
+            engine.end_turn()
+            return None
+        done = self._append_known(engine, session, draft)
+        return None if done is None else (self._told(done), (draft,))
+
+
+def _appended(after: SessionRow, position: int) -> Appended:
+    session = after.updated_at(position)
+    return Appended(session, session.uid, session.seq, session.seq)
 
 
 def computed(known: SessionRow, draft: Draft, now_ms: int, key: str | None = None) -> tuple[KnownAppend, SessionRow]:
     """Compute an entry after the head that was seen, and the session's next row except for its feed position."""
     row, after = entries.chained(known, draft, now_ms, {"revision": known.revision + 1, "updated_ms": now_ms})
     change = FeedRow(known.scope, 0, "entries", known.sid, known.branch, after.seq, after.seq)
+    rest = SESSION.rest_of(after)
     wanted = appends.KnownAppend(
         scope=known.scope,
         sid=known.sid,
         check=SESSION.check(known),
         updated=known.updated,
         rank=known.rank,
-        entry=ENTRY.seal(row),
+        rank_end=sessions.rank_end(known.rank),
+        entry=row,
+        entry_check=ENTRY.check(row),
         updated_ms=after.updated_ms,
-        rest=SESSION.rest_of(after),
-        around_session=SESSION.around(after, "updated"),
+        rest=rest,
+        around_session=SESSION.around(after, "updated", rest),
         around_change=FEED.around(change, "pos"),
         branch=known.branch,
         seq=after.seq,

@@ -62,20 +62,21 @@ def by_id(tx: Tx, session: SessionRow, sent_id: str) -> SentRow:
 def waiting(tx: Tx, session: SessionRow, limit: int | None = None) -> list[SentRow]:
     """Return the waiting messages in the order they were sent.
 
-    Messages are received in order, so the waiting ones come last: reading backwards stops at the first received one.
+    Messages are received in order, so the waiting ones come last: reading backwards stops at a received one. From there
+    on, or else from the first one ever sent, none may be missing.
     """
-    found, first, last = list[SentRow](), 1 << 62, 0
+    read, first = list[SentRow](), 1 << 62
     while rows := INBOX.all(tx, BACK, (session.scope, session.sid, first, _PAGE)):
-        last = last or rows[0].n
-        found += [row for row in rows if not row.key]
+        read += rows
         if len(rows) < _PAGE or rows[-1].key:
             break
         first = rows[-1].n
-    found.reverse()
+    read.reverse()
     sent = sessions.decoded(sessions.detail(tx, session)).get("sent", 0)
-    if last < sent or [row.n for row in found] != list(range(found[0].n, found[0].n + len(found)) if found else ()):
+    first, last = (read[0].n if read[0].key else 1, read[-1].n) if read else (1, 0)
+    if [row.n for row in read] != [*range(first, max(last, sent) + 1)]:
         raise Corrupt("a message that was sent is missing; run verify", what=f"inbox of session {session.id}")
-    return found[: limit or _PAGE]
+    return [row for row in read if not row.key][: limit or _PAGE]
 
 
 def receive_waiting(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..errors import Corrupt, Invalid
 from ..model.status import ACTIVE, INTERRUPTED
 from ..storage.base import Row, Tx, scalar, scalars
-from ..tables.sessions import SESSION
+from ..tables.sessions import SESSION, folded_whole, own_part
 from ..tables.table import slots
 from . import sessions
 from .sessions import LeaseRow, SessionRow, Whole
@@ -126,12 +126,14 @@ def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int)
     found, damaged, last, ends = list[Whole](), list[str](), bound, False
     place_of = _PLACES[columns]
     for row in rows[:limit]:
+        if row[0] is None:
+            raise Corrupt("the record of a session is missing; run verify", what="session")
         try:
-            whole = sessions.folded_whole(row)
+            whole = folded_whole(row)
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
-            damaged.append(str(SESSION.unchecked(sessions.own_part(row)).id))
+            damaged.append(str(SESSION.unchecked(own_part(row)).id))
             ends = True
             continue
         place = place_of(whole[0])
@@ -147,7 +149,7 @@ def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int)
 
 def _place(row: Row, columns: Sequence[str]) -> Place:
     """Return the position of a row; one whose numbers are damaged comes last."""
-    session = SESSION.unchecked(sessions.own_part(row))
+    session = SESSION.unchecked(own_part(row))
     values = tuple(getattr(session, name) for name in columns)
     return values if all(isinstance(value, int) for value in values) else (-1,) * len(columns)
 
@@ -189,22 +191,21 @@ def _walks(scope: str, wanted: Filter, order: str) -> Iterator[tuple[str, str, l
         several = (*several, _HELD)
     rest, given = _conditions(wanted, without=column)
     for flag, value in product(archived, dict.fromkeys(several)):
-        source, where, values = f"session s INDEXED BY {index}", "s.scope = ? AND s.hidden = ? AND s.archived = ?", []
-        values += [scope, int(wanted.trash), flag]
+        source, where, end = f"session s INDEXED BY {index}", "s.scope = ? AND s.hidden = ? AND s.archived = ?", ""
+        values: list[Any] = [scope, int(wanted.trash), flag]
         if value == _HELD:
             source = "lease h INDEXED BY lease_held CROSS JOIN session s"
             where = f"h.scope = ? AND h.holder IS NOT NULL AND s.scope = h.scope AND s.sid = h.session AND {_ACTIVE}"
             where += " AND s.hidden = ? AND s.archived = ?"
         elif column == "tag":
-            source = "session_tag t CROSS JOIN session s"
-            where = (
-                "t.scope = ? AND t.tag = ? AND t.hidden = ? AND s.scope = t.scope AND s.sid = t.sid AND s.archived = ?"
-            )
+            source = "session_tag t LEFT JOIN session s ON s.scope = t.scope AND s.sid = t.sid"
+            # Also a session that is lost, or displaced by rows of another table: no list is silently shorter.
+            where, end = "t.scope = ? AND t.tag = ? AND t.hidden = ? AND (s.chk IS NULL OR (s.archived = ?", "))"
             values = [scope, wanted.tag, int(wanted.trash), flag]
         elif column:
             where += f" AND s.{column} = ?{_PARTIAL.get(column, '')}"
             values.append(getattr(wanted, column) if value is None else value)
-        yield source, where + rest, values + given
+        yield source, where + rest + end, values + given
 
 
 _HELD, _ACTIVE = "held", f"s.status = '{ACTIVE}'"

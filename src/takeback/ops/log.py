@@ -258,8 +258,10 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
     holder = branches.owner(tx, branch, seq)
     # By the statement that reads it as part of a range: a transaction that reads both asks once (``Remembering``).
     stored = tx.one(RANGE, (scope, key_of(holder.bid, seq - 1), key_of(holder.bid, seq)))
-    if stored is None or not ENTRY.is_sound(stored):
-        raise damage(entry_id(holder.uid, seq), missing=stored is None)
+    # Where pages are out of order, a range may begin too early: the row must be the one that was asked for.
+    missing = stored is None or ENTRY.unchecked(stored).key != key_of(holder.bid, seq)
+    if stored is None or missing or not ENTRY.is_sound(stored):
+        raise damage(entry_id(holder.uid, seq), missing=missing)
     found = ENTRY.checked(stored).chain
     return Point(holder.bid, holder.uid, holder.fork_seq, seq, found.hash, found.numbers)
 

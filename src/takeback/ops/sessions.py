@@ -11,7 +11,7 @@ Those that read sessions together with details and leases do not, and their rows
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid, NotFound
@@ -19,13 +19,15 @@ from ..ids import new_id
 from ..model.entry import GENESIS, Numbers
 from ..model.status import require_open
 from ..storage.base import LOCK, Row, Tx, scalar
-from ..tables.sessions import DETAIL, LEASE, PURGED, SESSION, TAG, DetailRow, TagRow, is_sound_detail
+from ..tables.sessions import DETAIL, LEASE, PURGED, SESSION, TAG, DetailRow, TagRow, folded_whole
+from ..tables.sessions import WHOLE as WHOLE_COLUMNS
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
+from ..tables.sessions import Whole as Whole
 from ..tables.table import slots
 from . import branches
 
-SELECT_WHOLE = f"""SELECT {SESSION.selected("s")}, {DETAIL.selected("d", DETAIL.key)}, {LEASE.selected("l", LEASE.key)}
+SELECT_WHOLE = f"""SELECT {WHOLE_COLUMNS}
 FROM session s
 LEFT JOIN detail d ON d.scope = s.scope AND d.sid = s.sid
 LEFT JOIN lease l ON l.scope = s.scope AND l.session = s.sid"""
@@ -39,9 +41,6 @@ BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label =
 # Without a lock: every writer reads this, and a lock would make them all wait for each other.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
-# Where the columns of each table end in a whole row, which has the keys of a session's details and lease only once.
-_OWN = SESSION.width
-_BESIDE = _OWN + DETAIL.width - len(DETAIL.key)
 DEEPEST = 100
 KINDS = ("main", "subagent", "cron")
 # Details that belong to this store alone: the number of messages sent and of streams open, and what was last seen in
@@ -56,7 +55,6 @@ _FULL = 2048  # changes that share one rank
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
 
 
 class SessionFields(NamedTuple):
@@ -316,10 +314,15 @@ def next_rank(now_ms: int, newest: int, position: int) -> int:
     the feed even if the clock was set back. An append rewrites the rank indexes only if its session does not have the
     newest rank: at most once a minute, unless a lot else changes.
     """
-    began = newest & _POSITIONS
     if minute_rank(now_ms) > newest:
         return minute_rank(now_ms) | min(position, _POSITIONS)
-    return newest - began + min(position, _POSITIONS) if position - began >= _FULL else newest
+    began = newest & _POSITIONS
+    return newest - began + min(position, _POSITIONS) if position >= rank_end(newest) else newest
+
+
+def rank_end(rank: int) -> int:
+    """Return the position of the first change that is too late for a rank."""
+    return (rank & _POSITIONS) + _FULL
 
 
 def minute_rank(ms: int) -> int:
@@ -398,24 +401,10 @@ def with_rest(tx: Tx, session: SessionRow) -> Whole:
     return session, detail(tx, session), find_lease(tx, session)
 
 
-def own_part(row: Row) -> Row:
-    """Return the part of a row of ``SELECT_WHOLE`` that is the session's own."""
-    return row[:_OWN]
-
-
 def checked_whole(row: Row) -> Whole:
     """Check a row of ``SELECT_WHOLE``: a session with its details and lease."""
     session, doc, lease = folded_whole(row)
     return SESSION.unfolded(session), doc, lease
-
-
-def folded_whole(row: Row) -> Whole:
-    """Check a row of ``SELECT_WHOLE`` as ``checked_whole`` does, but leave the packed fields of the session packed."""
-    session = SESSION.folded(row)
-    scope, sid, doc = session.scope, session.sid, row[_OWN]
-    if not is_sound_detail(scope, sid, doc, row[_OWN + 1]):
-        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
-    return session, doc, None if row[_BESIDE] is None else LEASE.checked((scope, sid, *row[_BESIDE:]))
 
 
 def pack_tags(tags: tuple[str, ...]) -> str:

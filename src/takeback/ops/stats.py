@@ -113,8 +113,8 @@ def _numbers_at(tx: Tx, rows: Sequence[BranchRow], places: set[tuple[int, int]])
         return {}
     stored = ENTRY.numbered(tx, rows[0].scope, (entries.key_of(*place) for place in places))
     found = {(row.branch, row.seq): row.chain.numbers for row in stored.values()}
-    for bid, seq in places - found.keys():  # this raises, naming the entry that is missing
-        entries.point_on(tx, rows[0].scope, branches.get(tx, rows[0].scope, bid), seq)
+    for bid, seq in places - found.keys():  # raises, naming the entry, unless only a damaged page hid it from that read
+        found[bid, seq] = entries.point_on(tx, rows[0].scope, branches.get(tx, rows[0].scope, bid), seq).numbers
     return found
 
 

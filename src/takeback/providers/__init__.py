@@ -6,8 +6,8 @@ replay is byte for byte what the provider said. Recognising and reading never ra
 form is left to the caller as it is, and a field of an unexpected type reads as absent.
 
 A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``rules`` (what the repair
-heeds), ``write`` (requests), ``glance`` (what is plainly right as stored) and ``provider``, which names them all. Of a
-folder only ``form`` is loaded to append; the rest with the first context. A provider is registered by its line here.
+heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a folder only ``form`` is loaded to
+append; the rest with the first context. A provider is registered by its line here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Invalid
-from ..model.given import Given
+from ..model.given import Form, Given
 from ..model.objects import plain
-from ..model.tools import ToolCall, ToolResult
 from ..model.usage import Usage
 from .counting import KNOWN, common
-from .lenient import fields, kinds
+from .lenient import kinds
 
 if TYPE_CHECKING:
     from .provider import Provider
@@ -30,14 +29,11 @@ if TYPE_CHECKING:
 __all__ = [
     "NAMES",
     "Given",
-    "calls",
-    "content",
+    "find_form",
     "find_provider",
     "load",
     "plain",
     "recognise",
-    "results",
-    "text",
     "usage",
 ]
 
@@ -56,14 +52,10 @@ _EVERYBODYS = frozenset({"role", "content", "id", "model", "usage"})
 _TEXT = frozenset({"text"})
 
 
-class _Form(Protocol):
+class _Form(Form, Protocol):
     """What the module ``form`` of a provider offers."""
 
     def recognise(self, value: dict[str, Any], kinds: frozenset[str]) -> list[Given]: ...
-    def content(self, value: dict[str, Any]) -> Any: ...
-    def text(self, value: dict[str, Any]) -> str: ...
-    def calls(self, value: dict[str, Any]) -> tuple[ToolCall, ...]: ...
-    def results(self, value: dict[str, Any]) -> tuple[ToolResult, ...]: ...
     def usage(self, data: dict[str, Any]) -> Usage | None: ...
 
 
@@ -94,26 +86,6 @@ def _is_simple(value: dict[str, Any], kinds: frozenset[str]) -> bool:
     return isinstance(content, str)
 
 
-def content(form: str, value: object) -> Any:
-    """Return the provider's own parts, or the text."""
-    return _form(form).content(fields(value))
-
-
-def text(form: str, value: object) -> str:
-    """Join all its text, one part per line: no thinking, no tool input; refusals count."""
-    return _form(form).text(fields(value))
-
-
-def calls(form: str, value: object) -> tuple[ToolCall, ...]:
-    """List the tool calls that it announces and the client has to run."""
-    return _form(form).calls(fields(value))
-
-
-def results(form: str, value: object) -> tuple[ToolResult, ...]:
-    """List the tool results that it carries."""
-    return _form(form).results(fields(value))
-
-
 def usage(value: object) -> Usage:
     """Read the usage of any provider or SDK, or our own fields; raises ``Invalid`` for what cannot be understood."""
     data = plain(value)
@@ -136,12 +108,13 @@ def find_provider(name: object) -> Provider:
 
 @cache
 def _provider(name: str) -> Provider:
-    found: Provider = load(name, "provider").PROVIDER
-    return found
+    from .provider import gathered
+
+    return gathered(name)
 
 
 @lru_cache(maxsize=64)  # names come from stored data
-def _form(name: str) -> _Form:
+def find_form(name: str) -> _Form:
     """Find a form; one that a newer Takeback knows is read as the plainest."""
     found: _Form = load(name if name in NAMES else "openai-chat", "form")
     return found
@@ -149,7 +122,7 @@ def _form(name: str) -> _Form:
 
 @cache
 def _forms() -> tuple[_Form, ...]:
-    return tuple(map(_form, NAMES))
+    return tuple(map(find_form, NAMES))
 
 
 def load(name: str, module: str) -> Any:

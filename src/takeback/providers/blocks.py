@@ -7,7 +7,7 @@ block that is not understood is ``Opaque`` under its own name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,30 +25,21 @@ def _readers() -> Mapping[str, Read]:
     return {kind: read for name in NAMES for kind, read in load(name, "read").BLOCKS.items()}
 
 
-def blocks(content: Any, form: str | None) -> Iterator[Part]:
+def blocks(content: Any, form: str | None) -> list[Part]:
     """Read a text or a list of blocks; ids are given to calls that have none, by their place."""
     if isinstance(content, str):
-        if content:
-            yield Text(content)
-        return
-    count = 0
+        return [Text(content)] if content else []
+    found, count, readers = list[Part](), 0, _readers()
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict):
-            part = _block(block, form)
+            read = readers.get(kind(block))
+            part = None if read is None else read(block, form)
             if type(part) is Call:
-                yield part if part.id else Call(f"call-{count}", part.name, part.arguments)
+                part = part if part.id else Call(f"call-{count}", part.name, part.arguments)
                 count += 1
-            elif part is not None:
-                yield part
+            found.append(part or Opaque(named(kind(block)), **kept(form, block)))
         elif isinstance(block, str) and block:
-            yield Text(block)
-
-
-def _block(block: dict[str, Any], form: str | None) -> Part | None:
-    read = _readers().get(kind(block))
-    found = None if read is None else read(block, form)
-    if found is None:
-        return Opaque(named(kind(block)), form=form, raw=block if form else None)
+            found.append(Text(block))
     return found
 
 

@@ -59,6 +59,8 @@ class GlancedMessage(msgspec.Struct, gc=False):
     """Whether somebody asks for something; what was made up to be valid has no place in the log."""
     place: int = 0
     """How many messages are sent before it."""
+    plain: bool = False
+    """Whether an item can be written without a repair."""
     joined: bool = False
     """Whether it is sent in one message with the step before it."""
 

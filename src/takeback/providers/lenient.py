@@ -95,10 +95,13 @@ def _part_text(part: object) -> str:
     return word(part.get("text")) or word(part.get("refusal"))
 
 
-def with_role(known: tuple[str, ...] | None, value: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+def with_role(
+    role: str, value: dict[str, Any], note: Callable[[str], None], tools: tuple[str, ...] = ("user",)
+) -> dict[str, Any]:
     """Return a message that is sent with a role that its form knows; what the system says is not sent as a message."""
     given = value.get("role")
-    if known is None or given is None or given in known:
+    known = tools if role == "tool" else (role,)
+    if given is None or given in known or role not in ("user", "assistant", "tool"):
         return value
     note(f"sent role {given!r} as {known[0]}")
     return {**value, "role": known[0]}

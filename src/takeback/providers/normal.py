@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
@@ -81,11 +82,14 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     half: bool = False
 
 
+def is_same(new: Sequence[Any], old: Sequence[Any]) -> bool:
+    """Return whether two sequences hold the very same objects."""
+    return len(new) == len(old) and all(map(is_, new, old))
+
+
 def with_parts(item: Item, parts: tuple[Part, ...]) -> Item:
-    """Return an item other parts; its own JSON goes unless the parts are the same."""
-    if len(parts) == len(item.parts) and all(map(is_, parts, item.parts)):
-        return item
-    return msgspec.structs.replace(item, parts=parts, raw=None)
+    """Return an item with other parts; its own JSON goes unless the parts are the same."""
+    return item if is_same(parts, item.parts) else msgspec.structs.replace(item, parts=parts, raw=None)
 
 
 def verbatim(part: Part, form: str) -> Any:
@@ -113,10 +117,13 @@ class Notes:
 
 
 def _sentence(what: str, seqs: list[int]) -> str:
-    if not seqs:
-        return what
-    more = f" and {len(seqs) - _SHOWN} more" if len(seqs) > _SHOWN else ""
-    return f"{what} (message{'s' if len(seqs) > 1 else ''} {', '.join(map(str, seqs[:_SHOWN]))}{more})"
+    return f"{what} (message{'s' if len(seqs) > 1 else ''} {listed(seqs, _SHOWN)})" if seqs else what
+
+
+def listed(seqs: Sequence[int], most: int) -> str:
+    """List the first of some messages, and say how many more there are."""
+    more = f" and {len(seqs) - most} more" if len(seqs) > most else ""
+    return ", ".join(map(str, seqs[:most])) + more
 
 
 # ---------------------------------------------------------------------- values
@@ -131,11 +138,11 @@ def clean(value: Any) -> Any:
         return value if value.isascii() else _clean_text(value)
     if isinstance(value, dict):
         items = {clean(key): clean(item) for key, item in value.items()}
-        same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
-        return value if same and items.keys() == value.keys() else items
+        same = items.keys() == value.keys() and is_same([*items.values()], [*value.values()])
+        return value if same else items
     if isinstance(value, list | tuple):
         cleaned = [clean(item) for item in value]
-        return value if all(new is old for new, old in zip(cleaned, value, strict=True)) else cleaned
+        return value if is_same(cleaned, value) else cleaned
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -172,14 +179,15 @@ _WEB = re.compile(r"https?://(?!generativelanguage\.googleapis\.com/)[^\s/]")
 def is_there(part: Media) -> bool:
     """Return whether a provider could get at media: it is at hand, or on the web."""
     if part.data is not None:
-        return _is_base64(part.data)
+        return is_base64(part.data)
     return part.url is not None and _WEB.match(part.url) is not None
 
 
-def _is_base64(data: str) -> bool:
+def is_base64(data: Any) -> bool:
+    """Return whether something is bytes written as base64."""
     try:
         return bool(base64.b64decode(data, validate=True))
-    except ValueError:
+    except (ValueError, TypeError):
         return False
 
 

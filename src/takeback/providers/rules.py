@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from .normal import Call, Item, Media, Notes, Part, Result
+from .normal import Call, Item, Media, Notes, Part, Result, Text, with_parts
 
 
 def _named(result: Result) -> bool:
@@ -19,6 +20,10 @@ def _named(result: Result) -> bool:
 
 def _any(call: Call) -> bool:
     return True
+
+
+def _none(call: Call) -> bool:
+    return False
 
 
 def _own_id(call: Call) -> str | None:
@@ -31,6 +36,10 @@ def _no_id(item: Item) -> str | None:
 
 def _no_model(model: str) -> bool:
     return False
+
+
+def _as_it_is(item: Item) -> Item:
+    return item
 
 
 def _as_is(items: Sequence[Item], model: str, notes: Notes) -> list[Item]:
@@ -59,7 +68,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Results lie in the order of their calls."""
     refuses_blank: bool = False
     """Text of nothing but white space is refused, not only empty text."""
-    free: Callable[[Call], bool]
+    free: Callable[[Call], bool] = _none
     """Whether the JSON of a call is of a kind that need not have an object as its arguments."""
     unique_ids: bool = False
     """No two calls of a request may have the same id; else no two of one step."""
@@ -83,3 +92,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a model wants the calls of this form signed."""
     suits: Callable[[Sequence[Item], str, Notes], list[Item]] = _as_is
     """What else the model that is asked demands."""
+    untied: Callable[[Item], Item] = _as_it_is
+    """An answer without the ids that belong to reasoning which is gone."""
+    prices: str | None = None
+    """The provider's name in the list of prices, if that is another one."""
+
+
+def stripped(items: list[Item], notes: Notes) -> list[Item]:
+    """Take white space off the end: what an assistant's last text ends in is what it goes on from."""
+    item = items[-1] if items else None
+    last = item.parts[-1] if item is not None and item.role == "assistant" and item.parts else None
+    if item is None or not isinstance(last, Text) or last.text == last.text.rstrip():
+        return items
+    notes.add("took white space off the end of the last answer", item.seq)
+    return [*items[:-1], with_parts(item, (*item.parts[:-1], replace(last, text=last.text.rstrip(), raw=None)))]

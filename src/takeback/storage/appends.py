@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from .base import Value
+from typing import Any, NamedTuple
 
 
 class KnownAppend(NamedTuple):
@@ -19,7 +17,9 @@ class KnownAppend(NamedTuple):
     check: int
     updated: int
     rank: int
-    entry: tuple[Value, ...]  # as stored
+    rank_end: int  # the position from which on the session gets another rank
+    entry: Any  # its row
+    entry_check: int
     updated_ms: int
     rest: bytes  # the packed columns of the session's row
     around_session: tuple[bytes, bytes]

@@ -48,6 +48,18 @@ class Quick(Protocol):
     def append_known(self, wanted: KnownAppend) -> int | None:
         """Append if the session is unchanged since it was read; return the feed position, None if nothing was done."""
 
+    def find_known(self, wanted: KnownAppend) -> int | None:
+        """Return the position of an append whose reply was lost, if it was stored; the session may have moved on."""
+
+    def take_turn(self, scope: str, session_id: str) -> Row | None:
+        """Return the row of a session and keep others from changing it until ``append_known`` or ``end_turn``.
+
+        None if there is no such session, or if this takes a transaction like any other.
+        """
+
+    def end_turn(self) -> None:
+        """Let others change the session again."""
+
 
 class Tx(Protocol):
     """One transaction. SQL is shared text with ``?`` for every value: values are never put into the text.

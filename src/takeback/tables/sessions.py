@@ -5,11 +5,17 @@ only indexed column that an append ever changes, and most appends leave it alone
 is a heap-only update. Within one rank, ``updated`` gives the order.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
+from zlib import crc32
 
+import msgspec
+
+from ..errors import Corrupt
 from ..model.entry import Numbers
-from .table import Index, Table, row_check
+from ..storage.base import Row
+from .table import Index, Table
 
+_pack = msgspec.msgpack.Encoder().encode
 PURGED = 2  # the value of ``hidden``
 STAGED_KEY = "copying:"
 IS_STAGED = f"hidden = {PURGED} AND key LIKE '{STAGED_KEY}%'"  # the same condition as ``SessionRow.staged``
@@ -80,6 +86,11 @@ class SessionRow(NamedTuple):
         for name, value in changed.items():
             values[_AT[name]] = value
         return tuple.__new__(type(self), values)
+
+    def updated_at(self, position: int) -> Self:
+        """Return the row with another feed position, without ``_replace`` too."""
+        at = _AT["updated"]
+        return tuple.__new__(type(self), (*self[:at], position, *self[at + 1 :]))
 
     @property
     def staged(self) -> bool:
@@ -186,13 +197,6 @@ DETAIL = Table(
     refs={"sid": "session"},
     notes={"doc": "prompt, model, provider, task, run id, metadata as JSON"},
 )
-
-
-def is_sound_detail(scope: str, sid: int, doc: bytes, chk: int) -> bool:
-    """Whether the details of a session match their check; a shorter ``DETAIL.is_sound``, since listings ask often."""
-    return row_check((scope, sid, doc)) == chk
-
-
 LEASE = Table(
     "lease",
     LeaseRow,
@@ -206,3 +210,25 @@ LEASE = Table(
         "beats": "signs of life since then",
     },
 )
+
+
+Whole: TypeAlias = tuple[SessionRow, bytes, LeaseRow | None]  # a session with its details and its lease
+WHOLE = f"{SESSION.selected('s')}, {DETAIL.selected('d', DETAIL.key)}, {LEASE.selected('l', LEASE.key)}"
+# Where the columns of each table end in such a row, which has the keys of a session's details and lease only once.
+_OWN = SESSION.width
+_LAST = _OWN - 1  # the check
+_BESIDE = _OWN + DETAIL.width - len(DETAIL.key)
+
+
+def own_part(stored: Row) -> Row:
+    """Return the part of a row of ``WHOLE`` that is the session's own."""
+    return stored[:_OWN]
+
+
+def folded_whole(stored: Row) -> Whole:
+    """Check a row of ``WHOLE``, and leave the packed fields of the session packed; listings call nothing as often."""
+    own, doc = stored[:_LAST], stored[_OWN]
+    session = SESSION.fold(own) if crc32(_pack(own)) == stored[_LAST] else SESSION.checked(stored[:_OWN])
+    if crc32(_pack((stored[0], stored[1], doc))) != stored[_OWN + 1]:
+        raise Corrupt(f"the details of session {session.id!r} are damaged", what=f"session {session.id}")
+    return session, doc, None if stored[_BESIDE] is None else LEASE.checked((*own[:2], *stored[_BESIDE:]))

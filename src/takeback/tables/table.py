@@ -39,6 +39,7 @@ _unpack = msgspec.msgpack.Decoder().decode
 _TYPES = {int: "INTEGER", str: "TEXT", bytes: "BLOB"}
 _MANY = 64  # rows of one INSERT
 _SEVERAL = 500  # rows of one read by numbers
+_LONG = 16  # from so many values on, the header of a MessagePack array takes three bytes
 
 
 class Index(NamedTuple):
@@ -105,10 +106,10 @@ class Table(Generic[R]):
         self.columns = ", ".join(self.stored)
         self.width = len(self.stored)  # with the check
         self._make: Callable[[Iterable[Any]], R] = partial(tuple.__new__, row)  # ``_make`` without its length check
-        self._make_folded = self._make
-        if packed:  # a row whose packed fields are still packed: it has the other fields, by the same names
-            names = {field: row.__dict__[field] for field in fields[: self._plain]}
-            self._make_folded = partial(tuple.__new__, type(row.__name__, (tuple,), {"__slots__": (), **names}))
+        # Makes a row of stored columns whose packed fields stay packed: it has the other fields, by the same names.
+        names = {field: row.__dict__[field] for field in fields[: self._plain]}
+        folded = type(row.__name__, (tuple,), {"__slots__": (), **names}) if packed else row
+        self.fold: Callable[[Iterable[Any]], R] = partial(tuple.__new__, folded)
         self.select = f"SELECT {self.columns} FROM {name}"
         self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
@@ -131,13 +132,17 @@ class Table(Generic[R]):
         return (*values, zlib.crc32(self._covered(values) if self.added else _pack(values)))
 
     def _covered(self, values: Row) -> bytes:
-        """Pack what a check covers: everything except trailing added columns that are NULL."""
+        """Pack what a check covers."""
+        return _pack(values[: self._count(values)])
+
+    def _count(self, values: Row) -> int:
+        """Return how many columns a check covers: all except trailing added ones that are NULL."""
         count = len(values)
         if self.added:
             least = count - len(self.added)
             while count > least and values[count - 1] is None:
                 count -= 1
-        return _pack(values[:count])
+        return count
 
     def rest_of(self, row: R) -> bytes:
         """Return the packed fields of a row."""
@@ -147,14 +152,16 @@ class Table(Generic[R]):
         """Return a row's check."""
         return int(self.seal(row)[-1])  # type: ignore[arg-type]
 
-    def around(self, row: R, name: str) -> tuple[bytes, bytes]:
-        """Return the packed columns before and after one of them, for an engine that computes the check around it."""
-        values = self.seal(row)[:-1]
-        at = self.stored.index(name)
-        whole, end = self._covered(values), _pack(values[: at + 1])
-        count = len(values) - len(self.added)
-        behind = whole[_header(count) + len(end) - _header(at + 1) :]
-        return whole[: len(whole) - len(behind) - len(_pack(values[at]))], behind
+    def around(self, row: R, name: str, rest: bytes = b"") -> tuple[bytes, bytes]:
+        """Return the packed columns before and after one of them, for an engine that computes the check around it.
+
+        ``rest`` is what ``rest_of`` returned, if the table has packed fields.
+        """
+        values = (*row[: self._plain], rest, *row[self._behind :]) if self.packed else row
+        at, count = self.stored.index(name), self._count(values)
+        before, behind = _pack(values[:at]), _pack(values[at + 1 : count])
+        whole = bytes((0x90 | count,)) if count < _LONG else b"\xdc" + count.to_bytes(2, "big")
+        return whole + before[_header(at) :], behind[_header(count - at - 1) :]
 
     def is_sound(self, stored: Row) -> bool:
         """Whether a stored row matches its check."""
@@ -182,19 +189,8 @@ class Table(Generic[R]):
             raise self.damaged(self.unchecked(stored))
         return self._unfolded(values) if self.packed else self._make(values)
 
-    def folded(self, stored: Row) -> R:
-        """Return a row as ``checked`` does, but without its packed fields, which ``unfolded`` adds.
-
-        Columns of other tables may follow.
-        """
-        last = self.width - 1
-        values = stored[:last]
-        if zlib.crc32(_pack(values)) != stored[last]:
-            return self.checked(stored[: self.width])
-        return self._make_folded(values)
-
     def unfolded(self, row: R) -> R:
-        """Return a row with its packed fields."""
+        """Return a row that ``fold`` made with its packed fields."""
         return row if type(row) is self.row else self._unfolded(row)
 
     def _unfolded(self, values: Row) -> R:
@@ -416,7 +412,7 @@ def matches(columns: Sequence[str]) -> str:
 
 def _header(count: int) -> int:
     """Return the size in bytes of the header of a MessagePack array."""
-    return 1 if count < 16 else 3
+    return 1 if count < _LONG else 3
 
 
 def _grows(after: Key, reached: Key) -> bool:

@@ -20,12 +20,13 @@ import click
 
 from ...client.session import Session
 from ...errors import Busy, Error
+from ...files import workspaces
 from ...model import words
 from ...model.checkpoint import Checkpoint
 from ...shell import documents, times
 from ...shell.failures import USAGE, Stop
 from ..consent import tell
-from ..frame import Frame, option, verb, why_not_here
+from ..frame import Frame, option, verb
 from ..output import line
 
 NAME = "guard"
@@ -64,7 +65,7 @@ def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: i
     if frame.settings.json and not once:
         raise Stop("--json writes one document; add --once, or use --jsonl for a stream", USAGE)
     place = frame.place_of_new() if folder is None else os.path.realpath(folder)
-    if (why := why_not_here(place)) is not None:
+    if (why := workspaces.why_not(place)) is not None:
         raise Stop(f"{place} cannot be guarded: {why}")
     if frame.settings.dry_run:
         _say_what_would_be_done(frame, place)

@@ -15,11 +15,12 @@ import click
 
 from ...client.session import Session
 from ...errors import Error
+from ...files import workspaces
 from ...model.message import Message
 from ...shell import documents
 from .. import programs
 from ..consent import tell
-from ..frame import Frame, option, verb, why_not_here
+from ..frame import Frame, option, verb
 from ..output import line
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(frame: Frame, command: tuple[str, ...], name: str | None, agent: str) ->
 
 def _not_captured(place: str) -> str | None:
     """Explain, in the words of sessions, why a workspace is not captured; None if it can be."""
-    why = why_not_here(place)
+    why = workspaces.why_not(place)
     return None if why is None else f"the workspace {place!r} is not captured: {why}"
 
 

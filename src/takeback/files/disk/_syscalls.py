@@ -30,6 +30,8 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})  # some file systems cannot sync a directory
 _OPEN_DIRECTORIES = 64
 _PIECE = 1 << 20
+_HOLE = 64 << 10
+_ZEROS = bytes(_HOLE)
 
 PERMISSIONS = 0o777
 OWNER = 0o700  # what the owner needs to change a directory's contents
@@ -259,13 +261,29 @@ def write(place: Slot, pieces: Iterable[bytes], *, mode: int) -> None:
     descriptor = system.open(place.name, _CREATE, 0o600, dir_fd=place.directory)
     try:
         for piece in pieces:
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[system.write(descriptor, rest) :]
+            _write_piece(descriptor, piece)
         set_mode(descriptor, mode)
         system.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _write_piece(descriptor: int, piece: bytes) -> None:
+    """Write a piece of a file; long runs of zeros become holes, as they were in a sparse file."""
+    start = at = 0
+    while at + _HOLE <= len(piece):
+        if piece.startswith(_ZEROS, at):
+            _write_all(descriptor, memoryview(piece)[start:at])
+            start = at + _HOLE
+            # A file that ends in a hole gets its size by this; one that goes on grows beyond it.
+            system.ftruncate(descriptor, os.lseek(descriptor, _HOLE, os.SEEK_CUR))
+        at += _HOLE
+    _write_all(descriptor, memoryview(piece)[start:])
+
+
+def _write_all(descriptor: int, rest: memoryview) -> None:
+    while rest:
+        rest = rest[system.write(descriptor, rest) :]
 
 
 def _checked(node: Node, pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ A_DIRECTORY: Stat = (0, 0, 0, 0, 0)  # its own status says nothing about its con
 class Folder:
     """A directory as it was last scanned."""
 
-    __slots__ = ("_names", "_nodes", "digest", "leaves", "listed", "others", "rules", "size")
+    __slots__ = ("_names", "_nodes", "digest", "index", "leaves", "listed", "others", "rules", "size")
 
     def __init__(self) -> None:
         self.leaves: dict[str, Stat | None] = {}  # the status of files and links
@@ -28,6 +28,7 @@ class Folder:
         self.digest = b""
         self.rules = b""
         self.listed: Stat | None = None  # its own status when its names were listed
+        self.index: tuple[Stat, bytes] | None = None  # of the repository in it: the file's status, what it names
         self.size = 0  # of the files directly in it
         self._names: dict[str, Known] | None = {}
         self._nodes = b""  # the leaves' nodes in order, encoded until first used
@@ -57,6 +58,7 @@ class _Doc(msgspec.Struct, array_like=True):
     odd: dict[bytes, Stat | None]
     others: list[tuple[bytes, Stat | None, str, int, int, bytes]]
     nodes: bytes
+    index: tuple[Stat, bytes] | None = None
 
 
 _read = msgspec.msgpack.Decoder(_Doc).decode
@@ -70,7 +72,7 @@ def dump(folder: Folder) -> bytes:
     others = [(os.fsencode(name), key, *node) for name, (key, node) in folder.others.items()]
     nodes = msgspec.msgpack.encode([folder.names[name][1] for name in (*plain, *odd)])
     named = {os.fsencode(name): folder.leaves[name] for name in odd}
-    doc = _Doc(folder.digest, folder.rules, folder.size, folder.listed, plain, named, others, nodes)
+    doc = _Doc(folder.digest, folder.rules, folder.size, folder.listed, plain, named, others, nodes, folder.index)
     return msgspec.msgpack.encode(doc)
 
 
@@ -83,5 +85,5 @@ def load(doc: bytes) -> Folder:
         os.fsdecode(name): (key, Node(kind, mode, size, content))
         for name, key, kind, mode, size, content in said.others
     }
-    folder._names, folder._nodes = None, said.nodes
+    folder._names, folder._nodes, folder.index = None, said.nodes, said.index
     return folder

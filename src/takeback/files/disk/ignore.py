@@ -2,22 +2,25 @@
 
 ``.gitignore`` and ``.takebackignore`` apply in every directory to what is below it; the deeper and the later line wins,
 as in git. So does a repository's ``.git/info/exclude``. Folders of reproducible files are left out by default;
-``!build/`` in a ``.takebackignore`` brings one back. As with git's index, what was captured once stays captured when a
-rule comes to name it: a rule that an agent writes must not hide what it does next.
+``!build/`` in a ``.takebackignore`` brings one back. What a repository's index names is captured all the same. So is
+what was captured once: a rule that an agent writes must not hide what it does next.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import ids
 from ...model import names
+from . import patterns
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+    from .git_index import GitIndex
+    from .patterns import IgnorePattern
 
 FILES = (".gitignore", ".takebackignore")
 STAGING = ".takeback-"  # the prefix of our own names
@@ -45,71 +48,77 @@ def is_repository(name: str) -> bool:
 
 
 class _Part(NamedTuple):
-    below: str  # the directory of the file, with a trailing slash; '' is the root
-    spec: GitIgnoreSpec
+    below: int  # the length of the directory's path, with a trailing slash
+    patterns: list[IgnorePattern]
+
+
+class _Repository(NamedTuple):
+    below: int
+    tracked: GitIndex
 
 
 class IgnoreRules:
     """The rules in force in a directory; ``digest`` changes whenever one of them does."""
 
-    def __init__(self, parts: tuple[_Part, ...] = (), digest: bytes = b"") -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        digest: bytes = b"",
+        parts: tuple[_Part, ...] = (),
+        repositories: tuple[_Repository, ...] = (),
+        entered: tuple[IgnoreRules, str] | None = None,
+    ) -> None:
         self.digest = digest
+        self._parts, self._repositories, self._entered = parts, repositories, entered
+        self._within: bool | None = None if entered else False
 
-    def with_lines(self, below: str, lines: Iterable[str]) -> IgnoreRules:
+    def with_lines(self, below: str, lines: Iterable[bytes]) -> IgnoreRules:
         """Add the lines of a rule file in a directory; meaningless ones are skipped, as git does."""
-        lines = [*lines]
-        digest = sha256(self.digest + "\0".join([below, *lines]).encode("utf-8", "surrogateescape")).digest()
-        return IgnoreRules((*self._parts, _Part(below, _spec(lines))), digest)
+        part = _Part(len(os.fsencode(below)), _parsed(tuple(lines)))
+        digest = sha256(b"\0".join((self.digest, os.fsencode(below), *lines))).digest()
+        return IgnoreRules(digest, (*self._parts, part), self._repositories, self._entered)
 
-    def ignores(self, path: str, name: str, *, is_dir: bool) -> bool:
-        """Whether a path with this last name is left out."""
-        path = path.replace("\n", "\0")  # no rule names a newline, and patterns would take it for the end
-        for part in reversed(self._parts):
-            found = part.spec.check_file(path[len(part.below) :] + ("/" if is_dir else "")).include
-            if found is not None:
-                return found
-        return name in DEFAULTS if is_dir else name.endswith(".pyc")
+    def with_index(self, below: str, index: GitIndex) -> IgnoreRules:
+        """Add the index of a repository in a directory: whatever rules say, what it names is not ignored."""
+        repository = _Repository(len(os.fsencode(below)), index)
+        digest = sha256(self.digest + index.digest).digest()
+        return IgnoreRules(digest, self._parts, (*self._repositories, repository), self._entered)
 
+    def inside(self, path: str) -> IgnoreRules:
+        """Return the rules for what is in a directory, which may itself be one that rules name.
 
-_CLASSES = {  # git knows these within brackets; pathspec does not
-    "[:alpha:]": "a-zA-Z",
-    "[:digit:]": "0-9",
-    "[:alnum:]": "a-zA-Z0-9",
-    "[:upper:]": "A-Z",
-    "[:lower:]": "a-z",
-    "[:space:]": " \t",
-    "[:blank:]": " \t",
-    "[:xdigit:]": "0-9a-fA-F",
-    "[:punct:]": "!-/:-@\\[-`{-~",
-}
+        The digest stays: the same rules and the same path always mean the same.
+        """
+        return IgnoreRules(self.digest, self._parts, self._repositories, (self, path))
 
+    def ignores(self, path: str, *, is_dir: bool) -> bool:
+        """Whether a path is left out."""
+        return self._names(path, is_dir=is_dir) and not self._tracks(os.fsencode(path), is_dir=is_dir)
 
-def _spec(lines: list[str]) -> GitIgnoreSpec:
-    lines = [_plain(line) for line in lines]
-    from pathspec import GitIgnoreSpec  # imported only if there are rules, since it is slow
+    def _names(self, path: str, *, is_dir: bool) -> bool:
+        if self._within is None:  # asked only if there is something new in the directory
+            assert self._entered is not None
+            above, entered = self._entered
+            self._within = above._names(entered, is_dir=True)
+        if self._within:
+            return True  # nothing can bring back what is in a directory that is left out
+        whole = os.fsencode(path)
+        name = whole.rpartition(b"/")[2]
+        for below, lines in reversed(self._parts):
+            inside = whole[below:]
+            for each in lines:
+                if (is_dir or not each.only_dirs) and each.matches(inside, name):
+                    return not each.brings_back
+        return os.fsdecode(name) in DEFAULTS if is_dir else name.endswith(b".pyc")
 
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:  # one line is not a pattern: keep the others
-        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(GitIgnoreSpec, line)])
-
-
-def _plain(line: str) -> str:
-    """Expand classes of characters."""
-    for name, characters in _CLASSES.items() if "[:" in line else ():
-        line = line.replace(name, characters)
-    return line
+    def _tracks(self, path: bytes, *, is_dir: bool) -> bool:
+        return any(tracked.names(path[below:], is_dir=is_dir) for below, tracked in self._repositories)
 
 
-def _is_pattern(spec: type[GitIgnoreSpec], line: str) -> bool:
-    try:
-        spec.from_lines([line])
-    except ValueError:
-        return False
-    return True
+@lru_cache(maxsize=256)
+def _parsed(lines: tuple[bytes, ...]) -> list[IgnorePattern]:
+    return patterns.parse(lines)
 
 
 def given(lines: Iterable[str] = ()) -> IgnoreRules:
     """Return the rules that hold without any file: the defaults, and those that a caller adds."""
-    return IgnoreRules().with_lines("", lines) if lines else IgnoreRules()
+    return IgnoreRules().with_lines("", tuple(map(os.fsencode, lines))) if lines else IgnoreRules()

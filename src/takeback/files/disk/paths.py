@@ -18,8 +18,8 @@ def relative(path: str) -> str:
 
 
 def names_rules(paths: Iterable[bytes]) -> bool:
-    """Whether a rule file is among paths: its rules may name anything below it."""
-    return any(os.fsdecode(path).rpartition("/")[2] in ignore.FILES for path in paths)
+    """Whether a rule file or a repository is among paths: its rules may name anything below it."""
+    return any(os.fsdecode(path).rpartition("/")[2] in (*ignore.FILES, ".git") for path in paths)
 
 
 def above(path: str) -> Iterator[str]:

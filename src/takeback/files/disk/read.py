@@ -55,17 +55,22 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
         yield piece
 
 
-def lines(directory: int, path: str) -> list[str]:
+def lines(directory: int, path: str) -> list[bytes]:
     """Read a rule file; a missing or unreadable one has no lines."""
+    data = small(path, directory)
+    return data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if data else []
+
+
+def small(path: str, directory: int | None = None, most: int = SMALL) -> bytes:
+    """Read a small file, up to a size; nothing if it is missing, unreadable or no file."""
     try:
         descriptor = os.open(path, OPEN, dir_fd=directory)
     except OSError:
-        return []
+        return b""
     try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        data = os.read(descriptor, SMALL) if regular else b""
+        status = os.fstat(descriptor)
+        return os.read(descriptor, min(most, status.st_size)) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
-        return []
+        return b""
     finally:
         os.close(descriptor)
-    return data.decode("utf-8", "surrogateescape").splitlines()

@@ -5,6 +5,9 @@ unless it changed so shortly before it was read that the clock could not tell a 
 opened inside its parent and never through a link; only regular files are opened, and never in a way that could block.
 What is not captured becomes a gap with its reason. New content goes to a ``Keep``, and so does the tree of each changed
 directory, so whoever has the root's digest has everything.
+
+From the second scan on, Linux reports what changes (``watch``), and only that is scanned. A process that scans once,
+as a hook does, pays nothing for it.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ import copy
 import errno
 import os
 import stat
-import time
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,31 +26,23 @@ import msgspec
 from ... import mounts
 from ...errors import Unsupported
 from ...model import tree
-from ...model.tree import DIR, FILE, GAP, LINK, Node
-from . import cache, gaps, ignore, read, unchanged
+from ...model.tree import DIR, FILE, GAP, Node
+from . import cache, gaps, helper, ignore, leaves, read, rules, unchanged, watch
 from . import paths as paths_
-from .cache import A_DIRECTORY, Folder, Known, Stat
-from .ignore import IgnoreRules
+from .cache import A_DIRECTORY, Folder, Known
+from .leaves import Limits as Limits
 from .unchanged import Name
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
+    from .helper import Helper
+    from .ignore import IgnoreRules
     from .read import Keep
+    from .watch import Watcher
 
-_REPOSITORY = "a repository's own records"
-_TICK, _COARSE_TICK = 100_000_000, 2_100_000_000  # ns within which a file system may stamp two changes alike
 _SHOWN = 50
-# File systems known to change a directory's own times whenever a name comes or goes.
+# Local file systems known to change a directory's own times whenever a name comes or goes.
 _TELLING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"})
 _Inner = tuple[str, Known | None]  # a directory to scan, and what was known of it
-
-
-class Limits(NamedTuple):
-    """What is too large to be captured, in bytes."""
-
-    file: int = 100 << 20
-    total: int = 4 << 30
 
 
 class Seen(NamedTuple):
@@ -71,59 +66,68 @@ class Scanner:
         not_here: Iterable[str] = (),
     ) -> None:
         self.path = path
-        self.limits = limits or Limits()
-        self._base = ignore.given(tuple(more_rules))
-        self._not_here = tuple(not_here)  # files in it that are never opened, nor their side files: NAME-...
+        self._rules = rules.RuleBook(path, more_rules)
+        self._leaves = leaves.Leaves(limits or Limits(), not_here)
         self.folders: dict[str, Folder] = {}  # by path: '' is the root, others end in a slash
         self.changed: set[str] = set()  # folders that changed since the last ``taken_note``
         self._whole = False  # everything was scanned once: directories remembered by others may not fit together
-        self._helper: ThreadPoolExecutor | None = None
+        self._helper: Helper | None = None
         self._times_tell = mounts.kind_of(path) in _TELLING
-        self._full = False  # something was left out because the whole is too large
         self._device = 0
-        self._total = 0
-        self._start = 0
+        self._expected: set[str] = set()  # paths that count as captured in the next scan
+        self._modes: dict[str, int] = {}  # of the directories that a scan of some paths went through
+        self._due: set[str] = set()  # paths that the next scan must not pass over
+        # Files with several names, and their inodes: a change through one name is not reported at the others.
+        self._linked: dict[str, int] = {}
+        self._relinked = False
+        self._watcher: Watcher | None = None
+        self._watches = self._times_tell and sys.platform == "linux"
+        self._basis: tuple[int, bytes] = 0, b""  # the root's inode and the rules that reports cannot tell about
 
     # ------------------------------------------------------------------ scanning
 
-    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
-        """Scan everything, or only some paths and what is below them; return the tree as it is now."""
-        self._start = time.time_ns()
-        descriptor = self._open()
-        paths = None if paths is None else [*paths]
-        # A second thread helps to read, hash and compress. If two threads only call stat they fight over the
-        # interpreter's lock: 1.8 times the time of one.
-        self._helper = helper = None
-        if not self.folders:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, and only a first scan needs it
+    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None, *, everything: bool = False) -> Seen:
+        """Scan the workspace, or only some paths and what is below them; return the tree as it is now.
 
-            self._helper = helper = ThreadPoolExecutor(1)
+        What the system reports as unchanged is passed over, unless ``everything`` is asked for.
+        """
+        descriptor = self._open()
+        self._leaves.begin(sum(folder.size for folder in self.folders.values()))
         try:
             self._device = os.fstat(descriptor).st_dev
-            self._total = sum(folder.size for folder in self.folders.values())
-            if paths is None or not self._whole or paths_.names_rules(paths):
-                self._whole = True
+            due = self._reported(descriptor) if paths is None and not everything else None
+            if paths is not None and self._whole and not paths_.names_rules(paths := [*paths]):
+                self._scan_paths(descriptor, map(os.fsdecode, paths), keep)
+            elif due is None or not self._scan_reported(descriptor, due, keep):
                 self._scan_everything(descriptor, keep)
-            else:
-                self._scan_paths(descriptor, paths, keep)
             self._require_bounded()
         except OSError as error:
             raise _not_scanned(self.path, error) from error
         finally:
-            if helper is not None:
-                helper.shutdown()
             os.close(descriptor)
+        self._expected.clear()
+        self.changed |= self._rules.changed
+        self._rules.changed.clear()
         return self.seen()
 
     def _scan_everything(self, descriptor: int, keep: Keep) -> None:
         """Scan everything; twice if files were left out for lack of room that others freed meanwhile."""
-        rules = self._root_rules(descriptor)
-        self._full = False
-        self._scan_directory(descriptor, "", rules, keep, 0)
-        room = sum(folder.size for folder in self.folders.values())
-        if self._full and room < self._total:
-            self._total = room
+        self._watch()
+        rules, leaves = self._rules.at_root(descriptor), self._leaves
+        self._whole, leaves.is_full = True, False
+        self._due.clear()
+        self._linked.clear()
+        self._helper = None if self.folders else helper.Helper()
+        try:
             self._scan_directory(descriptor, "", rules, keep, 0)
+            if leaves.has_more_room(sum(folder.size for folder in self.folders.values())):
+                self._scan_directory(descriptor, "", rules, keep, 0)
+        finally:
+            if self._helper is not None:
+                self._helper.close()
+                self._helper = None
+        # As this scan found it, not as it is by now.
+        self._basis = os.fstat(descriptor).st_ino, self._rules.basis(rules)
 
     def _require_bounded(self) -> None:
         """Refuse a workspace with more paths than a rewind can handle."""
@@ -150,47 +154,31 @@ class Scanner:
         except OSError as error:
             raise _not_scanned(self.path, error) from error
 
-    def _root_rules(self, descriptor: int) -> IgnoreRules:
-        inside = paths_.open_below(descriptor, ".git/info/")
-        if inside is None:
-            return self._base
-        try:
-            lines = read.lines(inside, "exclude")
-        finally:
-            os.close(inside)
-        return self._base.with_lines("", lines) if lines else self._base
-
-    def _rules(self, descriptor: int, path: str, above: IgnoreRules, names: Iterable[str]) -> IgnoreRules:
-        for name in ignore.FILES:
-            if name in names and (lines := read.lines(descriptor, name)):
-                above = above.with_lines(path, lines)
-        return above
-
     def _scan_directory(self, descriptor: int, path: str, above: IgnoreRules, keep: Keep, depth: int) -> bytes:
         """Scan a directory and everything below it; return its digest."""
         folder = self.folders.get(path)
         if folder is None:
             folder = self.folders[path] = Folder()
             self.changed.add(path)
+        if self._watcher is not None:
+            self._watcher.add(path, descriptor)  # before it is listed, or a change in between would be missed
         own = unchanged.key_of(os.fstat(descriptor))
-        gone, rest = (unchanged.asked if folder.listed == own else unchanged.listed)(descriptor, folder)
+        gone, rest, linked = (unchanged.asked if folder.listed == own else unchanged.listed)(descriptor, folder)
         _require_few(len(rest))  # before they are read: in a first scan these are all of them
         folder.listed = None  # not trusted again until the scan of this directory is complete
-        rules = self._rules_in(descriptor, path, above, folder, rest)
+        self._linked |= {path + name: key[3] for name in linked if (key := folder.leaves[name])}
+        rules = self._rules.inside(descriptor, path, above, folder, {name for name, _ in rest})
         found = self._rest(descriptor, path, rest, folder, rules, keep, depth)
-        folder.rules = rules.digest
+        if folder.rules != rules.digest:
+            folder.rules = rules.digest
+            if any(known[1].kind == GAP for known in found.values()):
+                self.changed.add(path)  # or every later process would judge its gaps again
         if gone or found != folder.others or not folder.digest:
             again = {*gone, *folder.others, *(name for name, _ in rest)}
             now = {name: known for name, known in folder.names.items() if name not in again}
             self._settle(path, folder, now | found, keep)
-        folder.listed = self._trusted(own) if self._times_tell else None
+        folder.listed = self._leaves.trusted(own) if self._times_tell else None
         return folder.digest
-
-    def _rules_in(
-        self, descriptor: int, path: str, above: IgnoreRules, folder: Folder, rest: list[Name]
-    ) -> IgnoreRules:
-        names = [name for name in ignore.FILES if name in folder.leaves or any(each == name for each, _ in rest)]
-        return self._rules(descriptor, path, above, names) if names else above
 
     def _rest(
         self,
@@ -208,7 +196,8 @@ class Scanner:
         for name, is_dir in rest:
             known = folder.others.get(name) or (folder.names.get(name) if name in folder.leaves else None)
             if known is not None and known[1].kind == GAP:
-                if same and known[0] is None and bool(known[1].mode) == is_dir:
+                settled = same and known[0] is None and path + name not in self._expected
+                if settled and bool(known[1].mode) == is_dir:
                     found[name] = known
                     continue
                 known = None
@@ -218,44 +207,35 @@ class Scanner:
             scanned = self._changed(descriptor, path, name, known, rules, keep)
             if scanned is not None:
                 found[name] = scanned
-        if inner:
-            self._together(inner, found, lambda each: self._directory(descriptor, path, *each, rules, keep, depth))
+
+        def enter(each: _Inner) -> None:
+            scanned = self._directory(descriptor, path, *each, rules, keep, depth)
+            if scanned is not None:
+                found[each[0]] = scanned
+
+        if self._helper is not None:
+            self._helper.share(inner, enter)
+        else:
+            for each in inner:
+                enter(each)
         return found
-
-    def _together(self, inner: deque[_Inner], found: dict[str, Known], scan: Callable[[_Inner], Known | None]) -> None:
-        """Scan directories, with a second thread as soon as a directory holds more than one."""
-
-        def work() -> None:
-            while inner:
-                try:
-                    each = inner.popleft()
-                except IndexError:
-                    return  # the other thread took it
-                scanned = scan(each)
-                if scanned is not None:
-                    found[each[0]] = scanned
-
-        helper, other = self._helper, None
-        if helper is not None and len(inner) > 1:
-            self._helper = None  # before it starts: the helper itself must not wait for a helper
-            other = helper.submit(work)
-        try:
-            work()
-        finally:
-            if other is not None:
-                # After a failure here the helper must find nothing more to do.
-                inner.clear()
-                other.result()
-                self._helper = helper
 
     def _changed(
         self, descriptor: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
         try:
-            key = unchanged.key_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except OSError:
             return None  # gone meanwhile
-        return self._leaf(descriptor, path, name, key, known, rules, keep)
+        return self._leaf(descriptor, path + name, found, known, rules, keep)
+
+    def _leaf(
+        self, above: int, path: str, status: os.stat_result, known: Known | None, rules: IgnoreRules, keep: Keep
+    ) -> Known | None:
+        if status.st_nlink > 1 and self._linked.get(path) != status.st_ino:
+            self._linked[path], self._relinked = status.st_ino, True
+        key, captured = unchanged.key_of(status), path in self._expected
+        return self._leaves.scan(above, path, key, known, rules, keep, captured=captured)
 
     def _settle(self, path: str, folder: Folder, now: dict[str, Known], keep: Keep) -> bytes:
         """Take over what a directory holds now; a changed one gets a new tree."""
@@ -280,6 +260,9 @@ class Scanner:
         for each in [each for each in [*self.folders] if each.startswith(path)]:
             self.folders.pop(each, None)
             self.changed.add(each)
+            self._rules.forget(each)
+            if self._watcher is not None:
+                self._watcher.forget(each)
 
     def _directory(
         self, above: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep, depth: int
@@ -288,8 +271,9 @@ class Scanner:
             return None
         place = f"{path}{name}/"
         if ignore.is_repository(name):
-            return gaps.gap(_REPOSITORY, is_dir=True)
-        if (known is None or known[1].kind != DIR) and rules.ignores(place[:-1], name, is_dir=True):
+            return gaps.gap(leaves.REPOSITORY, is_dir=True)
+        captured = place[:-1] in self._expected or (known is not None and known[1].kind == DIR)
+        if not captured and rules.ignores(place[:-1], is_dir=True):
             return gaps.gap("ignored", is_dir=True)
         if depth >= tree.DEEPEST:
             return gaps.gap(f"deeper than {tree.DEEPEST} directories", is_dir=True, again=True)
@@ -307,68 +291,60 @@ class Scanner:
             return gaps.unless_gone(error, is_dir=True)
         finally:
             os.close(descriptor)
-        return A_DIRECTORY, Node(DIR, stat.S_IMODE(own.st_mode) & 0o777, 0, digest)
+        return A_DIRECTORY, Node(DIR, _mode_of(own), 0, digest)
 
-    def _leaf(
-        self, above: int, path: str, name: str, key: Stat, known: Known | None, rules: IgnoreRules, keep: Keep
-    ) -> Known | None:
-        """Scan a name that is not a directory and has changed."""
-        if ignore.is_ours(name):
+    # ------------------------------------------------------------------ what the system reports
+
+    def _watch(self) -> None:
+        """Watch from the second scan on; if the system refuses, every scan is a full one."""
+        if self._whole and self._watches and self._watcher is None:
+            try:
+                self._watcher = watch.Watcher()
+            except OSError:
+                self._watches = False
+
+    def _reported(self, descriptor: int) -> set[str] | None:
+        """Return the paths that may have changed; None if that is not known, and everything must be scanned."""
+        if self._watcher is None or not self._watcher.watches(self.folders):
             return None
-        if any(path + name == own or (path + name).startswith(f"{own}-") for own in self._not_here):
-            return gaps.gap("the store itself")
-        if ignore.is_repository(name):
-            return gaps.gap(_REPOSITORY)
-        captured = known is not None and known[1].kind in (FILE, LINK)
-        if not captured and rules.ignores(path + name, name, is_dir=False):
-            return gaps.gap("ignored")
-        try:
-            if stat.S_ISLNK(key[4]):
-                target = os.fsencode(os.readlink(name, dir_fd=above))
-                return self._trusted(key), Node(LINK, 0, len(target), target)
-            if not stat.S_ISREG(key[4]):
-                return gaps.gap(gaps.what(key[4]), again=True)
-            return self._file(above, name, key, known, keep)
-        except OSError as error:
-            return gaps.unless_gone(error)
-        except Unsupported:  # closing it would drop the locks of a store that this process has open
-            return gaps.gap("a store that is open", again=True)
+        found, basis = (
+            self._watcher.changed(),
+            (os.fstat(descriptor).st_ino, self._rules.read(descriptor, self.folders)),
+        )
+        if found is None or self._leaves.is_full or basis != self._basis:
+            return None
+        again = {
+            path + name
+            for path, folder in self.folders.items()
+            for name, (key, node) in folder.others.items()
+            if node.kind == GAP and key is not None
+        }
+        due = found | again | self._due | self._linked.keys()
+        return None if paths_.names_rules(map(os.fsencode, due)) else due
 
-    def _file(self, above: int, name: str, key: Stat, known: Known | None, keep: Keep) -> Known:
-        size = key[0]
-        if size > self.limits.file:
-            return gaps.gap(f"larger than {gaps.size(self.limits.file)}", again=True)
-        more = size - (known[1].size if known is not None and known[1].kind == FILE else 0)
-        if self._total + more > self.limits.total:
-            self._full = True
-            return gaps.gap(f"the workspace is larger than {gaps.size(self.limits.total)}", again=True)
-        self._total += more
-        descriptor = os.open(name, read.OPEN, dir_fd=above)
-        try:
-            before = unchanged.key_of(os.fstat(descriptor))
-            if not stat.S_ISREG(before[4]):
-                return gaps.gap(gaps.what(before[4]), again=True)
-            digest, length = read.content(descriptor, before[0], keep)
-            after = unchanged.key_of(os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
-        # What changed while it was read is kept as read, but not trusted: the next scan reads it again.
-        settled = before == after and length == after[0]
-        return self._trusted(after) if settled else None, Node(FILE, after[4] & 0o777, length, digest)
+    def _scan_reported(self, descriptor: int, due: set[str], keep: Keep) -> bool:
+        """Scan what was reported; False if that is not enough."""
+        self._relinked = False
+        self._scan_paths(descriptor, due, keep)
+        self._due.clear()
+        # A file that has got another name may have got it anywhere, and what does not fit may fit elsewhere.
+        return not self._relinked and not self._leaves.is_full
 
-    def _trusted(self, key: Stat) -> Stat | None:
-        """Return what distinguishes this content from a later one, unless a change right now could look the same."""
-        tick = _COARSE_TICK if key[2] % 1_000_000_000 == 0 else _TICK
-        return key if key[2] < self._start - tick else None
+    def close(self) -> None:
+        """Stop watching."""
+        if self._watcher is not None:
+            self._watcher.close()
 
     # ------------------------------------------------------------------ some paths only
 
-    def _scan_paths(self, root: int, paths: Iterable[bytes], keep: Keep) -> None:
+    def _scan_paths(self, root: int, paths: Iterable[str], keep: Keep) -> None:
         """Scan some paths; directories that are not known yet are scanned completely."""
         by_folder: dict[str, set[str]] = {}
-        for path in paths:
-            folder, name = self._known_part(os.fsdecode(path))
-            by_folder.setdefault(folder, set()).add(name)
+        wanted, self._modes = {*paths}, {}
+        for path in wanted:
+            if wanted.isdisjoint(above[:-1] for above in paths_.above(path) if above):
+                folder, name = self._known_part(path)
+                by_folder.setdefault(folder, set()).add(name)
         for place in sorted(by_folder, key=len, reverse=True):  # deepest first: those above take their digests
             self._refresh(root, place, by_folder[place], keep)
         touched = {above for place in by_folder for above in paths_.above(place)}
@@ -387,12 +363,12 @@ class Scanner:
 
     def _refresh(self, root: int, path: str, names: set[str], keep: Keep) -> None:
         """Scan some names of a known directory again."""
-        folder = self.folders.get(path)
-        descriptor = paths_.open_below(root, path)
-        if folder is None or descriptor is None:
+        entered, folder = self._entered(root, path), self.folders.get(path)
+        if entered is None or folder is None:
             return  # gone meanwhile; the scan of the directory above notices
+        descriptor, rules = entered
         try:
-            rules, now = self._rules_at(root, path), dict(folder.names)
+            now = dict(folder.names)
             for name in names:
                 scanned = self._one(descriptor, path, name, folder.names.get(name), rules, keep)
                 if scanned is None:
@@ -403,6 +379,25 @@ class Scanner:
         finally:
             os.close(descriptor)
 
+    def _entered(self, root: int, path: str) -> tuple[int, IgnoreRules] | None:
+        """Open a known directory, with the rules that hold in it; None if it is gone."""
+        here, rules, place = os.dup(root), self._rules.at_root(root), ""
+        for name in ["", *path.split("/")[:-1]]:
+            place = f"{place}{name}/" if name else ""
+            try:
+                below = os.open(name or ".", read.DIRECTORY, dir_fd=here)
+            except OSError:
+                return None
+            finally:
+                os.close(here)
+            here, folder = below, self.folders.get(place)
+            if folder is None:
+                os.close(here)
+                return None
+            self._modes[place] = _mode_of(os.fstat(here))
+            rules = self._rules.inside(here, place, rules, folder, folder.others)
+        return here, rules
+
     def _one(
         self, above: int, path: str, name: str, known: Known | None, rules: IgnoreRules, keep: Keep
     ) -> Known | None:
@@ -412,33 +407,19 @@ class Scanner:
             return None
         if stat.S_ISDIR(found.st_mode):
             return self._directory(above, path, name, known, rules, keep, path.count("/"))
-        key = unchanged.key_of(found)
-        if known is not None and known[0] == key:
+        if known is not None and known[0] == unchanged.key_of(found):
             return known
-        return self._leaf(above, path, name, key, known, rules, keep)
-
-    def _rules_at(self, root: int, path: str) -> IgnoreRules:
-        rules, folder = self._root_rules(root), ""
-        for name in ["", *path.split("/")[:-1]]:
-            folder = f"{folder}{name}/" if name else ""
-            descriptor = paths_.open_below(root, folder)
-            known = self.folders.get(folder)
-            if descriptor is None or known is None:
-                break
-            try:
-                rules = self._rules(descriptor, folder, rules, known.names)
-            finally:
-                os.close(descriptor)
-        return rules
+        return self._leaf(above, path + name, found, known, rules, keep)
 
     def _take_up(self, path: str, keep: Keep) -> None:
-        """Update a directory with the current digests of those in it."""
+        """Update a directory with the current digests and modes of those in it."""
         folder = self.folders[path]
         now = dict(folder.names)
         for name, (key, node) in folder.names.items():
             below = self.folders.get(f"{path}{name}/") if node.kind == DIR else None
-            if below is not None and below.digest != node.content:
-                now[name] = key, node._replace(content=below.digest)
+            if below is not None:
+                mode = self._modes.get(f"{path}{name}/", node.mode)
+                now[name] = key, node._replace(content=below.digest, mode=mode)
         self._settle(path, folder, now, keep)
 
     # ------------------------------------------------------------------ between two scans
@@ -470,21 +451,37 @@ class Scanner:
         """Return a copy to scan with: what it finds is not remembered here."""
         other = copy.copy(self)
         other.folders = {path: copy.copy(folder) for path, folder in self.folders.items()}
-        other.changed = set()
+        other._rules, other._leaves = self._rules.copied(), copy.copy(self._leaves)
+        other.changed, other._linked, other._due, other._expected = set(), {}, set(), {*self._expected}
+        other._watcher, other._watches = None, False
         return other
 
     def expect(self, paths: Mapping[bytes, Node | None]) -> None:
-        """Let restored paths count as captured: rules leave out only what is new.
+        """Let restored paths count as captured in the next scan: rules leave out only what is new.
 
-        Without a node they are only read again, for changes that size and times do not show, as with ``mmap``.
+        They are read again, for changes that size and times do not show, as with ``mmap``; without a node that is all.
         """
         for path, node in paths.items():
-            folder, _, name = os.fsdecode(path).rpartition("/")
-            known = self.folders.get(f"{folder}/" if folder else "")
-            if known is None or (node is None and name not in known.names):
-                continue
-            known.take({**known.names, name: (_NEVER, node or known.names[name][1])})
-            self.changed.add(f"{folder}/" if folder else "")
+            place = os.fsdecode(path)
+            folder, name = place[: place.rfind("/") + 1], place.rpartition("/")[2]
+            if node is not None:
+                self._expected.update((place, *(above[:-1] for above in paths_.above(place))))
+            self._due.add(place)
+            known = self.folders.get(folder)
+            if known is not None and name in known.leaves:
+                known.take({**known.names, name: (_NEVER, known.names[name][1])})
+                self.changed.add(folder)
+
+    def distrust(self) -> None:
+        """Read everything again in the next scan; what was captured still counts as captured."""
+        for path, folder in self.folders.items():
+            folder.take({name: (_NEVER, node) for name, (_, node) in folder.names.items()})
+            folder.digest, folder.listed = b"", None
+            self.changed.add(path)
+
+
+def _mode_of(status: os.stat_result) -> int:
+    return status.st_mode & tree.PERMISSIONS
 
 
 def _require_few(names: int, size: int = 0) -> None:

@@ -1,126 +1,131 @@
-"""Watching a workspace: the system reports which paths changed, so that only those are scanned.
+"""Which paths of a workspace changed since the last scan, as Linux reports it through inotify.
 
-Needs ``takeback[watch]``. Reports arrive a little late, so a scan first creates a marker file and waits until that is
-reported: everything before it has been reported by then. Any doubt - nothing reported yet, a marker that does not
-arrive, too much at once - leads to a full scan.
+The system queues a report as the change happens, so reading the queue when a scan is due is enough: no thread, and
+nothing to do in between. Each directory is watched before it is listed, by its open descriptor, so whatever comes later
+is reported. A watch belongs to a directory, not to its path: one that was moved is watched at its new place as soon as
+it is scanned there. Any doubt - reports were lost, a limit of the system was reached - means that nothing is known.
+
+Two kinds of changes are not reported: writes through a memory map that is still open, and writes through a hard link
+outside the workspace.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
-import threading
+import struct
+import termios
 import weakref
-from typing import Any
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
-from ...errors import Unsupported
-from .ignore import STAGING, is_ours
+_MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200
+_ONLY_DIRECTORIES, _EXCEPT_UNLINKED = 0x01000000, 0x04000000
+# A memory map holds its file open, so what was written through it is reported by its end: CLOSE_WRITE.
+_WANTED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _ONLY_DIRECTORIES | _EXCEPT_UNLINKED
+_UNMOUNTED, _OVERFLOW, _ENDED = 0x2000, 0x4000, 0x8000
+_EVENT = struct.Struct("iIII")
+_MOST = 5_000  # paths; beyond that a full scan is as fast
+_MOST_WATCHERS = 16  # in a process: a user has 128, for all programs
+_LIMIT = "/proc/sys/fs/inotify/max_user_watches"
 
-_PATIENCE = 1.0
-_MOST = 5_000
-_DEBOUNCE_MS = 1
+_all: weakref.WeakSet[Watcher] = weakref.WeakSet()
 
 
 class Watcher:
-    """Collects the paths that change in a directory, in a thread of its own that ends with it."""
+    """Reports on directories by their paths; raises ``OSError`` if the system gives none."""
 
-    def __init__(self, root: str) -> None:
-        try:
-            import watchfiles
-        except ImportError as error:
-            raise Unsupported(
-                "watching needs the package watchfiles: pip install 'takeback[watch]'",
-                capability="watch",
-            ) from error
-        self._root, self._number = root, 0
-        self._reports = _Reports(root)
-        self._stop = threading.Event()
-        changes = watchfiles.watch(
-            root,
-            watch_filter=None,
-            debounce=_DEBOUNCE_MS,
-            step=_DEBOUNCE_MS,
-            rust_timeout=200,
-            stop_event=self._stop,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-            ignore_permission_denied=True,
-        )
-        threading.Thread(target=_collect, args=(changes, self._reports), name="takeback-watch", daemon=True).start()
-        weakref.finalize(self, self._stop.set)
-        self._ready = False
+    def __init__(self) -> None:
+        self._descriptor = -1
+        if len(_all) >= _MOST_WATCHERS:
+            raise OSError("this process watches enough")
+        self._system = ctypes.CDLL(None, use_errno=True)
+        self._most = _allowed()
+        self._paths: dict[int, str] = {}
+        self._watches: dict[str, int] = {}
+        self._descriptor = self._system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify is not available")
+        _all.add(self)
 
-    def changed(self) -> list[bytes] | None:
-        """Return the paths that changed since the last call; None if unknown."""
-        found = self._reports.take() if self._caught_up() else None
-        # What changed before watching began is unknown, so the first answer is None.
-        first, self._ready = not self._ready, True
-        return None if first or found is None or len(found) > _MOST else sorted(found)
+    def add(self, path: str, directory: int) -> None:
+        """Watch an open directory under this path; if the system refuses, this watcher is closed."""
+        if self._descriptor < 0:
+            return
+        watch = self._system.inotify_add_watch(self._descriptor, b"/proc/self/fd/%d" % directory, _WANTED)
+        if watch < 0 or len(self._paths) > self._most:
+            self.close()
+            return
+        before = self._watches.get(path)
+        if before is not None and before != watch:
+            self.forget(path)  # another directory has this path by now
+        moved = self._paths.get(watch)
+        if moved is not None and moved != path:
+            self._watches.pop(moved, None)
+        self._paths[watch], self._watches[path] = path, watch
 
-    def _caught_up(self) -> bool:
-        """Wait until everything that happened so far is reported."""
-        self._number += 1
-        name = f"{STAGING}mark-{os.getpid()}-{self._number}"
-        mark = os.path.join(self._root, name)
-        try:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            return self._reports.wait_for(os.fsencode(name), _PATIENCE)
-        except OSError:
-            return False
-        finally:
-            try:
-                os.unlink(mark)
-            except OSError:
-                pass
+    def forget(self, path: str) -> None:
+        """Stop watching what had this path, unless it is watched under another one by now."""
+        watch = self._watches.pop(path, None)
+        if watch is not None and self._paths.get(watch) == path:
+            del self._paths[watch]
+            self._system.inotify_rm_watch(self._descriptor, watch)
+
+    def watches(self, paths: Collection[str]) -> bool:
+        """Whether exactly these directories are watched."""
+        return self._descriptor >= 0 and self._watches.keys() == set(paths)
+
+    def changed(self) -> set[str] | None:
+        """Return the paths that changed since the last call; None if that is not known."""
+        if self._descriptor < 0:
+            return None
+        found, lost = set[str](), False
+        for watch, what, name in self._queued():
+            if what & (_OVERFLOW | _UNMOUNTED):
+                lost = True
+            elif what & _ENDED:
+                self._end(watch)
+            elif name and watch in self._paths:
+                found.add(self._paths[watch] + os.fsdecode(name))
+        return None if lost or len(found) > _MOST else found
+
+    def _end(self, watch: int) -> None:
+        path = self._paths.pop(watch, None)
+        if path is not None and self._watches.get(path) == watch:
+            del self._watches[path]
+
+    def _queued(self) -> Iterator[tuple[int, int, bytes]]:
+        # Only what is queued by now: somebody who writes all the time must not keep us here.
+        (waiting,) = struct.unpack("i", fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4))
+        data, at = os.read(self._descriptor, waiting) if waiting else b"", 0
+        while at < len(data):
+            watch, what, _, size = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + size
+            yield watch, what, data[at - size : at].rstrip(b"\0")
 
     def close(self) -> None:
-        """End the thread."""
-        self._stop.set()
+        """Return everything to the system."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _all.discard(self)
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
-class _Reports:
-    """What was reported and not yet taken."""
-
-    def __init__(self, root: str) -> None:
-        self._root = os.fsencode(root)
-        self._changed = threading.Condition()
-        self._paths = set[bytes]()
-        self._marks = set[bytes]()
-        self._lost = False
-
-    def add(self, paths: list[str]) -> None:
-        prefix = self._root + b"/"
-        with self._changed:
-            for each in map(os.fsencode, paths):
-                if not each.startswith(prefix):
-                    self._lost = self._lost or each == self._root
-                    continue
-                inside = each[len(prefix) :]
-                marks = is_ours(os.fsdecode(inside.partition(b"/")[0]))
-                (self._marks if marks else self._paths).add(inside)
-            self._changed.notify_all()
-
-    def lose(self) -> None:
-        """Note that nothing is reported any more."""
-        with self._changed:
-            self._lost = True
-            self._changed.notify_all()
-
-    def wait_for(self, mark: bytes, seconds: float) -> bool:
-        with self._changed:
-            there = self._changed.wait_for(lambda: mark in self._marks or self._lost, seconds)
-            self._marks.clear()
-            return there and not self._lost
-
-    def take(self) -> set[bytes]:
-        with self._changed:
-            found, self._paths = self._paths, set()
-            return found
+def _allowed() -> int:
+    """Return how many directories to watch: half of what the user may, as editors want some too."""
+    with open(_LIMIT, encoding="ascii") as file:
+        return int(file.read()) // 2
 
 
-def _collect(changes: Any, reports: _Reports) -> None:
-    try:
-        for batch in changes:
-            reports.add([path for _, path in batch])
-    except Exception:  # whatever it is, from now on every scan is a full one
-        pass
-    reports.lose()
+def _close_all() -> None:
+    """Close the descriptors that a child got by fork: reading them there would take the parent's reports."""
+    for each in [*_all]:
+        each.close()
+
+
+os.register_at_fork(after_in_child=_close_all)

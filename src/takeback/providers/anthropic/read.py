@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..blocks import Read, blocks, kept, media, result, text
 from ..lenient import fields, kind, with_role, word
-from ..normal import Call, Part, Text
+from ..normal import Call, Part, Text, is_same
 from ..provider import Note
 from .form import FORM, is_block
 
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)}
 _MARK = frozenset({"type", "cache_control"})
 _FIELDS: dict[str, frozenset[str]] = {
     "text": _MARK | {"text", "citations"},
@@ -24,7 +22,7 @@ _FIELDS: dict[str, frozenset[str]] = {
 }
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read a message of Anthropic's."""
     return blocks(value.get("content"), FORM)
 
@@ -66,7 +64,7 @@ BLOCKS: dict[str, Read] = {
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return a message as the API allows it: with the blocks and fields that are known, unless the API said it."""
-    value = with_role(_SPEAKERS.get(role), value, note)
+    value = with_role(role, value, note)
     if "stop_reason" in value and kind(value) == "message":
         return value
     return _with_blocks(value, note)
@@ -78,8 +76,7 @@ def _with_blocks(holder: dict[str, Any], note: Note) -> dict[str, Any]:
     if not isinstance(content, list) or all(map(_is_plain, content)):
         return holder
     kept = [_block(block, note) for block in content if _is_known(block, note)]
-    same = len(kept) == len(content) and all(new is old for new, old in zip(kept, content, strict=True))
-    return holder if same else {**holder, "content": kept}
+    return holder if is_same(kept, content) else {**holder, "content": kept}
 
 
 def _is_plain(block: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..lenient import dicts, kind, word
-from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, is_image, is_there, verbatim, with_parts
-from ..rules import Rules
+from ..normal import Item, Media, Notes, Opaque, Part, Result, is_image, is_there, verbatim, with_parts
+from ..rules import Rules, stripped
 from .form import FORM
 
 _LARGEST_IMAGE = 5 * 1024 * 1024  # in base64
@@ -47,10 +47,6 @@ def forgets(item: Item) -> Item:
     return with_parts(item, tuple(part for part in item.parts if not _is_thinking(part)))
 
 
-def _free(call: Call) -> bool:
-    return False
-
-
 def agrees(result: Result) -> bool:
     """Return whether a stored result can go out: it names its call, and a failure says something."""
     raw = result.raw
@@ -65,9 +61,7 @@ def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
     """Remove halves of server tools, thinking in wrong places, white space at the very end, old marks for the cache."""
     found = [item for item in _without_halves(items, notes) if item.parts]
     found = [kept for item in found if (kept := _without_thinking(item, notes)).parts]
-    if found and found[-1].role == "assistant":
-        found[-1] = _stripped(found[-1], notes)
-    return _with_few_marks(found, notes)
+    return _with_few_marks(stripped(found, notes), notes)
 
 
 def _without_thinking(item: Item, notes: Notes) -> Item:
@@ -133,15 +127,6 @@ def _halves(items: Sequence[Item]) -> set[tuple[int, int]]:
     return halves | {place for place in waiting.values() if place[0] < asked}
 
 
-def _stripped(item: Item, notes: Notes) -> Item:
-    """Take white space off the end: what an assistant's last text ends in is what it goes on from."""
-    last = item.parts[-1] if item.parts else None
-    if not isinstance(last, Text) or last.text == last.text.rstrip():
-        return item
-    notes.add("took white space off the end of the last answer", item.seq)
-    return with_parts(item, (*item.parts[:-1], replace(last, text=last.text.rstrip(), raw=None)))
-
-
 def _with_few_marks(items: list[Item], notes: Notes) -> list[Item]:
     """Keep the newest marks for the cache: more than four in a request are refused, and old ones do nothing."""
     if sum(_marks_of(part) for item in items for part in item.parts) <= _MOST_MARKS:
@@ -184,7 +169,6 @@ RULES = Rules(
     forgets=forgets,
     alternates=True,
     refuses_blank=True,
-    free=_free,
     unique_ids=True,
     id=re.compile(r"[a-zA-Z0-9_-]+"),
     most=200,

@@ -37,11 +37,6 @@ def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key in ("role", "content")}
 
 
-def plain(role: str, text: str) -> dict[str, Any]:
-    """Write a message of nothing but text."""
-    return {"role": role, "content": text}
-
-
 def _block(part: Part) -> Any:
     raw = verbatim(part, FORM)
     if raw is not None:

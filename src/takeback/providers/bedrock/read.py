@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..blocks import Read, media
 from ..lenient import dicts, fields, joined, with_role, word
-from ..normal import Call, Opaque, Part, Result, Text, as_json
+from ..normal import Call, Opaque, Part, Result, Text, as_json, is_same
 from ..provider import Note
 from .form import BLOCKS as KNOWN
 from .form import FORM, block_text, is_clients
@@ -54,25 +54,22 @@ _MIMES = {
     kind: {name: mime for mime, name in reversed(table.items())}
     for kind, table in {"image": IMAGES, "document": DOCUMENTS, "video": VIDEOS, "audio": SOUNDS}.items()
 }
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)}
 _FIELDS = {
     "toolUse": frozenset({"toolUseId", "name", "input", "type"}),
     "toolResult": frozenset({"toolUseId", "content", "status", "type"}),
 }
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read a message; ids are given to calls that have none, by their place."""
     content, count = value.get("content"), 0
-    if isinstance(content, str) and content:
-        yield Text(content)
-    for block in dicts(content):
-        part = _part(block)
+    said = isinstance(content, str) and content
+    found: list[Part] = [Text(said)] if said else [*map(_part, dicts(content))]
+    for at, part in enumerate(found):
         if isinstance(part, Call):
-            yield part if part.id else Call(f"call-{count}", part.name, part.arguments)
+            found[at] = part if part.id else Call(f"call-{count}", part.name, part.arguments)
             count += 1
-        else:
-            yield part
+    return found
 
 
 def _part(block: dict[str, Any]) -> Part:
@@ -172,12 +169,11 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return a message as the API allows it: blocks with one key, uses and results with the fields that are known."""
-    value, content = with_role(_SPEAKERS.get(role), value, note), value.get("content")
+    value, content = with_role(role, value, note), value.get("content")
     if not isinstance(content, list):
         return value
     right = [each for block in content for each in _sound(block, note)]
-    same = len(right) == len(content) and all(new is old for new, old in zip(right, content, strict=True))
-    return value if same else {**value, "content": right}
+    return value if is_same(right, content) else {**value, "content": right}
 
 
 def _sound(block: Any, note: Note) -> list[Any]:

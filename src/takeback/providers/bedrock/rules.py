@@ -6,8 +6,6 @@ with a document has a text too. Of documents and images the newest stay where th
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,8 +13,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..lenient import dicts, fields, word
-from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, Text, is_there, verbatim, with_parts
-from ..rules import Rules
+from ..normal import (
+    Item,
+    Media,
+    Notes,
+    Opaque,
+    Part,
+    Result,
+    Text,
+    is_base64,
+    is_same,
+    is_there,
+    verbatim,
+    with_parts,
+)
+from ..rules import Rules, stripped
 from .form import FORM
 from .read import DOCUMENTS, IMAGES, SOUNDS, VIDEOS
 
@@ -80,10 +91,6 @@ def agrees(result: Result) -> bool:
     return result.to is not None and result.call_id == result.to.id and bool(given)
 
 
-def _free(call: Call) -> bool:
-    return False
-
-
 # ---------------------------------------------------------------------- what else is demanded
 
 
@@ -91,9 +98,7 @@ def tidy(items: Sequence[Item], notes: Notes) -> list[Item]:
     """Remove reasoning in wrong places, old marks, media that is too much; name documents, and put text beside them."""
     found = _marked(_without_halves(items, notes), notes)
     found = [kept for item in found if (kept := _without_thinking(item, notes)).parts]
-    if found and found[-1].role == "assistant":
-        found[-1] = _stripped(found[-1], notes)
-    found = _fewer(found, _is_document, _MOST_DOCUMENTS, notes)
+    found = _fewer(stripped(found, notes), _is_document, _MOST_DOCUMENTS, notes)
     found = [each for item in found for each in _fewer([item], _is_picture, _MOST_IMAGES, notes)]
     return [_accompanied(item, notes) for item in _named(found, notes)]
 
@@ -145,19 +150,7 @@ def _is_whole(reasoning: Any) -> bool:
     redacted = fields(reasoning).get("redactedContent")
     if redacted is None:
         return isinstance(fields(fields(reasoning).get("reasoningText")).get("text"), str)
-    try:
-        return bool(base64.b64decode(redacted, validate=True))
-    except (binascii.Error, ValueError, TypeError):
-        return False
-
-
-def _stripped(item: Item, notes: Notes) -> Item:
-    """Take white space off the end: what an assistant's last text ends in is what it goes on from."""
-    last = item.parts[-1] if item.parts else None
-    if not isinstance(last, Text) or last.text == last.text.rstrip():
-        return item
-    notes.add("took white space off the end of the last answer", item.seq)
-    return with_parts(item, (*item.parts[:-1], replace(last, text=last.text.rstrip(), raw=None)))
+    return is_base64(redacted)
 
 
 def _marked(items: Sequence[Item], notes: Notes) -> list[Item]:
@@ -225,8 +218,7 @@ def _inside(item: Item) -> list[Part]:
 
 
 def _with_inner(part: Result, parts: tuple[Part, ...]) -> Result:
-    same = all(new is old for new, old in zip(parts, part.parts, strict=True))
-    return part if same else replace(part, parts=parts, raw=None)
+    return part if is_same(parts, part.parts) else replace(part, parts=parts, raw=None)
 
 
 def _named(items: Sequence[Item], notes: Notes) -> list[Item]:
@@ -306,7 +298,6 @@ RULES = Rules(
     forgets=forgets,
     alternates=True,
     refuses_blank=True,
-    free=_free,
     unique_ids=True,
     id=re.compile(r"[a-zA-Z0-9_.:-]+"),
     most=64,
@@ -314,4 +305,5 @@ RULES = Rules(
     agrees=agrees,
     tidy=tidy,
     suits=suits,
+    prices="aws",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ...model.tools import ToolResult
@@ -14,22 +13,23 @@ from .form import FORM, call_of, either, result_of
 BLOCKS: dict[str, Read] = {}  # none has a type
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read a content of Gemini's."""
-    number = 0
+    found, number = list[Part](), 0
     for part in dicts(value.get("parts")):
         if len(part) == 1 and type(text := part.get("text")) is str and text:  # the common case
-            yield Text(text, form=FORM, raw=part)
+            found.append(Text(text, form=FORM, raw=part))
             continue
         asked, answered = either(part, "functionCall"), either(part, "functionResponse")
         if isinstance(asked, dict):
             call = call_of(number, asked)
             number += 1
-            yield Call(call.id, call.name, call.arguments, form=FORM, raw=part)
+            found.append(Call(call.id, call.name, call.arguments, form=FORM, raw=part))
         if isinstance(answered, dict):
-            yield _result(result_of(answered), part)
+            found.append(_result(result_of(answered), part))
         elif not isinstance(asked, dict) and part:
-            yield _part(part, {"form": FORM, "raw": part})
+            found.append(_part(part, {"form": FORM, "raw": part}))
+    return found
 
 
 def _part(part: dict[str, Any], kept: dict[str, Any]) -> Part:

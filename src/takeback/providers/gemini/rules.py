@@ -7,7 +7,6 @@ gives for conversations from elsewhere.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..lenient import fields, word
-from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_there, verbatim, with_parts
+from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_base64, is_there, verbatim, with_parts
 from ..rules import Rules
 from .form import FORM, either
 
@@ -98,10 +97,7 @@ def _is_readable(part: Part) -> bool:
 
 def is_signature(signature: Any) -> bool:
     """Return whether a signature is base64, of either alphabet."""
-    try:
-        return bool(base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True))
-    except (ValueError, AttributeError):
-        return False
+    return isinstance(signature, str) and is_base64(signature.replace("-", "+").replace("_", "/"))
 
 
 def agrees(result: Result) -> bool:
@@ -112,10 +108,6 @@ def agrees(result: Result) -> bool:
         and answer.get("name") == result.to.name
         and (word(answer.get("id")) or None) == sent_id(result.to)
     )
-
-
-def _free(call: Call) -> bool:
-    return False
 
 
 def sent_id(call: Call) -> str | None:
@@ -131,7 +123,6 @@ RULES = Rules(
     forgets=forgets,
     alternates=True,
     ordered=True,
-    free=_free,
     sent_id=sent_id,
     id=re.compile(r".*", re.DOTALL),
     most=1000,
@@ -140,4 +131,5 @@ RULES = Rules(
     tidy=tidy,
     suits=suits,
     signs=signs,
+    prices="google",
 )

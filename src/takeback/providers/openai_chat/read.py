@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..blocks import Read, blocks, kept, media, result, text
 from ..lenient import dicts, fields, with_role, word
-from ..normal import Call, Opaque, Part, Text, as_text
+from ..normal import Call, Opaque, Part, Text, as_text, is_same
 from ..provider import Note
 from .form import FORM, REASONING, calls
 
 _NOT_CHAT = frozenset({"usage", "metadata", "model", "id"})  # of the answer as a whole, or of ours
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("tool", "function")}
+_PLAIN = frozenset({"role", "content", "tool_calls"})
 
 
-def read(value: dict[str, Any]) -> Iterator[Part]:
-    """Read a chat message: content, what lies beside it, calls; or the result that it is."""
+def read(value: dict[str, Any]) -> list[Part]:
+    """Read a chat message: content, the reasoning that some providers put beside it, calls; or the result it is."""
     if value.get("role") in ("tool", "function"):
-        name = word(value.get("name"))
-        yield result(
-            word(value.get("tool_call_id")) or name, value.get("content"), name=name or None, form=FORM, raw=value
-        )
-        return
-    if len(value) > 2:
-        yield from _beside(value)
-    yield from blocks(value.get("content"), FORM)
-    if len(value) == 2 and "content" in value:  # the common case
-        return
-    for said in (value.get("refusal"), fields(value.get("audio")).get("transcript")):
-        if word(said):
-            yield Text(word(said))
+        name, given = word(value.get("name")), value.get("content")
+        return [result(word(value.get("tool_call_id")) or name, given, name=name or None, form=FORM, raw=value)]
+    found = blocks(value.get("content"), FORM)
+    if not value.keys() <= _PLAIN:
+        if beside := {key: value[key] for key in REASONING if value.get(key) is not None}:
+            found.insert(0, Opaque("thinking", form=FORM, raw=beside))
+        said = word(value.get("refusal")), word(fields(value.get("audio")).get("transcript"))
+        found += [Text(text) for text in said if text]
     old = value.get("function_call")
     asked = [*dicts(value.get("tool_calls")), *([{"function_call": old}] if isinstance(old, dict) else [])]
-    for call, raw in zip(calls(value), asked, strict=True):
+    for call, raw in zip(calls(value) if asked else (), asked, strict=True):
         has_id = "function_call" in raw or word(raw.get("id"))
-        yield Call(call.id, call.name, call.arguments, form=FORM, raw=raw if has_id else None)
-
-
-def _beside(value: dict[str, Any]) -> Iterator[Part]:
-    """Read the reasoning that some providers put beside the content."""
-    found = {key: value[key] for key in REASONING if value.get(key) is not None}
-    if found:
-        yield Opaque("thinking", form=FORM, raw=found)
+        found.append(Call(call.id, call.name, call.arguments, form=FORM, raw=raw if has_id else None))
+    return found
 
 
 def image_url(block: dict[str, Any], form: str | None) -> Part | None:
@@ -80,7 +68,7 @@ BLOCKS: dict[str, Read] = {
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return a message as the API allows it: no fields of the answer as a whole, calls with their arguments as text."""
-    value = with_role(_SPEAKERS.get(role), value, note)
+    value = with_role(role, value, note, ("tool", "function"))
     if not _NOT_CHAT.isdisjoint(value):
         note("left out fields that openai-chat does not know")
         value = {key: each for key, each in value.items() if key not in _NOT_CHAT}
@@ -88,7 +76,7 @@ def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     if not isinstance(calls, list):
         return value
     right = [_call(call) if isinstance(call, dict) else call for call in calls]
-    if all(new is old for new, old in zip(right, calls, strict=True)):
+    if is_same(right, calls):
         return value
     note("put calls right that openai-chat does not allow")
     return {**value, "tool_calls": right}

@@ -88,4 +88,5 @@ RULES = Rules(
     name=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     agrees=agrees,
     tidy=tidy,
+    prices="openai",
 )

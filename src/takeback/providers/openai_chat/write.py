@@ -29,11 +29,6 @@ def _messages(item: Item) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": _content(said)}
 
 
-def plain(role: str, text: str) -> dict[str, Any]:
-    """Write a message of nothing but text."""
-    return {"role": role, "content": text}
-
-
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Return a stored message as a request may hold it: no empty list of calls, of spoken words only their id."""
     if "content" in raw and len(raw) == 2 + bool(raw.get("tool_calls") or raw.get("tool_call_id")):

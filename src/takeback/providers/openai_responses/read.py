@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..blocks import Read, blocks, named, result, text
@@ -12,21 +11,18 @@ from ..openai_chat.read import file, image_url
 from ..provider import Note
 from .form import FORM, calls, results
 
-_SPEAKERS = {"user": ("user",), "assistant": ("assistant",), "tool": ("user",)}
 
-
-def read(value: dict[str, Any]) -> Iterator[Part]:
+def read(value: dict[str, Any]) -> list[Part]:
     """Read an item of the Responses API."""
-    name, asked, answered = kind(value), calls(value), results(value)
-    for call in asked:
-        has_id = word(value.get("call_id"))
-        yield Call(call.id, call.name, call.arguments, form=FORM, raw=value if has_id else None)
-    for each in answered:
-        yield result(each.call_id, each.content, success=each.success, name=each.name, form=FORM, raw=value)
+    name = kind(value)
     if name in ("", "message"):
-        yield from blocks(value.get("content"), FORM)
-    elif not asked and not answered:
-        yield Opaque(named(name), form=FORM, raw=value)
+        return blocks(value.get("content"), FORM)
+    for call in calls(value):
+        has_id = word(value.get("call_id"))
+        return [Call(call.id, call.name, call.arguments, form=FORM, raw=value if has_id else None)]
+    for each in results(value):
+        return [result(each.call_id, each.content, success=each.success, name=each.name, form=FORM, raw=value)]
+    return [Opaque(named(name), form=FORM, raw=value)]
 
 
 BLOCKS: dict[str, Read] = {
@@ -45,7 +41,7 @@ BLOCKS: dict[str, Read] = {
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
     """Return an item as the API allows it: arguments are text."""
     if kind(value) in ("", "message"):  # other items need no role
-        value = with_role(_SPEAKERS.get(role), value, note)
+        value = with_role(role, value, note)
     if kind(value) != "function_call" or isinstance(value.get("arguments"), str):
         return value
     note("put calls right that openai-responses does not allow")

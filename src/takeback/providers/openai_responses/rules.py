@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..lenient import kind, word
-from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_image, is_there, verbatim, with_parts
+from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_image, is_same, is_there, verbatim, with_parts
 from ..rules import Rules
 from .form import FORM
 from .write import OUTPUTS, is_said
@@ -78,11 +78,7 @@ def nameless(item: Item) -> Item:
         for part in item.parts
     )
     raw = _without_id(item.raw) if _has_id(item.raw) else item.raw
-    return item if raw is item.raw and all(map(_is, parts, item.parts)) else replace(item, parts=parts, raw=raw)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+    return item if raw is item.raw and is_same(parts, item.parts) else replace(item, parts=parts, raw=raw)
 
 
 def _has_id(raw: Any) -> bool:
@@ -188,4 +184,6 @@ RULES = Rules(
     closes=closes,
     tidy=tidy,
     item_id=item_id,
+    untied=nameless,
+    prices="openai",
 )

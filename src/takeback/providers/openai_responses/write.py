@@ -40,11 +40,6 @@ def is_said(part: Part) -> bool:
     return isinstance(part, Text | Media) or (isinstance(part, Opaque) and kind(part.raw).startswith("input_"))
 
 
-def plain(role: str, text: str) -> dict[str, Any]:
-    """Write a message of nothing but text."""
-    return {"role": role, "content": text}
-
-
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:
     """Return an item as a request may hold it: without what only clients add, and without nulls."""
     if None not in raw.values() and _OF_SDK.isdisjoint(raw):  # as nearly all are

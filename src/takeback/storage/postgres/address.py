@@ -25,16 +25,19 @@ ADAPTERS.register_dumper(int, Int8BinaryDumper)  # one type for all ints, so one
 class ServerConnection(psycopg.Connection[Any]):
     """A connection that remembers what it can be used for."""
 
-    knows_append = False  # whether it has prepared the hottest statement
+    knows_append = False  # whether it has prepared the hottest statements
     epoch: int | None = None  # its epoch, if it stays with one server session and is not pooled
 
-    _looks: select.poll | None = None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._looks = select.poll()
+        self._looked_for = 0
 
     def wait_for(self, events: int) -> None:
         """Wait until the socket is ready, but no longer than an interrupt should have to wait."""
-        if self._looks is None:
-            self._looks = select.poll()
-        self._looks.register(self.pgconn.socket, events)
+        if self._looked_for != events:
+            self._looks.register(self.pgconn.socket, events)
+            self._looked_for = events
         self._looks.poll(_HEAR_MS)
 
     def is_direct(self) -> bool:

@@ -15,25 +15,22 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
 from .. import guard, migrate
-from ..appends import KnownAppend
-from ..base import LOCK_TIMEOUT, Capabilities, Dialect, Op, Row, Value
-from . import blockers
+from ..base import LOCK_TIMEOUT, Capabilities, Op
+from . import append, blockers
 from . import schema as schemas
 from .address import Address, ServerConnection
-from .calls import FUNCTION, Calls
 from .dialect import Words
 from .doubt import Again, InDoubt, in_doubt
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
 from .listen import Ear, Hints, Listener
 from .pool import Pool
+from .transaction import PostgresTx
 
 T = TypeVar("T")
 
@@ -63,169 +60,6 @@ FROM pg_roles r, pg_namespace n WHERE r.rolname = current_user AND n.nspname = $
 _END_AFTER = 2.0
 _ATTEMPTS = 200  # per call; usually the deadline comes first
 _PREPARE_AFTER = 5  # uses of a statement on one connection
-
-
-class PostgresTx:
-    """A transaction on one connection. It begins with its first statement, so an append can be its own transaction."""
-
-    def __init__(
-        self,
-        connection: ServerConnection,
-        store: PostgresBackend,
-        begin: Sequence[Any] | None,
-        unheard: KnownAppend | None,
-    ) -> None:
-        self._connection = connection
-        self._unheard = unheard
-        self._store = store
-        self._begin = begin
-        self._words = store.words.reading if begin is None else store.words.writing
-        self._pipeline = ExitStack()
-        self._first: psycopg.Cursor[Any] | None = None
-        self._silent: psycopg.Cursor[Any] | None = None
-        self.number: tuple[str, str] | None = None
-        self.finished = False
-        self.committing = False
-        self.repeatable = False
-
-    @property
-    def dialect(self) -> Dialect:
-        """How this engine differs from the others."""
-        return self._store.words.dialect
-
-    def _start(self) -> None:
-        """Send the statements that begin the transaction, without waiting for their results."""
-        self._pipeline.enter_context(self._connection.pipeline())
-        self._first = self._connection.cursor()
-        if self._begin is None:
-            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._first.execute(*self._store.reading_as())
-        else:
-            self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            self._first.execute(self._begin[0], self._begin[1])
-        self._silent = self._connection.cursor()
-
-    def run(self, sql: str, args: Sequence[Value] = ()) -> None:
-        """Execute a statement that returns no rows; its errors arrive with the next result."""
-        assert not self.finished, "the transaction is over"
-        if self._silent is None:
-            self._start()
-        assert self._silent is not None
-        self._silent.execute(self._words(sql), args)
-
-    def one(self, sql: str, args: Sequence[Value] = ()) -> Row | None:
-        """Return the first row, or None."""
-        rows = self.all(sql, args)
-        return rows[0] if rows else None
-
-    def all(self, sql: str, args: Sequence[Value] = ()) -> list[Row]:
-        """Return all rows."""
-        assert not self.finished, "the transaction is over"
-        if self._silent is None:
-            self._start()
-        rows = self._connection.execute(self._words(sql), args, binary=True).fetchall()
-        if self.number is None:
-            self._learn_number()
-        return rows
-
-    def _learn_number(self) -> None:
-        """Remember this transaction's number and the server's life, by which its outcome can be asked for."""
-        if self._begin is not None and self._first is not None:
-            said = self._first.fetchone()
-            assert said is not None
-            number, life, *_ = said
-            self.number = number, life
-
-    def lock(self, what: str) -> None:
-        """Take a lock by name; like any statement without rows, it is sent without waiting."""
-        self.run("SELECT pg_advisory_xact_lock(?)", (schemas.lock_key(f"{self._store.words.schema}:{what}"),))
-
-    def keyed(self) -> None:
-        """Remember that this may be run again if the outcome of its commit is unknown."""
-        self.repeatable = True
-
-    def next(self, table: str) -> int:
-        """Return the next local number of a table from its sequence."""
-        return int(self.all(f"SELECT nextval('{self._store.words.schema}.{table}_number')")[0][0])
-
-    def reached(self, position: int) -> None:
-        """Do nothing: the server assigns positions."""
-
-    def newest(self) -> int | None:
-        """Return None: another transaction may have written a newer change."""
-        return None
-
-    def keep(self, scope: str, session_id: str, row: Any, rank: int) -> None:
-        """Do nothing: others may write at any time."""
-
-    def kept(self, scope: str, session_id: str) -> Any:
-        """Return None: a row that was not read in this transaction may have changed."""
-        return None
-
-    def kept_rank(self, scope: str) -> int | None:
-        """Return None, as ``kept`` does."""
-        return None
-
-    @property
-    def began(self) -> bool:
-        """Whether anything was sent."""
-        return self._silent is not None
-
-    def commit(self) -> None:
-        """Commit and wait for the server's confirmation."""
-        if self._begin is not None and self.number is None:
-            self._learn_number()
-        self.committing = True
-        self._connection.execute("COMMIT")
-        self._pipeline.close()
-
-    def give_up(self) -> None:
-        """Roll back a failed transaction; if that fails too, close the connection."""
-        try:
-            self._pipeline.close()
-        except psycopg.Error:
-            pass  # the failure was already raised
-        try:
-            status = self._connection.info.transaction_status
-            if status == psycopg.pq.TransactionStatus.INERROR:
-                self._connection.rollback()  # makes the driver forget statements not prepared because of the error
-            elif status != psycopg.pq.TransactionStatus.IDLE:
-                self._connection.execute("ROLLBACK")
-        except psycopg.Error:
-            self._connection.close()
-
-    # ------------------------------------------------------------------ an append in one statement
-
-    @property
-    def quick(self) -> PostgresTx | None:
-        """The engine's own append, as long as nothing was sent in this transaction."""
-        return self if self._begin is not None and not self.began and self._store.quick else None
-
-    def append_known(self, wanted: KnownAppend) -> int | None:
-        """Append if the session is unchanged since it was read, as one statement and its own transaction.
-
-        If the reply to an earlier attempt was lost, that same append is sent again: it is stored at most once,
-        because it takes effect only while nobody - itself included - has changed the session.
-        """
-        unheard, self._unheard = self._unheard, None
-        asked, calls = unheard or wanted, self._store.calls
-        found = self._at_once(lambda: calls.append_known(self._connection, asked), asked)
-        if found is None and unheard is not None:
-            found = self._at_once(lambda: calls.find(self._connection, unheard), unheard)
-        return found
-
-    def _at_once(self, call: Callable[[], T | None], again: KnownAppend | bool) -> T | None:
-        assert not self.finished, "the transaction is over"
-        try:
-            found = call()
-        except psycopg.Error as error:
-            if is_lost(error, self._connection):
-                raise InDoubt(error, again=again) from error
-            if error.sqlstate == "22003":
-                return None  # the general way then reports which number is too large
-            raise
-        self.finished = found is not None
-        return found
 
 
 class PostgresBackend:
@@ -270,10 +104,9 @@ class PostgresBackend:
             self._begin_epoch(connection)
 
     def _begin_epoch(self, connection: ServerConnection) -> None:
-        """Record the epoch; a connection that is not pooled gets once the settings that others get every time."""
+        """Record the epoch; a connection that is not pooled remembers it."""
         schemas.begin_epoch(connection, self._address.schema)
         if connection.prepare_threshold is not None:
-            connection.execute("SELECT set_config('lock_timeout', $1, false)", (self._lock_milliseconds(),))
             connection.epoch = schemas.epoch(connection, self._address.schema)
 
     def _look_around(self, connection: ServerConnection) -> None:
@@ -289,16 +122,17 @@ class PostgresBackend:
             self._begin_epoch(connection)
         if self._read_only:
             self.words.epochs_over = schemas.epochs_over(connection, name)
-        there = connection.execute(schemas.APPENDS, (f"{self.words.schema}.{FUNCTION}",)).fetchone()
-        self.quick = bool(there and there[0])
+        self.quick = connection.info.server_version >= append.SINCE
         milliseconds = int((self._timeout + _END_AFTER) * 1000)
         self._end = _END.format(milliseconds) if connection.info.server_version >= _END_SINCE else "NULL"
         rights = connection.execute(_MAY_SEE_ALL, (name,)).fetchone() or (False, False)
         bypasses, self._owns = map(bool, rights)
         setting = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
         asleep = setting is not None and setting[0] in ("off", "local")
-        self._sync = "off" if self._relaxed else "on" if asleep else None
-        self.calls = Calls(self.words.schema, self._sync, self._lock_milliseconds())
+        sync = "off" if self._relaxed else "on" if asleep else None
+        self._sync = "" if sync is None else f"set_config('synchronous_commit', '{sync}', true)"
+        lasting = f"set_config('lock_timeout', '{self._lock_milliseconds()}', true), {_BY_INDEX}"
+        self.appends = append.Appends(self.words, lasting, passing=self._sync, end=self._end, secured=not bypasses)
         self.capabilities = Capabilities(
             name="postgresql",
             persistent=True,
@@ -337,40 +171,34 @@ class PostgresBackend:
     def _lock_milliseconds(self) -> str:
         return schemas.milliseconds(self._lock_timeout)
 
-    def _writing_as(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
-        """Return the first statement of a write."""
-        found = self._begins.get(alone)
-        if found is None:
-            found = self._begins[alone] = self._begin(alone=alone)
-        return found
-
-    def _begin(self, *, alone: bool) -> tuple[str, tuple[Any, ...]]:
-        sync = "NULL" if self._sync is None else f"set_config('synchronous_commit', '{self._sync}', true)"
-        sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=sync, end=self._end)
+    def _begin(self, alone: bool) -> tuple[str, tuple[Any, ...]]:
+        """Return the first statement of a write, and remember it."""
+        sql = _SET_WRITE.format(lock=_ALONE if alone else _SHARED, sync=self._sync or "NULL", end=self._end)
         key = schemas.lock_key(f"scope:{self._address.schema}:{self._scope}")
-        return sql, (self._said_scope(), self._milliseconds(), self._lock_milliseconds(), key)
+        args = (self._said_scope(), self._milliseconds(), self._lock_milliseconds(), key)
+        return self._begins.setdefault(alone, (sql, args))
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only reads."""
         self._check_open()
-        return self._repeat(lambda deadline, unheard: self._attempt(op, None, deadline, unheard))
+        return self._repeat(op, None)
 
     def write(self, op: Op[T], *, frees_space: bool = False, alone: bool = False) -> T:
         """Run an operation and return when it is durable."""
         self._check_open()
         if self._read_only:
             raise Unsupported("this store was opened read-only", capability="write")
-        begin = self._writing_as(alone=alone or frees_space)
-        value = self._repeat(lambda deadline, unheard: self._attempt(op, begin, deadline, unheard))
+        value = self._repeat(op, self._begins.get(alone or frees_space) or self._begin(alone or frees_space))
         self._hints.changed()
         return value
 
-    def _repeat(self, attempt: Callable[[float, KnownAppend | None], T]) -> T:
-        """Run a transaction until it succeeds, fails for good, or runs out of time."""
-        deadline, doubt = time.monotonic() + self._timeout, None
+    def _repeat(self, op: Op[T], begin: tuple[str, tuple[Any, ...]] | None) -> T:
+        """Run a transaction until it succeeds, fails for good, or runs out of time; without ``begin`` it is a read."""
+        deadline = time.monotonic() + self._timeout
+        doubt: InDoubt | None = None
         for number in range(_ATTEMPTS):
             try:
-                return attempt(deadline, doubt.again if doubt and isinstance(doubt.again, KnownAppend) else None)
+                return self._attempt(op, begin, deadline)
             except Again as again:
                 late, last = time.monotonic() > deadline, number == _ATTEMPTS - 1
                 if (late or last) and doubt is not None:
@@ -393,41 +221,47 @@ class PostgresBackend:
             time.sleep(random.uniform(0, min(0.002 * 2 ** min(number, 6), 0.1)))  # so that losers do not collide again
         raise AssertionError("unreachable")
 
-    def _attempt(
-        self,
-        op: Op[T],
-        begin: tuple[str, tuple[Any, ...]] | None,
-        deadline: float,
-        unheard: KnownAppend | None,
-    ) -> T:
-        """Run one transaction; without ``begin`` it is a read."""
-        with self._pool.taken(deadline) as connection:
-            if not self._prepare[0]:
-                connection.prepare_threshold = connection.epoch = None
-            tx, value = PostgresTx(connection, self, begin, unheard), None
-            try:
-                value = op(tx)
-                if tx.began:
-                    tx.commit()
-                return value
-            except psycopg.Error as error:
-                lost = is_lost(error, connection)
-                tx.give_up()
-                if lost or error.sqlstate in STALE:
-                    connection.close()
-                elif error.sqlstate == blockers.LOCKED_OUT:
-                    raise blockers.busy(connection, self._address.schema, self._lock_timeout) from error
-                if lost and tx.committing and begin is not None:
-                    raise InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
-                raise self._judged(error, lost) from error
-            except (UnicodeError, OverflowError) as error:  # a value that the driver cannot encode
-                tx.give_up()
-                raise translate(error) from error
-            except BaseException as error:
-                if not isinstance(error, Exception):  # an interrupt may have struck between a statement and its reply
-                    connection.close()
-                tx.give_up()
-                raise
+    def _attempt(self, op: Op[T], begin: tuple[str, tuple[Any, ...]] | None, deadline: float) -> T:
+        """Run one transaction."""
+        pooled, broken = self._pool.take(deadline), True
+        try:
+            value = self._transact(op, pooled.connection, begin)
+            broken = False
+            return value
+        except Exception:
+            broken = False
+            raise
+        finally:  # an interrupt may have struck between a statement and its reply
+            self._pool.give(pooled, broken=broken)
+
+    def _transact(self, op: Op[T], connection: ServerConnection, begin: tuple[str, tuple[Any, ...]] | None) -> T:
+        if not self._prepare[0]:
+            connection.prepare_threshold = connection.epoch = None
+        tx = PostgresTx(connection, self, begin)
+        value: T | None = None
+        try:
+            value = op(tx)
+            if tx.began:
+                tx.commit()
+            return value
+        except psycopg.Error as error:
+            lost = is_lost(error, connection)
+            tx.give_up()
+            if lost or error.sqlstate in STALE:
+                connection.close()
+            elif error.sqlstate == blockers.LOCKED_OUT:
+                raise blockers.busy(connection, self._address.schema, self._lock_timeout) from error
+            if lost and tx.committing and begin is not None:
+                raise InDoubt(error, number=tx.number, value=value, again=tx.repeatable) from error
+            raise self._judged(error, lost) from error
+        except (UnicodeError, OverflowError) as error:  # a value that the driver cannot encode
+            tx.give_up()
+            raise translate(error) from error
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                connection.close()
+            tx.give_up()
+            raise
 
     def _judged(self, error: psycopg.Error, lost: bool) -> Exception:
         """Return the error for a transaction that failed before its commit: one that allows another attempt, or not."""

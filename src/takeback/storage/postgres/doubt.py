@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 
 from ...errors import BackendError, Error
-from ..appends import KnownAppend
 from .pool import words
 
 
@@ -27,12 +26,12 @@ class InDoubt(Exception):
         *,
         number: tuple[str, str] | None = None,
         value: Any = None,
-        again: KnownAppend | bool = False,
+        again: bool = False,
     ) -> None:
         self.error = error
         self.number = number
         self.value = value
-        self.again = again  # whether running it again stores it only once: by its key, or as this same append
+        self.again = again  # whether running it again stores it only once
 
 
 def in_doubt(doubt: InDoubt) -> BackendError:

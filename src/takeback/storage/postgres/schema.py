@@ -38,9 +38,7 @@ _NEXT_EPOCH = """INSERT INTO {schema}.epoch SELECT max(epoch) + 1, $1 FROM {sche
 HAVING (SELECT cluster FROM {schema}.epoch ORDER BY epoch DESC LIMIT 1) <> $1 ON CONFLICT DO NOTHING"""
 _EPOCHS_OVER = """SELECT coalesce((SELECT CASE WHEN cluster <> $1 THEN epoch END FROM {schema}.epoch
 ORDER BY epoch DESC LIMIT 1), 0), pg_is_in_recovery()"""
-APPENDS = "SELECT to_regprocedure($1) IS NOT NULL"
 _ATTEMPTS = 10  # of a migration, which can deadlock with writers over tables
-QUICK = 180000  # the first server version with crc32(), which an append in one statement needs
 
 Connection = psycopg.Connection[Any]
 
@@ -153,9 +151,6 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
     if made or pending:
         scoped = ", ".join(f"'{table.name}'" for table in tables.TABLES if not table.local)
         _run(connection, _own_file("scopes.sql").replace(":tables", scoped), where)
-    (may,) = _one(connection, "SELECT has_schema_privilege($1, 'CREATE')", (schema,))
-    if connection.info.server_version >= QUICK and (made or pending or may):  # one function per Takeback version
-        _run(connection, _own_file("append.sql"), where)
     if grant_to is not None:
         for sql in _USABLE:
             connection.execute(sql.format(schema=where, role=dialect.quoted(grant_to)))

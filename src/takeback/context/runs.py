@@ -1,4 +1,4 @@
-"""The light steps in which a conversation is counted: made from items, or by a glance at stored messages.
+"""Runs of regular steps, and messages at a glance: made from items, or by a look at what is stored.
 
 Messages that are sent as they are stored need no items. In a conversation, a ``Run`` stands for many of them: a few
 items that no repair touches, with the sides that the run begins and ends with.
@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, is_said
-from ..providers.normal import Call, Item, Part, Result, Text
-from .tokens import item_tokens, part_tokens
+from ..providers.normal import Call, Item, Result, Text
+from .tokens import part_tokens
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -60,58 +60,40 @@ def runs_in(items: Iterable[Item]) -> Iterator[Item | Run]:
             yield part.run
 
 
-def steps_of(items: Iterable[Item], count: Count) -> list[GlancedMessage]:
-    """Return the steps of a conversation."""
+def glances_of(items: Iterable[Item], count: Count) -> list[GlancedMessage]:
+    """Return the messages of a conversation at a glance, those of its runs too."""
     found = list[GlancedMessage]()
     for each in runs_in(items):
         if type(each) is Run:
             found += each.glances
         else:
-            found.append(step_of(each, count))  # type: ignore[arg-type]
+            found.append(glance_of(each, count))  # type: ignore[arg-type]
     return found
 
 
-def step_of(item: Item, count: Count) -> GlancedMessage:
-    """Make the step of an item."""
-    found = GlancedMessage(item.role, item_tokens(item, count), item=item, seq=item.seq)
-    found.calls = [part for part in item.parts if type(part) is Call]
-    found.answers = [Answer(part.call_id, None, part) for part in item.parts if type(part) is Result]
-    found.longest = max((len(longest_text(part)) for part in item.parts), default=0) if found.answers else 0
-    found.is_request = item.role == "user" and item.seq > 0 and not found.answers
-    return found
-
-
-def of_item(item: Item, count: Count, refuses_blank: bool) -> GlancedMessage | None:
-    """Judge a message that has to be written: texts, then calls, or only text results; None if it is anything else."""
-    tokens, role, speaks, longest = MESSAGE, item.role, False, 0
+def glance_of(item: Item, count: Count, refuses_blank: bool = False) -> GlancedMessage:
+    """Look at an item; it is plain if it holds texts and then calls, or nothing but results of text."""
+    tokens, role, speaks, longest, plain = MESSAGE, item.role, False, 0, bool(item.parts)
     calls: list[Call] = []
     answers: list[Answer] = []
     for part in item.parts:
-        kind = type(part)
-        if kind is Text and role != "tool" and not calls:
-            if not is_said(text := part.text, refuses_blank):  # type: ignore[attr-defined]
-                return None
+        tokens += part_tokens(part, count)
+        if type(part) is Text:
             speaks = True
-            tokens += count(text)
-        elif kind is Call and role == "assistant":
-            calls.append(part)  # type: ignore[arg-type]
-            tokens += part_tokens(part, count)
-        elif kind is Result and role == "tool":
-            for each in part.parts:  # type: ignore[attr-defined]
-                if type(each) is not Text or not is_said(each.text, refuses_blank):
-                    return None
-                longest = max(longest, len(each.text))
-            answers.append(Answer(part.call_id, None, part))  # type: ignore[attr-defined, arg-type]
-            tokens += part_tokens(part, count)
+            plain = plain and role != "tool" and not calls and is_said(part.text, refuses_blank)
+        elif type(part) is Call:
+            plain = plain and role == "assistant"
+            calls.append(part)
+        elif type(part) is Result:
+            plain = plain and role == "tool"
+            for each in part.parts:
+                text = each.text if type(each) is Text else ""
+                plain = plain and is_said(text, refuses_blank)
+                longest = max(longest, len(text))
+            answers.append(Answer(part.call_id, None, part))
         else:
-            return None
-    return GlancedMessage(role, tokens, None, speaks, calls, answers, longest, item=item) if item.parts else None
-
-
-def longest_text(part: Part) -> str:
-    """Return the longest text in a tool result; empty for anything else."""
-    return max(_texts(part), key=len, default="")
-
-
-def _texts(part: Part) -> Iterator[str]:
-    return (each.text for each in part.parts if isinstance(each, Text)) if isinstance(part, Result) else iter(())
+            plain = False
+    is_request = role == "user" and item.seq > 0 and not answers
+    return GlancedMessage(
+        role, tokens, None, speaks, calls, answers, longest, item=item, seq=item.seq, is_request=is_request, plain=plain
+    )
