@@ -16,7 +16,7 @@ import takeback
 from takeback import Capture
 from takeback.files import snapshots
 from takeback.files.disk.scan import Limits, Scanner
-from takeback.files.workspaces import Workspace
+from takeback.files.workspaces import CapturedDirectory
 from takeback.ops import blobs
 from takeback.storage.base import Tx
 
@@ -220,7 +220,7 @@ def asked_for_all(store: takeback.Store, work: Path) -> list[bytes]:
     """Return the contents that a new handle on a workspace asks for before it counts on what is remembered."""
     asked: list[bytes] = []
 
-    class Asking(Workspace):
+    class Asking(CapturedDirectory):
         def _all_there(self, scanner: Scanner) -> bool:
             asked.extend(scanner.digests())
             return super()._all_there(scanner)

@@ -19,7 +19,7 @@ from .store_reading import StoreReading
 
 if TYPE_CHECKING:
     from ..files.disk.scan import Limits
-    from ..files.workspaces import Workspace
+    from ..files.workspaces import CapturedDirectory
     from ..ops.idempotency import ApiCall
 
 
@@ -52,13 +52,13 @@ class StoreBase(StoreReading[Session]):
             self._made_holder = presence.encode(presence.here(self._clock.now_ms()))
         return self._made_holder
 
-    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> Workspace:
+    def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> CapturedDirectory:
         """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""
         key = self.scope, path, limits, rules
         with self._keeper.places_lock:
             found = self._keeper.places.get(key)
             if found is None:
-                found = self._keeper.places[key] = workspaces.Workspace(self._runner, path, limits, rules)
+                found = self._keeper.places[key] = workspaces.CapturedDirectory(self._runner, path, limits, rules)
             return found
 
     def _write(self, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

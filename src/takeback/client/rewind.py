@@ -27,7 +27,7 @@ from ..files.disk import preview
 from ..files.disk.identity import identity
 from ..files.disk.preview import FilePlan
 from ..files.roots import Root
-from ..files.workspaces import Commit, Trees, Workspace
+from ..files.workspaces import Commit, Trees, CapturedDirectory
 from ..model import files, html, tree, words
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -93,7 +93,7 @@ class Rewind:
     not_written: tuple[str, ...]
     pending: str | None
 
-    def __init__(self, store: Store, place: Workspace | None, choice: RewindChoice, *, shown: bool) -> None:
+    def __init__(self, store: Store, place: CapturedDirectory | None, choice: RewindChoice, *, shown: bool) -> None:
         self._store, self._place, self._choice = store, place, choice
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._recorded: Root | None = None
@@ -236,7 +236,7 @@ class Rewind:
         """
         return self._apply(take_over, None)
 
-    def _secure(self, place: Workspace) -> None:
+    def _secure(self, place: CapturedDirectory) -> None:
         """Record what is on disk, so that the move can be undone; the paths of the plan must be as it found them."""
         if self._recorded is not None:
             return
@@ -250,7 +250,7 @@ class Rewind:
             names = ", ".join(map(os.fsdecode, changed[:5]))
             raise Conflict(f"files changed since the preview: {names}; preview again", found=tuple(changed))
 
-    def _changing(self, place: Workspace, session: SessionRow | None, finish: Commit[T]) -> T:
+    def _changing(self, place: CapturedDirectory, session: SessionRow | None, finish: Commit[T]) -> T:
         """Change the files, and then the store."""
         try:
             return changes.change_files(self._store._runner, place, session, self._plan.steps, finish)

@@ -37,7 +37,7 @@ from .handle import Handle
 
 if TYPE_CHECKING:
     from ..files.roots import Root
-    from ..files.workspaces import Workspace
+    from ..files.workspaces import CapturedDirectory
 
 S = TypeVar("S", bound="Running")
 _LARGEST_RESULT = 1 << 20
@@ -186,7 +186,7 @@ class Running(Handle):
     recovered: str | None = None
     """What became of an interrupted rewind that this handle found; None if there was none."""
 
-    def _place(self) -> Workspace | None:
+    def _place(self) -> CapturedDirectory | None:
         """Return the workspace, or None if there is none that can be captured."""
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
@@ -195,7 +195,7 @@ class Running(Handle):
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
 
-    def _any_place(self, path: str) -> Workspace:
+    def _any_place(self, path: str) -> CapturedDirectory:
         given = self._capture
         return self._store._place(path, scan.Limits(given.largest_file, given.largest_total), given.ignore)
 
@@ -235,7 +235,7 @@ class Running(Handle):
             held.sure = max(held.sure, session.updated)
         return root
 
-    def _recover(self, place: Workspace) -> None:
+    def _recover(self, place: CapturedDirectory) -> None:
         """Take back an interrupted rewind in the workspace."""
         self.recovered = changes.recover(self._store._runner, place, self.id) or self.recovered
 

@@ -25,7 +25,7 @@ from . import journal
 from .disk import apply
 from .disk import identity as directories
 from .journal import JournalRow
-from .workspaces import Commit, Trees, Workspace
+from .workspaces import Commit, Trees, CapturedDirectory
 
 if TYPE_CHECKING:
     from .disk.apply import Changeset, Step
@@ -36,7 +36,7 @@ _under_way: set[str] = set()  # changes this process is making now; any other jo
 
 
 def change_files(
-    runner: Runner, place: Workspace, session: SessionRow | None, steps: Sequence[Step], finish: Commit[T]
+    runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step], finish: Commit[T]
 ) -> T:
     """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
     if not steps:
@@ -52,7 +52,7 @@ def change_files(
     return done
 
 
-def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: JournalRow) -> None:
+def _carry_out(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow) -> None:
     try:
         with _in_words():
             change.stage(place.trees.content)
@@ -65,7 +65,7 @@ def _carry_out(runner: Runner, place: Workspace, change: Changeset, row: Journal
         raise
 
 
-def _make_count(runner: Runner, place: Workspace, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
+def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
     """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
@@ -95,7 +95,7 @@ def _counts(runner: Runner, row: JournalRow) -> bool:
 
 
 def _begin(
-    runner: Runner, place: Workspace, session: SessionRow | None, steps: Sequence[Step]
+    runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step]
 ) -> tuple[JournalRow, Changeset]:
     now_ms = runner.clock.now_ms()
     where = f"{place.path}\0{directories.identity(place.path) or ''}"
@@ -142,7 +142,7 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def pending(runner: Reads[Any], place: Workspace, session_id: str) -> JournalRow | None:
+def pending(runner: Reads[Any], place: CapturedDirectory, session_id: str) -> JournalRow | None:
     """Return a change of this workspace that was left half done; raises ``Busy`` if it is still in progress."""
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
@@ -174,7 +174,7 @@ def is_there(row: JournalRow) -> bool:
     return os.path.isdir(path) and (directories.identity(path) or "") == identity
 
 
-def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
+def recover(runner: Runner, place: CapturedDirectory, session_id: str) -> str | None:
     """Take back a change that was left half done in this workspace and describe it; None if there was none.
 
     Raises ``Busy`` if it is still in progress.
@@ -189,7 +189,7 @@ def recover(runner: Runner, place: Workspace, session_id: str) -> str | None:
     return None if row is None else _taken_back(runner, place, row)
 
 
-def _taken_back(runner: Runner, place: Workspace, row: JournalRow) -> str:
+def _taken_back(runner: Runner, place: CapturedDirectory, row: JournalRow) -> str:
     mine = row._replace(holder=presence.encode(presence.here(runner.clock.now_ms())))
     if not runner.write(journal.take, row.holder, mine):
         raise Busy("somebody else is taking back an interrupted change in this workspace; try again when that is done")
@@ -214,7 +214,7 @@ def _named(kept: Sequence[bytes], id: str) -> str:
     return f"; left alone, since somebody changed them meanwhile (old version: NAME.takeback-{id}): {names}"
 
 
-def _left_in(tx: Tx, scope: str, place: Workspace, session_id: str) -> JournalRow | None:
+def _left_in(tx: Tx, scope: str, place: CapturedDirectory, session_id: str) -> JournalRow | None:
     """Find a change of this workspace, even one begun before the directory was moved."""
     found = journal.find(tx, scope, place.name)
     if found is not None:

@@ -1,6 +1,6 @@
 """The workspaces of a store: scanned, and their contents kept.
 
-A ``Workspace`` is one directory as one scope of a store knows it. It is scanned under a lock, and the result is
+A ``CapturedDirectory`` is one directory as one scope of a store knows it. It is scanned under a lock, and the result is
 recorded in one transaction with what is remembered for the next scan; if contents were swept out meanwhile, everything
 is scanned again. New contents are packed and stored by a second thread while the first one reads on.
 """
@@ -197,7 +197,7 @@ class _Kept(NamedTuple):
     last: list[blobs.Packed]  # contents that are not yet stored
 
 
-class Workspace:
+class CapturedDirectory:
     """A workspace of a store."""
 
     def __init__(self, runner: Runner, path: str, limits: Limits, rules: tuple[str, ...]) -> None:
