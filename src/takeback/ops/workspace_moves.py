@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import codec
 from ..errors import Conflict, NotFound
 from ..files import snapshots, timeline
-from ..files.authors import CALLS, OUTSIDE, Claim
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.files import ScanRow, WorkspaceRow
@@ -110,11 +109,3 @@ def _undoable(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> Operation
     if later is not None:
         raise Conflict(f"a later operation ({later.kind}) changed the same files; undo that one first", found=later.id)
     return row
-
-
-def claim_of(workspace: WorkspaceRow) -> Claim | None:
-    """Return what is claimed of changes since the last scan by whoever only looks: nothing."""
-    return None
-
-
-__all__ = ["CALLS", "OUTSIDE", "FilesAt", "WorkspaceGoal", "WorkspaceWish", "finish", "look"]
