@@ -362,7 +362,7 @@ store.close()
 
 
 def _wait_for_a_new_minute() -> None:
-    """Wait if a minute is about to end: the first append in one takes several round trips, and none is answered."""
+    """Wait if a minute is about to end: the first change in one takes several round trips, and none is answered."""
     if time.time() % 60 > 45:
         time.sleep(60 - time.time() % 60)
 
@@ -384,6 +384,7 @@ def test_a_process_killed_between_commit_and_answer_is_taken_up_by_another(
     url = _postgres.url(tmp_path, port=proxy.port)
     for number in range(kills):
         _wait_for_a_new_minute()
+        session.note("the first change in this minute")
         child = _start(url, session, f"key {number}")
         proxy.drop_replies(delay=60)
         assert child.stdin is not None
