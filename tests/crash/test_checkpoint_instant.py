@@ -17,7 +17,6 @@ import pytest
 import _postgres
 import takeback
 from takeback.ops import agent_checkpoints, agents
-from takeback.storage.base import Tx
 from takeback.testing.contract.base import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.promise("R13"), pytest.mark.feature("E4", "E5")]
@@ -60,14 +59,12 @@ class _Writers:
 
 def _held(store: takeback.Store, made: list[str]) -> list[dict[str, int]]:
     """Return how many entries of each session each checkpoint holds."""
-
-    def look(tx: Tx) -> list[dict[int, int]]:
-        rows = agent_checkpoints.of_agent(tx, agents.get(tx, "", "a"))
-        assert [row.id for row in rows] == made
-        return [{sid: pin.seq for sid, pin in agent_checkpoints.all_in_force(tx, row).items()} for row in rows]
-
+    rows = store._read(lambda tx: agent_checkpoints.of_agent(tx, agents.get(tx, "", "a")))
+    assert [row.id for row in rows] == made
+    # Each in a read of its own: no single one may take longer than the store waits for an answer.
+    each = (store._read(agent_checkpoints.all_in_force, row) for row in rows)
     names = {session._seen.sid: session.name or "" for session in store.iter_sessions(agent="a")}
-    return [{names[sid]: seq for sid, seq in pins.items()} for pins in store._read(look)]
+    return [{names[sid]: pin.seq for sid, pin in pins.items()} for pins in each]
 
 
 def _require_instant(logs: dict[str, list[list[int]]], held: dict[str, int], before: list[int], where: str) -> None:

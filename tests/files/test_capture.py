@@ -57,11 +57,11 @@ def test_what_a_call_did_while_another_was_looking_is_not_somebody_elses(
                 looking.wait(60)
             return real_start(call_id, *more)
 
-        def slowly(self: Scanner, *args: Any) -> Any:
+        def slowly(self: Scanner, *args: Any, **how: Any) -> Any:
             if threading.current_thread() is threading.main_thread() and not wrote.is_set():
                 looking.set()
                 wrote.wait(60)
-            return real_scan(self, *args)
+            return real_scan(self, *args, **how)
 
         def work_on() -> None:
             second.__enter__()

@@ -126,14 +126,15 @@ def _listed(rows: list[Row], columns: tuple[str, ...], bound: Place, limit: int)
     found, damaged, last, ends = list[Whole](), list[str](), bound, False
     place_of = _PLACES[columns]
     for row in rows[:limit]:
-        if row[0] is None:
-            raise Corrupt("the record of a session is missing; run verify", what="session")
         try:
             whole = folded_whole(row)
         except Corrupt as error:
             if not error.what.startswith("session "):
                 raise
-            damaged.append(str(SESSION.unchecked(own_part(row)).id))
+            session_id: str | None = SESSION.unchecked(own_part(row)).id
+            if session_id is None:  # a tag that names no session
+                raise Corrupt("the record of a session is missing; run verify", what="session") from error
+            damaged.append(str(session_id))
             ends = True
             continue
         place = place_of(whole[0])

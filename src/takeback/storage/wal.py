@@ -208,7 +208,7 @@ class _Mender:
 
     def _likeness(self, frame: WalFrame) -> float:
         """Return the fraction of a page's bytes that are unchanged, ignoring those that were and are zero."""
-        if frame.page > self._pages:
+        if not 0 < frame.page <= self._pages:
             return _NEW
         start = frame.offset + _FRAME.size
         pairs = zip(self._before(frame.page), self._data[start : start + self._size], strict=False)
