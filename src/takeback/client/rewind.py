@@ -184,7 +184,7 @@ class Rewind:
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}
         return preview.plan(
-            trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites, aside=aside
+            trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites, was_aside=aside
         )
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
@@ -205,6 +205,9 @@ class Rewind:
         self.stays = {os.fsdecode(path): stay.why for path, stay in self._plan.stays.items()}
         self.moved = {os.fsdecode(one): os.fsdecode(other) for one, other in preview.moves(self._plan.steps)}
         self._hidden = 0 if self._root is None else self._root.missed_count - len(self._root.missed)
+        if self._hidden:  # those with a line of their own are not counted twice
+            listed = {path.rstrip(b"/") for path, _ in self._root.missed} if self._root is not None else set()
+            self._hidden -= sum(stay.is_gap and path not in listed for path, stay in self._plan.stays.items())
         self.not_captured, self.not_written = tuple(self._missed()), _texts(self._plan.refused)
 
     def _sort_kept(self, names: AuthorNames) -> None:
@@ -399,10 +402,10 @@ def _moved_line(source: str, target: str, *, back: bool) -> str:
 
 def _as_planned(load: tree.Load, now: bytes, step: Step) -> bool:
     """Whether a path is as the plan found it; what is moved aside was not captured, so nothing else is known of it."""
-    found = tree.find(load, now, step.path)
+    found = preview.at(load, now, step.path)
     if step.old is not None and step.old.kind == MOVED:
         return found is not None and found.kind in (tree.GAP, tree.DIR)
-    return tree.shown(None if found is None or found.kind == tree.ABSENT else found) == tree.shown(step.old)
+    return tree.shown(found) == tree.shown(step.old)
 
 
 def _in_hex(value: Any) -> Any:

@@ -19,7 +19,7 @@ from ...model import names, tree
 from ...model.tree import ABSENT, DIR, FILE, GAP, LINK, THERE, Difference, Load, Node
 from . import gaps
 from ._steps import MOVED, beside
-from .apply import Step
+from .apply import Step, aside
 
 Yours = Mapping[bytes, bytes | None]  # somebody else's edits, each with its tree if it is not on disk
 _SAVED = re.compile(rb"(?s).+\.takeback-[A-Za-z0-9_-]+")  # what we moved aside, or saved next to its place
@@ -34,6 +34,7 @@ class Stay(NamedTuple):
     why: str
     removal: bool = False
     force: bool = False
+    is_gap: bool = False  # what is there now is not captured
 
 
 class FilePlan(NamedTuple):
@@ -55,14 +56,14 @@ def plan(
     yours: Yours,
     wants: Callable[[bytes], bool] = lambda path: True,
     overwrite: Callable[[bytes], bool] = lambda path: False,
-    aside: Mapping[bytes, bytes] | None = None,
+    was_aside: Mapping[bytes, bytes] | None = None,
 ) -> FilePlan:
     """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them.
 
-    Only paths that are ``wants`` change. ``aside`` maps paths to what an operation that is now reversed moved aside: it
-    moves back, or moves aside again.
+    Only paths that are ``wants`` change. ``was_aside`` maps paths to what an operation that is now reversed moved
+    aside: it moves back, or moves aside again.
     """
-    return _Planner(load, now, wanted, yours, wants, overwrite, aside or {}).run()
+    return _Planner(load, now, wanted, yours, wants, overwrite, was_aside or {}).run()
 
 
 class _Planner:
@@ -76,11 +77,11 @@ class _Planner:
         yours: Yours,
         wants: Callable[[bytes], bool],
         overwrite: Callable[[bytes], bool],
-        aside: Mapping[bytes, bytes],
+        was_aside: Mapping[bytes, bytes],
     ) -> None:
         self._load, self._now, self._wanted = load, now, wanted
         self._yours, self._wants, self._overwrite = yours, wants, overwrite
-        self._aside = aside
+        self._aside, self._asides = was_aside, frozenset(was_aside.values())
         self._taken = set[bytes]()  # names that something is moved to, or from
         self._steps = dict[bytes, Step]()
         self._kept = dict[bytes, None]()
@@ -94,9 +95,10 @@ class _Planner:
         self._bring_back()
         self._make_way()
         self._keep_what_holds()
+        self._name_asides()
         steps = sorted(self._steps.values(), key=lambda step: step.path.split(b"/"))
         back = frozenset(self._back.keys() & self._steps.keys())
-        absent = frozenset(path for path in self._kept if _there(tree.find(self._load, self._wanted, path)) is None)
+        absent = frozenset(path for path in self._kept if at(self._load, self._wanted, path) is None)
         return FilePlan(tuple(steps), tuple(self._kept), self._stays, tuple(self._refused), back, absent)
 
     # ------------------------------------------------------------------ each path by itself
@@ -107,7 +109,7 @@ class _Planner:
             old, new = _there(old), _there(new)
             if old == new or not self._wants(path) or (below is not None and path.startswith(below)):
                 continue
-            if path in self._taken:
+            if path in self._asides:
                 below = path + b"/"
             elif is_refused(path, old, new):
                 self._refused[names.control_part(path)] = None
@@ -138,7 +140,8 @@ class _Planner:
             return True
         # Behind a gap: captured only now, with its directory, so it may be older than the point.
         if old is None or new is None or old.kind != new.kind:
-            self._stays[path] = Stay(_why(old, new), removal=new is None, force=can_move)
+            gap = old is not None and old.kind == GAP
+            self._stays[path] = Stay(_why(old, new), removal=new is None, force=can_move, is_gap=gap)
         return False
 
     def _forced(self, path: bytes) -> bool:
@@ -156,10 +159,18 @@ class _Planner:
         number = 1
         while name is None or name in self._taken:
             name, number = beside(path, b"%d" % number), number + 1
-            if self._at_now(name) is not None or tree.find(self._load, self._wanted, name) is not None:
+            if self._at_now(name) is not None or at(self._load, self._wanted, name) is not None:
                 name = None
         self._taken.add(name)
         return Node(MOVED, 0, 0, name)
+
+    def _name_asides(self) -> None:
+        """Name what an operation moved aside and what does not move now."""
+        moved = {name for _, name in aside(self._steps.values())}
+        for name in self._asides - moved:
+            here, there = self._at_now(name), at(self._load, self._wanted, name)
+            if not _same(here, there) and self._wants(name):
+                self._stays[name] = _saved() if here is not None else Stay("what was moved there is gone")
 
     # ------------------------------------------------------------------ somebody else's edits
 
@@ -170,7 +181,7 @@ class _Planner:
                 continue
             if path in self._stays or names.leads_into_control(path):
                 continue
-            old, mine = self._at_now(path), _there(tree.find(self._load, root, path))
+            old, mine = self._at_now(path), at(self._load, root, path)
             if _same(old, mine):
                 self._steps.pop(path, None)
             elif GAP not in (old and old.kind, mine and mine.kind):
@@ -197,7 +208,7 @@ class _Planner:
     def _make_directory(self, above: bytes, path: bytes) -> bool:
         """Add a step for a directory that a path needs; False if something has to stay in its place."""
         force, edit = self._overwrite(path), self._back.get(path)
-        node = tree.find(self._load, self._wanted if edit is None else edit, above)
+        node = at(self._load, self._wanted if edit is None else edit, above)
         old = self._at_now(above)
         if node is None or node.kind != DIR or above in self._back or names.leads_into_control(above):
             return False
@@ -238,8 +249,6 @@ class _Planner:
                 self._drop_below(path)
                 self._steps[path] = Step(path, self._moved(path), new)
                 continue
-            if new is not None and new.kind == MOVED:
-                self._stays[new.content] = _saved()
             self._stays[path] = self._held(path, left, new)
             holding.update(above_all(path))
 
@@ -277,7 +286,14 @@ class _Planner:
                 del each[inside]
 
     def _at_now(self, path: bytes) -> Node | None:
-        return _there(tree.find(self._load, self._now, path))
+        return at(self._load, self._now, path)
+
+
+def at(load: Load, root: bytes, path: bytes) -> Node | None:
+    """Return what is at a path of a tree; nothing is below what was not captured."""
+    above, _, name = path.rpartition(b"/")
+    folder = tree.find(load, root, above) if above else Node(DIR, 0, 0, root)
+    return _there(load(folder.content).get(name)) if folder is not None and folder.kind == DIR else None
 
 
 def _is_dir(node: Node | None) -> bool:
@@ -329,7 +345,7 @@ def appeared(load: Load, now: bytes, steps: Iterable[Step]) -> Iterator[bytes]:
     """Yield what is in directories that go, but is not part of the plan: it came since the preview."""
     known = {step.path for step in steps}.union(*moves(steps))
     for path, old, new in steps:
-        here = tree.find(load, now, path) if _is_dir(old) and not _is_dir(new) else None
+        here = at(load, now, path) if _is_dir(old) and not _is_dir(new) else None
         for name in load(here.content) if here is not None and here.kind == DIR else ():
             if path + b"/" + name not in known:
                 yield path + b"/" + name
