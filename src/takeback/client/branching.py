@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from .. import codec
 from ..errors import Invalid
-from ..files import journal
+from ..files import changes, journal
+from ..files.workspaces import Trees
 from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
@@ -234,10 +235,13 @@ class Moving(Files):
             done = self._operate(call, moves.fork, target, name=name)
             return self._ask(moves.forked_branch, done.id)
         operate = partial(self._operate, call, journal.fork_session, target, name=name, workspace=place)
-        if place is not None and self._done_before(call) is None:
+        if place is None:
+            done = operate(row=None)
+        elif (earlier := self._done_before(call)) is None:
             done = write_files(self, at, place, lambda row: operate(row=row))
         else:
-            done = operate(row=None)
+            changes.clear(self._store._runner, Trees(self._store._runner), place)  # it may have been killed at the end
+            done = earlier
         return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
     def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:

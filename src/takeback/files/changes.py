@@ -277,20 +277,19 @@ def materialise(
     steps: Sequence[Step],
     commit: Callable[[JournalRow], T],
 ) -> T:
-    """Write files into a new or empty directory, then call ``commit``, which completes the journal and makes them count.
+    """Write files into a new or empty directory, and call ``commit``, which makes them count and completes the journal.
 
     What a killed call left there is taken back first, and so is this one if it fails.
     """
     if os.path.lexists(into) and not os.path.isdir(into):
         raise Conflict(f"{into!r} is not a directory; choose a new or empty one", found=into)
-    name = workspaces.name_of(into)
-    _clear(runner, trees, name)
+    clear(runner, trees, into)
     made = not os.path.isdir(into)
     with _in_words():
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
             raise Conflict(f"{into!r} is not empty; choose a new or empty directory", found=into)
-    row, change = _begin(runner, into, name, session, steps)
+    row, change = _begin(runner, into, workspaces.name_of(into), session, steps)
     _under_way.add(row.id)
     try:
         _carry_out(runner, trees, change, row)
@@ -320,9 +319,9 @@ def _commit_or_take_back(
         raise
 
 
-def _clear(runner: Runner, trees: Trees, name: str) -> None:
+def clear(runner: Runner, trees: Trees, into: str) -> None:
     """Take back what a killed process left in a directory; raises ``Busy`` if somebody is still at work there."""
-    row = runner.read(journal.find, runner.scope, name)
+    row = runner.read(journal.find, runner.scope, workspaces.name_of(into))
     if row is not None and row.steps:
         _require_left(runner, row)
         _taken_back(runner, trees, row)
