@@ -201,9 +201,9 @@ class _Planner:
                     break
 
     def _will_be_directory(self, path: bytes) -> bool:
+        """Whether a directory is there for what comes; one that was to go stays for it."""
         step = self._steps.get(path)
-        node = self._at_now(path) if step is None else step.new
-        return node is not None and node.kind == DIR
+        return _is_dir(self._at_now(path)) or (step is not None and _is_dir(step.new))
 
     def _make_directory(self, above: bytes, path: bytes) -> bool:
         """Add a step for a directory that a path needs; False if something has to stay in its place."""
@@ -220,6 +220,8 @@ class _Planner:
             return False
         is_gap = old is not None and old.kind == GAP
         self._steps[above] = Step(above, self._moved(above) if is_gap else old, node)
+        if edit is not None:
+            self._back[above] = edit
         self._kept.pop(above, None)
         self._stays.pop(above, None)
         return True
@@ -275,7 +277,7 @@ class _Planner:
 
     def _moves_whole(self, path: bytes) -> bool:
         """Whether a directory is moved aside with everything in it."""
-        kept = any(each.startswith(path + b"/") for each in self._kept)
+        kept = any(each.startswith(path + b"/") for each in (*self._kept, *self._back))
         return self._overwrite(path) or (path in self._aside and not kept)
 
     def _drop_below(self, path: bytes) -> None:
