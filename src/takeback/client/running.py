@@ -191,7 +191,7 @@ class Running(Handle):
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
-        why = workspaces.why_not(path)
+        why = workspaces.why_not(path, self._store._runner)
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
 
@@ -269,7 +269,7 @@ class Running(Handle):
             return None
         if self._capture.mode == "off":
             return f"{path} (capture is off)"
-        why = workspaces.why_not(path)
+        why = workspaces.why_not(path, self._store._runner)
         return f"{path} ({why})" if why else None
 
     def _captures(self) -> bool:

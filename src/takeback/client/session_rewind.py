@@ -50,6 +50,7 @@ class SessionRewind(Rewind):
         self._files, self._conversation = files, conversation
         self.workspace = session._seen.workspace or None
         place = session._place() if files else None
+        self._why = session._why_not_captured() if files and place is None else None
         super().__init__(session._store, place, choice or RewindChoice(), shown=shown)
 
     def _scan(self, *, everything: bool = False) -> Root | None:
@@ -96,7 +97,7 @@ class SessionRewind(Rewind):
         if self._place is None or self._facts.workspace is None:
             workspace = self._session._seen.workspace
             if workspace:
-                yield self._session._why_not_captured() or f"{workspace} (its files were never captured)"
+                yield self._why or f"{workspace} (its files were never captured)"
             return
         yield from super()._missed()
         if self._facts.elsewhere:
@@ -157,10 +158,9 @@ class SessionRewind(Rewind):
 
     def _require_files(self) -> None:
         """Refuse to move the conversation alone where files were to move with it and cannot."""
-        why = self._session._why_not_captured()
         if self._files and self._place is None and self._facts.there is not None and self._session._captures():
             raise Unsupported(
-                f"the files cannot go back: {why}. Nothing was changed. Make that directory again, or go without the"
+                f"the files cannot go back: {self._why}. Nothing was changed. Make that directory again, or go without the"
                 " files (files=False)",
                 capability="workspace",
             )

@@ -102,7 +102,7 @@ class WorkspaceRewind(Rewind):
     def __init__(
         self, workspace: Workspace, target: Any, goal: WorkspaceGoal, choice: RewindChoice, *, shown: bool = True
     ) -> None:
-        why = workspaces.why_not(workspace.path)
+        why = workspaces.why_not(workspace.path, workspace._store._runner)
         if why:
             raise Invalid(f"the workspace {workspace.path!r} is not captured: {why}")
         self.workspace, self.target, self._goal = workspace.path, target, goal

@@ -429,15 +429,25 @@ def is_gone(path: str) -> bool:
     return not os.path.lexists(path)
 
 
-def why_not(path: str) -> str | None:
-    """Return why a directory is not captured; None if it can be."""
+def why_not(path: str, runner: Reads[Any] | None = None) -> str | None:
+    """Return why a directory is not captured; None if it can be.
+
+    One that is gone can be if a store, read by ``runner``, knows it: then all its files were deleted.
+    """
     if os.name != "posix":
         return "workspaces need a POSIX system"
-    if os.path.lexists(path) and not os.path.isdir(path):
+    if is_gone(path):
+        if runner is None or not _standing_of(runner, path).tip:
+            return "it is not a directory here"
+        above = os.path.dirname(path)
+        return None if os.path.isdir(above) else "it is gone, and so is the directory that contained it"
+    if not os.path.isdir(path):
         return "it is not a directory"
-    if not os.path.isdir(os.path.dirname(path)):
-        return "it is gone, and so is the directory that contained it"
     real = os.path.realpath(path)
     if real == "/":
         return "it is the whole file system"
     return "it is a home directory" if mounts.is_home(real) else None
+
+
+def _standing_of(runner: Reads[Any], path: str) -> _Standing:
+    return runner.read(_standing, runner.scope, timeline.at(path))
