@@ -160,8 +160,8 @@ class SessionRewind(Rewind):
         """Refuse to move the conversation alone where files were to move with it and cannot."""
         if self._files and self._place is None and self._facts.there is not None and self._session._captures():
             raise Unsupported(
-                f"the files cannot go back: {self._why}. Nothing was changed. Make that directory again, or go without the"
-                " files (files=False)",
+                f"the files cannot go back: {self._why}. Nothing was changed. Make that directory again, or go without"
+                " the files (files=False)",
                 capability="workspace",
             )
 
