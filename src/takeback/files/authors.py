@@ -84,18 +84,12 @@ class Authors:
             known.add(claim.session.sid)
             yield from self._claimed(claim)
         for each in (workspace, *self._beside):
-            over = {(sid, call) for sid, ids in each.over for call in ids}
-            for sid, holder in each.by.items():
-                row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
-                if row is None or row.hidden:
-                    continue
-                known.add(sid)
-                going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
+            for row, going, holder in running(tx, each, known):
                 yield from self._judged(row, going, holder)
         for sid, ids in workspace.owed:
-            row = sessions.find_number(tx, workspace.scope, sid)
-            if row is not None:
-                yield self._candidate(row, CALLS, tuple(ids), None)
+            owing = sessions.find_number(tx, workspace.scope, sid)
+            if owing is not None:
+                yield self._candidate(owing, CALLS, tuple(ids), None)
 
     def _claimed(self, claim: Claim) -> Iterator[_Candidate]:
         """Yield what a session says of the changes."""
@@ -234,6 +228,25 @@ class Authors:
 def _had_ended(candidate: _Candidate, ctime: int | None) -> bool:
     """Whether a candidate is known to have ended before a change."""
     return candidate.exact and ctime is not None and ctime > (candidate.until_ms or 0)
+
+
+def running(
+    tx: Tx, workspace: WorkspaceRow, known: set[int] | None = None
+) -> Iterator[tuple[SessionRow, tuple[str, ...], bytes]]:
+    """Yield the sessions with calls open in a workspace, these calls, and the process that runs them.
+
+    Sessions that are ``known`` are left out, and those that are found become known.
+    """
+    known = set() if known is None else known
+    over = {(sid, call) for sid, ids in workspace.over for call in ids}
+    for sid, holder in workspace.by.items():
+        row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
+        if row is None or row.hidden:
+            continue
+        known.add(sid)
+        going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
+        if going:
+            yield row, going, holder
 
 
 def family_of(tx: Tx, session: SessionRow) -> int:
