@@ -50,12 +50,13 @@ class Recording(Protocol[T_co]):
 class Who(NamedTuple):
     """Whom a session says that changes are to be attributed to, and the calls that were open.
 
-    ``until_ms`` bounds how long calls that were cut off were certainly at work.
+    ``until_ms`` bounds how long calls that were cut off were certainly at work, to the moment if ``exact``.
     """
 
     kind: str | None = None
     calls: tuple[str, ...] = ()
     until_ms: int | None = None
+    exact: bool = False
 
 
 class _Standing(NamedTuple):
@@ -388,7 +389,7 @@ def _root(seen: Seen) -> Root:
 def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
-    return Who(None, calls, before.until_ms) if calls else before
+    return Who(None, calls, before.until_ms, before.exact) if calls else before
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:
