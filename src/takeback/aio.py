@@ -1115,13 +1115,17 @@ class AsyncSession:
         """
         return await self._portal.run(lambda: self._sync.rewind_pending())
 
-    async def capture_files(self) -> None:
+    async def capture_files(
+        self, *, calls: Iterable[str | ToolCall] = (), until: datetime | None = None, ended: bool = False
+    ) -> None:
         """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
         What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
-        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
+        and a rewind keeps it. Name the ``calls`` that you know to be at work. If you know it only ``until`` some time,
+        what changed later is unclear, or somebody else's if they had ``ended`` by then. Does nothing without a
+        workspace. ``checkpoint`` scans too, and names the point.
         """
-        return await self._portal.run(lambda: self._sync.capture_files())
+        return await self._portal.run(lambda: self._sync.capture_files(calls=calls, until=until, ended=ended))
 
     async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
         """Return the content of a file as it was at a point.
