@@ -279,6 +279,10 @@ class Running(Handle):
         why = workspaces.why_not(path)
         return f"{path} ({why})" if why else None
 
+    def _captures(self) -> bool:
+        """Whether this handle is to capture files at all."""
+        return bool(self._seen.workspace) and self._capture.mode != "off"
+
     def _scans(self) -> bool:
         """Whether this handle scans files by itself, whoever holds the lease: a tool run through it may change them."""
         return bool(self._seen.workspace) and self._capture.mode in ("calls", "turns")

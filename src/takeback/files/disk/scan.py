@@ -284,7 +284,7 @@ class Scanner:
         try:
             own = os.fstat(descriptor)
             if own.st_dev != self._device:
-                return gaps.gap("another file system", is_dir=True, again=True)
+                return gaps.gap(gaps.OTHER_DEVICE, is_dir=True, again=True)
             digest = self._scan_directory(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
             self._forget(place)
