@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ def found(scan: Scan) -> dict[str, tuple[str, str]]:
 
 
 def now() -> datetime:
-    """Return a moment that lies behind everything recorded so far."""
+    """Return a moment behind all that is recorded and before all to come, although times are stored in milliseconds."""
+    time.sleep(0.002)
     moment = datetime.now(UTC)
-    while datetime.now(UTC) - moment < timedelta(milliseconds=2):
-        pass
+    time.sleep(0.002)
     return moment
 
 
