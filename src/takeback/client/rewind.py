@@ -106,14 +106,15 @@ class Rewind:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._recorded: Root | None = None
         if place is not None and not shown:
-            # Applied at once, so what is there is recorded first; like a preview, it must miss nothing.
-            self._recorded = self._scan(everything=True)
+            self._recorded = self._scan()  # applied at once, so what is there is recorded first
         self._read()
+        if self._recorded is not None:
+            self._read_again()
 
     # ------------------------------------------------------------------ what those who derive from this know
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
-        """Record what is on disk now; ``everything`` relies on no report of the system about what changed."""
+    def _scan(self) -> Root | None:
+        """Record what is on disk now."""
         raise NotImplementedError
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
@@ -148,6 +149,19 @@ class Rewind:
         while not self._store._runner.at_once(partial(self._read_at, scanned)):
             assert place is not None
             scanned = place.glance()  # files were captured only since
+
+    def _read_again(self) -> None:
+        """Compare what was changed since, and seems to be as it was then, whatever the system reported.
+
+        Each path of the plan is compared when it is carried out.
+        """
+        assert self._place is not None
+        unplanned = self._blame.by.keys() - {step.path for step in self._plan.steps}
+        if unplanned:
+            self._place.expect(dict.fromkeys(unplanned))
+            found, self._recorded = self._recorded, self._scan()
+            if found != self._recorded:
+                self._read()
 
     def _was_captured(self) -> bool:
         """Whether there are files to compare with, as far as is known without asking."""

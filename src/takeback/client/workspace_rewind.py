@@ -40,11 +40,11 @@ class WorkspaceRewind(Rewind):
         store = workspace._store
         super().__init__(store, store._place(workspace.path, scan.Limits(), ()), choice, shown=shown)
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
+    def _scan(self) -> Root | None:
         assert self._place is not None
         changes.recover(self._store._runner, self._place, None)
         recorder = snapshots.FilesRecorder(self._store.scope, self._store._clock.now_ms())
-        return self._place.record(None, recorder, everything=everything)[1]
+        return self._place.record(None, recorder)[1]
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
         assert self._place is not None

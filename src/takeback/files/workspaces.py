@@ -233,13 +233,11 @@ class CapturedDirectory:
         recorder: Recording[T],
         *,
         who: Callable[[], Who] = Who,
-        everything: bool = False,
     ) -> tuple[T, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
         Writes nothing if this root is known to be recorded already. If somebody else recorded a scan meanwhile,
-        everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
-        no report of the system about what changed.
+        everything is scanned again, so that what they saw is never taken for a change back.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -247,7 +245,7 @@ class CapturedDirectory:
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None, everything=everything)
+                kept = self._kept(paths if base.root == self.last else None)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
@@ -262,7 +260,7 @@ class CapturedDirectory:
                     raise
             raise Busy("other processes scan this workspace all the time; try again")
 
-    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
@@ -272,7 +270,7 @@ class CapturedDirectory:
                 workspace.close()
                 self._scanner, root = None, _NOTHING
             else:
-                root = _root(workspace.scan(upload, paths, everything=everything))
+                root = _root(workspace.scan(upload, paths))
                 self._mode = b"%o" % (os.stat(self.path).st_mode & tree.PERMISSIONS)
             data = roots.encode(root)
             name = tree.digest(data).hex()
