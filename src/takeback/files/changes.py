@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,7 +95,7 @@ def _carry_out(runner: Runner, trees: Trees, change: Changeset, row: JournalRow)
 
 
 def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
-    """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
+    """Commit, with what is in the workspace now."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
@@ -104,16 +104,14 @@ def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row
         journal.complete(tx, row)
         return done
 
-    try:
+    def commit(_: JournalRow) -> T:
         place.expect(put)
         return place.finish(apply.touched(steps), complete)
+
+    try:
+        return _commit_or_take_back(runner, place.trees, change, row, commit)
     except BaseException:
-        # The scanner has noted the new files, which are about to go again.
-        place.forget()
-        if not _counts(runner, row):
-            with _in_words():
-                change.take_back(place.trees.content)
-            _end(runner, change, row)
+        place.forget()  # the scanner has noted the new files, which are gone again
         raise
 
 
@@ -178,10 +176,14 @@ def pending(runner: Reads[Any], place: CapturedDirectory, session_id: str | None
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
         return None
+    _require_left(runner, row)
+    return row
+
+
+def _require_left(runner: Reads[Any], row: JournalRow) -> None:
     if not is_left(row, runner.clock.now_ms()):
         holder = presence.decode(row.holder)
         raise Busy(f"{holder} is changing the files of this workspace; try again when it is done", holder=str(holder))
-    return row
 
 
 def said(row: JournalRow, *, left: bool) -> str:
@@ -217,10 +219,10 @@ def recover(runner: Runner, place: CapturedDirectory, session_id: str | None) ->
         _clean(apply.Changeset(_root_of(left)[0], (), left.id))
         return None
     row = pending(runner, place, session_id)
-    return None if row is None else _taken_back(runner, place, row)
+    return None if row is None else _taken_back(runner, place.trees, row)
 
 
-def _taken_back(runner: Runner, place: CapturedDirectory, row: JournalRow) -> str:
+def _taken_back(runner: Runner, trees: Trees, row: JournalRow) -> str:
     mine = row._replace(holder=presence.encode(presence.here(runner.clock.now_ms())))
     if not runner.write(journal.take, row.holder, mine):
         raise Busy("somebody else is taking back an interrupted change in this workspace; try again when that is done")
@@ -228,7 +230,7 @@ def _taken_back(runner: Runner, place: CapturedDirectory, row: JournalRow) -> st
     if is_there(row):
         change = apply.Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
-            kept = change.take_back(place.trees.content)
+            kept = change.take_back(trees.content)
             change.clean()
         outcome = f"{about}, and was taken back{_named(kept, row.id)}"
     else:
@@ -267,22 +269,61 @@ def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, 
     return apply.Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
 
 
-def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
-    """Write files into a new or empty directory; a directory made for it is removed on failure."""
+def materialise(
+    runner: Runner,
+    trees: Trees,
+    into: str,
+    session: SessionRow,
+    steps: Sequence[Step],
+    commit: Callable[[JournalRow], T],
+) -> T:
+    """Write files into a new or empty directory, and call ``commit``, which makes them count and completes the journal.
+
+    What a killed call left there is taken back first, and so is this one if it fails.
+    """
     if os.path.lexists(into) and not os.path.isdir(into):
         raise Conflict(f"{into!r} is not a directory; choose a new or empty one", found=into)
+    clear(runner, trees, into)
+    made = not os.path.isdir(into)
     with _in_words():
-        made = not os.path.isdir(into)
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
             raise Conflict(f"{into!r} is not empty; choose a new or empty directory", found=into)
-        change = apply.Changeset(into, steps, new_id(0))
-        try:
-            change.stage(trees.content)
-            change.carry_out()
-        except BaseException:
-            _clean(change)
-            if made and not os.listdir(into):
+    row, change = _begin(runner, into, workspaces.name_of(into), session, steps)
+    _under_way.add(row.id)
+    try:
+        _carry_out(runner, trees, change, row)
+        done = _commit_or_take_back(runner, trees, change, row, commit)
+    except BaseException:
+        if made:
+            with suppress(OSError):
                 os.rmdir(into)
-            raise
+        raise
+    finally:
+        _under_way.discard(row.id)
     _clean(change)
+    return done
+
+
+def _commit_or_take_back(
+    runner: Runner, trees: Trees, change: Changeset, row: JournalRow, commit: Callable[[JournalRow], T]
+) -> T:
+    """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
+    try:
+        return commit(row)
+    except BaseException:
+        if not _counts(runner, row):
+            with _in_words():
+                change.take_back(trees.content)
+            _end(runner, change, row)
+        raise
+
+
+def clear(runner: Runner, trees: Trees, into: str) -> None:
+    """Take back what a killed process left in a directory; raises ``Busy`` if somebody is still at work there."""
+    row = runner.read(journal.find, runner.scope, workspaces.name_of(into))
+    if row is not None and row.steps:
+        _require_left(runner, row)
+        _taken_back(runner, trees, row)
+    elif row is not None:
+        _clean(apply.Changeset(_root_of(row)[0], (), row.id))
