@@ -1317,7 +1317,8 @@ class AsyncSession:
 
         With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory that receives
         the files as they were at that point and becomes the workspace of the new session; files that belong to a
-        repository are left out and logged. ``undo`` takes the fork back but leaves that directory.
+        repository are left out and logged. ``undo`` takes the fork back but leaves that directory. If the process is
+        killed meanwhile, the same call again starts over.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(

@@ -109,7 +109,7 @@ class Plan:
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             added, removed = self._lines.get(each.path, (0, 0))
             lines = f" +{added} -{removed}" if added or removed else ""
-            by = f"   ({_DONE[mark]} by {line(each.by)})" if each.by else ""
+            by = f"   ({line(each.about).replace('changed', _DONE[mark], 1)})" if each.about else ""
             painted = self._frame.out.paint(mark, _STYLES.get(mark, ""))
             yield f"  {'files' if number == 0 else '':13} {painted} {line(each.path)}{end}{lines}{by}"
         if len(files) > _SHOWN:

@@ -237,10 +237,13 @@ class Rewind:
 
     def _file_change(self, step: Any, names: AuthorNames) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
-        if step.path in self._blame.kept:  # to be restored all the same
-            author, turn = self._blame.kept[step.path].author, 0
+        other = self._blame.kept.get(step.path)
+        if other is not None and author is _UNKNOWN:  # to be restored all the same
+            author = other.author
+        left_by = names.said(other.author, 0) if other is not None and step.path in self._plan.back else ""
         call_ids = tuple(call for _, ids in author.who for call in ids)
-        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
+        path, action = os.fsdecode(step.path), preview.action(step)
+        return files.FileChange(path, action, names.said(author, turn), call_ids, left_by)
 
     def _missed(self) -> Iterator[str]:
         """Yield what is not captured now, and why."""
@@ -313,9 +316,7 @@ class Rewind:
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
         for number, each in enumerate(self.files[:_SHOWN]):
-            by = f"   (changed by {each.by})" if each.by else ""
-            if os.fsencode(each.path) in self._plan.back:
-                by = f"{by}   (back to how someone else left it)"
+            by = f"   ({each.about})" if each.about else ""
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             yield f"  {'files' if number == 0 else '':13} {marks[each.action]} {words.plain(each.path)}{end}{by}"
         if len(self.files) > _SHOWN:

@@ -12,6 +12,7 @@ from ..files import changes, snapshots, timeline, workspaces
 from ..files.disk import scan
 from ..files.journal import JournalRow
 from ..files.roots import Root
+from ..ids import new_id
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -67,7 +68,9 @@ class WorkspaceRewind(Rewind):
         assert self._place is not None
         if self.is_empty and self._goal.operation is None:
             now_ms = self._store._clock.now_ms()
-            return Operation("", self._goal.kind, None, now_ms, operations.NOTHING, workspace=self.workspace)
+            return Operation(
+                new_id(now_ms), self._goal.kind, None, now_ms, operations.NOTHING, workspace=self.workspace
+            )
         self._require_free(take_over)
         self._secure(self._place)
         wish = WorkspaceWish(self._at, self._goal, self._facts.n, self._plan.steps)
