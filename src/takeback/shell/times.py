@@ -52,10 +52,8 @@ def clock(at: datetime, *, utc: bool) -> str:
 
 
 def stamp(at: datetime, *, utc: bool) -> str:
-    """Format a time for a list of moments: the time of day, with the date unless it is today."""
-    zone = UTC if utc else None
-    shown, today = at.astimezone(zone), now().astimezone(zone)
-    return f"{shown:%H:%M:%S}" if shown.date() == today.date() else f"{shown:%Y-%m-%d %H:%M:%S}"
+    """Format a time for a list of moments, in the form that ``parse_moment`` takes."""
+    return f"{at.astimezone(UTC) if utc else at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def parse_moment(text: str) -> datetime:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import Busy, Error, NotFound
+from ...errors import Busy, Error, Invalid, NotFound
 from ...files import workspaces
 from ...model import words
 from ...model.checkpoint import Checkpoint
@@ -155,14 +155,18 @@ class Guard:
 
     def changed(self) -> Signs | None:
         """Return what changed since the last checkpoint; None if that is unknown, or there is no checkpoint yet."""
-        if not os.path.isdir(self.place):
-            raise Stop(f"{self.place} no longer exists, so there is nothing left to guard")
         try:
+            self._require_there()
             made = self._session.checkpoints()
             return _changed(self._frame, self.place, made[-1]) if made else None
-        except (Busy, OSError) as error:  # a rewind is restoring files right now
+        except (Busy, Invalid, OSError) as error:  # a rewind is restoring files right now, or the directory has gone
+            self._require_there()
             self._not_now(error)
             return None
+
+    def _require_there(self) -> None:
+        if not os.path.isdir(self.place):
+            raise Stop(f"{self.place} no longer exists, so there is nothing left to guard")
 
     def take(self, changed: Signs | None) -> None:
         """Take a checkpoint if anything changed, drop the oldest ones, and report it."""
