@@ -46,8 +46,8 @@ class Running(Claude):
         )
 
     def event(self, name: str, **fields: Any) -> None:
-        assert self.process.stdin
-        assert self.process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({**self.common, "hook_event_name": name, **fields}) + "\n")
         self.process.stdin.flush()
         assert json.loads(self.process.stdout.readline()) == ""
@@ -69,8 +69,8 @@ class Running(Claude):
     def end(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
         self.process.wait(30)
-        assert self.process.stdin
-        assert self.process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
 

@@ -300,6 +300,20 @@ def settle(
             pass
 
 
+def settle_calls(store: Store, workspace: str) -> None:
+    """Close the calls of all sessions in a directory that have ended, as their transcripts say.
+
+    Before files are scanned for another reason: what changed after a call was denied is not that call's.
+    """
+    for found in store.list_sessions(agent=AGENT, workspace=workspace, active_only=True, archived=None, limit=100):
+        if not found.pending_calls():
+            continue
+        session = store.session(found, hold=False, capture="manual")
+        about = (session.metadata or {}).get("claude_code") or {}
+        path = about.get("transcript_path")
+        settle(session, path, lambda session, **known: session.capture_files(**known))
+
+
 def _until(session: Session, over: list[ToolCall], known: Mapping[str, CallEnd]) -> dict[str, Any]:
     """Return until when calls were at work, and whether they had ended by then."""
     times = [datetime.fromtimestamp(known[call.id].at_ms / 1000, UTC) for call in over if call.id in known]

@@ -22,13 +22,14 @@ from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
-from .disk import scan
+from .disk import scan, watch
 from .roots import Root
 from .snapshots import StoredScan, Swept
 from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
     from .disk.scan import Limits, Scanner, Seen
+    from .disk.watch import Watcher
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -326,6 +327,31 @@ class CapturedDirectory:
         with self._lock:
             self._loaded()
             return int(self._mode, 8) if self._mode else None
+
+    def watcher(self) -> Watcher | None:
+        """Return a watcher for somebody who waits for changes; None if the system does not report them all here."""
+        with self._lock:
+            if not self._loaded().can_watch:
+                return None
+        try:
+            return watch.Watcher()
+        except OSError:
+            return None
+
+    def watch_with(self, watcher: Watcher) -> bool:
+        """Let a watcher report on the directories that the last scan went through; whether some are new to it."""
+        with self._lock:
+            new = [each for each in self._loaded().folders if not watcher.knows(each)]
+        for each in new:
+            try:
+                descriptor = os.open(os.path.join(self.path, each), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except OSError:
+                continue  # gone meanwhile
+            try:
+                watcher.add(each, descriptor)
+            finally:
+                os.close(descriptor)
+        return bool(new)
 
     def close(self) -> None:
         """Stop watching."""

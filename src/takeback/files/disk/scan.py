@@ -81,7 +81,7 @@ class Scanner:
         self._linked: dict[str, int] = {}
         self._relinked = False
         self._watcher: Watcher | None = None
-        self._watches = self._times_tell and sys.platform == "linux"
+        self.can_watch = self._watches = self._times_tell and sys.platform == "linux"
         self._basis: tuple[int, bytes] = 0, b""  # the root's inode and the rules that reports cannot tell about
 
     # ------------------------------------------------------------------ scanning
