@@ -22,7 +22,6 @@ from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
-from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ..model.report import Repaired, Report
     from ..tables.files import WorkspaceRow
     from .points import Point
+    from .workspace import Workspace
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
@@ -163,6 +163,8 @@ class Store(StoreCheckpoints):
 
     def workspace(self, path: str | PathLike[str]) -> Workspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
+        from .workspace import Workspace
+
         return Workspace(self, path)
 
     # ------------------------------------------------------------------ the whole store
