@@ -35,6 +35,7 @@ OF_SESSION = "INDEXED BY scan_session WHERE scope = ? AND session = ? AND sessio
 IN_SCAN = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?"
 BY_UID = "WHERE scope = ? AND uid = ?"
 SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
+BETWEEN = "WHERE scope = ? AND wid = ? AND n > ? AND n < ?"
 GOOD = "WHERE scope = ? AND wid = ? AND n < ? AND root IS NOT NULL ORDER BY n DESC LIMIT 1"
 BEFORE = "WHERE scope = ? AND wid = ? AND at_ms <= ? AND root IS NOT NULL ORDER BY at_ms DESC, n DESC LIMIT 1"
 PAGE = "WHERE scope = ? AND wid = ? AND n < ? ORDER BY n DESC LIMIT ?"
@@ -94,6 +95,23 @@ def before(tx: Tx, workspace: WorkspaceRow, at_ms: int) -> ScanRow | None:
 def good_before(tx: Tx, workspace: WorkspaceRow, n: int) -> ScanRow | None:
     """Return the last good scan before one, or None."""
     return SCAN.one(tx, GOOD, (workspace.scope, workspace.wid, n))
+
+
+def standing(tx: Tx, workspace: WorkspaceRow) -> str:
+    """Return what a workspace is known to hold: what its last good scan found; empty if there is none.
+
+    It is empty, too, where a scan behind that one was purged or is not here: what that one saw is not known any more.
+    """
+    last = good_before(tx, workspace, workspace.tip + 1)
+    if last is None or last.root is None:
+        return ""
+    return "" if is_unknown(tx, workspace, last.n, workspace.tip + 1) else last.root
+
+
+def is_unknown(tx: Tx, workspace: WorkspaceRow, low: int, high: int) -> bool:
+    """Whether something of what scans between two numbers found is not known here."""
+    found = SCAN.all(tx, BETWEEN, (workspace.scope, workspace.wid, low, high))
+    return len(found) < high - low - 1 or any(scan.lacks for scan in found)
 
 
 def touched_by(tx: Tx, scope: str, uid: str, n: int, sid: int) -> set[bytes] | None:
@@ -251,23 +269,6 @@ def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:
     if new != old:
         WORKSPACE.update(tx, old, new)
     return new
-
-
-def forget_session(tx: Tx, session: SessionRow) -> set[str]:
-    """Forget what a session saw of its workspaces, and which paths it changed; return the roots of its scans.
-
-    A scan keeps its number, its time and that a session which is gone made it. The newest scan of a workspace stays
-    whole: it is what is there now.
-    """
-    found = set[str]()
-    for scan in SCAN.all(tx, OF_SESSION, (session.scope, session.sid)):
-        workspace = WORKSPACE.get_locked(tx, scan.scope, scan.wid)
-        for row in TOUCHED.all(tx, IN_SCAN, (scan.scope, scan.wid, scan.n)):
-            TOUCHED.delete(tx, row.scope, row.wid, row.path, row.n)
-        if scan.root is not None and (workspace is None or workspace.tip != scan.n):
-            found.add(scan.root)
-            SCAN.update(tx, scan, scan._replace(root=None, why="purged"))
-    return found
 
 
 def real(changed: Iterable[Difference]) -> Iterator[Difference]:

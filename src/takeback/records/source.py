@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import Corrupt
-from ..files import roots, snapshots
+from ..files import roots, snapshots, timeline
 from ..model import tree
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
@@ -21,18 +21,19 @@ from ..ops.verify import log
 from ..ops.verify.agents import agent_faults, pin_fault
 from ..ops.verify.base import Read, Said
 from ..ops.verify.files import TreeChecks
+from ..ops.verify.timelines import workspace_fault
 from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
 from ..storage.base import Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, BlobRow
 from ..tables.entries import EntryRow, LinkRow
-from ..tables.files import JOURNAL
+from ..tables.files import JOURNAL, SCAN, WORKSPACE, WorkspaceRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import IS_STAGED, LEASE, PURGED, SessionRow
 from ..tables.table import Table, slots
-from . import as_of, strict_checks
+from . import as_of, strict_checks, timelines
 from .agents import agent_of, is_staged
 from .as_of import UNDONE, tally
 from .choice import Choice
@@ -52,6 +53,7 @@ from .stream import (
     Record,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 from .strict_checks import ROWS as ROWS
 
@@ -70,6 +72,8 @@ CASE WHEN spill IS NULL THEN 0 ELSE {SPILLED} END
 FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
 KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0{scope} ORDER BY scope"
 OF_SESSION = "scope = ? AND session = ?"
+SCANS = "scope = ? AND wid = ? AND n > ? AND n <= ?"
+SCANNED_FOR = "SELECT wid, n FROM scan INDEXED BY scan_session WHERE scope = ? AND session = ? AND session > 0"
 TOTALS = (
     f"SELECT count(*) FROM session WHERE NOT ({IS_STAGED}){{scope}}",
     "SELECT count(*) FROM entry WHERE key > 0{scope}",
@@ -94,6 +98,9 @@ class Known(Protocol):
 
         ``require`` raises ``Corrupt`` if the session is damaged; it is called before anything is wanted or refused.
         """
+
+    def workspace(self, workspace: WorkspaceRecord) -> int | None:
+        """Return behind which scan the others are wanted; None if nothing of the workspace is."""
 
 
 class _Subject(NamedTuple):
@@ -153,6 +160,7 @@ class Source:
             yield from self._all_contents(known)
         for order, (scope, sid) in sorted(enumerate(listed), key=lambda each: each[1]):
             yield from self._session(scope, sid, order, known)
+        yield from self._timelines(known)
         yield from self._all_operations()
         yield from self._all_keys()
 
@@ -262,11 +270,13 @@ class Source:
         gone = {row.key for row in page.lost if row.what == ATTACHMENT}
         roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
         for link in page.links:
-            strict = link.key not in gone
-            if link.key in roots and not known.has_root(link.scope, link.hash):
-                yield from self._tree(link, known, strict=strict)
-            if not known.has(link.scope, link.hash):
-                yield from self._content(link.scope, link.hash, strict=strict)
+            yield from self._linked(link, known, is_root=link.key in roots, strict=link.key not in gone)
+
+    def _linked(self, link: LinkRow, known: Known, *, is_root: bool, strict: bool) -> Iterator[Record]:
+        if is_root and not known.has_root(link.scope, link.hash):
+            yield from self._tree(link, known, strict=strict)
+        if not known.has(link.scope, link.hash):
+            yield from self._content(link.scope, link.hash, strict=strict)
 
     def _content(self, scope: str, content_hash: str, *, strict: bool) -> Iterator[Record]:
         row = self._read(lambda tx: blobs.find(tx, scope, content_hash))
@@ -397,6 +407,46 @@ class Source:
                 yield self._read(lambda tx: self._moment(tx, scope, sid, order))  # noqa: B023
 
     # ------------------------------------------------------------------ what belongs to no session alone
+
+    def _timelines(self, known: Known) -> Iterator[Record]:
+        """Yield the timelines of workspaces; of chosen sessions only the scans that were made for them."""
+        chosen = None if self._choice is None else self._choice.sids
+        wanted = dict[int, list[int]]()
+        for sid in sorted(chosen or ()):
+            for wid, n in self._read(lambda tx: tx.all(SCANNED_FOR, (self._scope, sid))):  # noqa: B023
+                wanted.setdefault(wid, []).append(n)
+        for row in self._pages(WORKSPACE):
+            if chosen is None or row.wid in wanted:
+                self._require(WORKSPACE, row, workspace_fault)
+                record = self._read(lambda tx: timelines.workspace_of(tx, row, chosen))  # noqa: B023
+                after = known.workspace(record)
+                if after is not None:
+                    yield record
+                    yield from self._scans(row, after, sorted(wanted.get(row.wid, ())), known)
+
+    def _scans(self, row: WorkspaceRow, after: int, numbers: list[int], known: Known) -> Iterator[Record]:
+        chosen = None if self._choice is None else self._choice.sids
+        found = self._walk(SCAN, SCANS, (row.scope, row.wid, after, row.tip), key="n")
+        if chosen is not None:
+            each_of = (self._read(lambda tx: timeline.scan_at(tx, row, n)) for n in numbers)  # noqa: B023
+            found = (each for each in each_of if each is not None and after < each.n <= row.tip)
+        for scan in found:
+            if scan.root is not None:
+                try:
+                    link = LinkRow(scan.scope, scan.root, 0)
+                    yield from self._linked(link, known, is_root=True, strict=not scan.lacks)
+                except Corrupt:
+                    if self._read(lambda tx: timeline.scan_at(tx, row, scan.n)) == scan:  # noqa: B023
+                        raise  # it was not purged meanwhile
+            yield self._read(lambda tx: self._scan(tx, row, scan.n))  # noqa: B023
+
+    def _scan(self, tx: Tx, row: WorkspaceRow, n: int) -> Record:
+        scan = timeline.scan_at(tx, row, n)
+        if scan is None:
+            raise Corrupt(f"scan {n} of {row.path} is missing", what=f"workspace {row.path}")
+        if self._sound:
+            strict_checks.require_scan(tx, scan, self._trees)
+        return timelines.scan_of(tx, row, scan, None if self._choice is None else self._choice.sids)
 
     def _all_operations(self) -> Iterator[Record]:
         """Yield the operations on what was yielded, in the order in which they were made."""

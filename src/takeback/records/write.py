@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Invalid
-from ..files import snapshots
+from ..files import snapshots, timeline
 from ..ids import MAX_SEQ, is_id
 from ..model.status import STATUSES
 from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, idempotency, operations, sessions
@@ -26,11 +27,12 @@ from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, Pi
 from ..tables.branches import BRANCH, BranchRow
 from ..tables.content import BLOB, CHUNK, BlobRow
 from ..tables.entries import ENTRY, LINK, LOST
+from ..tables.files import ScanRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import PURGED, SESSION, STAGED_KEY, SessionRow
 from ..tables.table import Table
-from . import agents, as_of
+from . import agents, as_of, timelines
 from . import staged as stash
 from .as_of import AGAIN
 from .stream import (
@@ -46,8 +48,10 @@ from .stream import (
     OperationRecord,
     Pin,
     Record,
+    ScanRecord,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -78,6 +82,7 @@ class At(NamedTuple):
     stored: int = 0  # chunks of it
     following: int = 0  # the chunk that follows
     sid: int = 0
+    wid: int = 0  # the workspace whose scans follow; 0: they are not to be put
 
 
 class Tally:
@@ -358,6 +363,24 @@ class Putting:
         record.table.put(tx, row if record.table is DELTA else row._replace(session=at.sid))
         return at
 
+    def _put_workspace(self, tx: Tx, at: At, workspace: WorkspaceRecord, tally: Tally) -> At:
+        there = timeline.by_uid(tx, workspace.row.scope, workspace.row.uid)
+        self._require_new(there is not None, f"workspace {workspace.row.uid}")
+        return At(sid=at.sid, wid=timelines.put_workspace(tx, workspace, tally.left_out))
+
+    def _put_scan(self, tx: Tx, at: At, scan: ScanRecord, tally: Tally) -> At:
+        if not at.wid or timelines.put_scan(tx, at.wid, scan, partial(self._require_root, tx)):
+            return at
+        if self._fresh:
+            raise Invalid(f"scan {scan.row.n} is not one of the workspace before it")
+        workspace = timeline.by_uid(tx, scan.row.scope, scan.workspace)
+        tally.left_out.append(timelines.parted(workspace) if workspace else scan.workspace)
+        return at._replace(wid=0)
+
+    def _require_root(self, tx: Tx, row: ScanRow) -> None:
+        if row.root is not None and (fault := self._trees.root_fault(tx, row.scope, row.root, lost=bool(row.lacks))):
+            raise Corrupt(f"{fault.what}; it may have been erased meanwhile: call again", what=f"blob {row.root}")
+
     def _put_agent_point(self, tx: Tx, at: At, point: AgentPoint, tally: Tally) -> At:
         """Write a checkpoint of an agent behind the one that came before it; its checks are those of this store."""
         row, name = point.row, (point.row.scope, point.agent)
@@ -396,6 +419,8 @@ _PUTS: dict[type, Callable[..., At]] = {
     CheckpointRecord: Putting._put_point,
     Key: Putting._put_key,
     Live: Putting._put_live,
+    WorkspaceRecord: Putting._put_workspace,
+    ScanRecord: Putting._put_scan,
     OperationRecord: Putting._put_operation,
     AgentPoint: Putting._put_agent_point,
 }

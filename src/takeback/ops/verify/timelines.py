@@ -1,0 +1,91 @@
+"""Checks of timelines: every scan is there or known to be missing, and says who changed what.
+
+A snapshot may name a scan that is not here: the timeline of its workspace may have stayed behind, and the snapshot has
+its own root.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...files import authors, timeline
+from ...ids import is_id
+from ...model import names
+from ...storage.base import Tx, scalar
+from ...tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
+from .. import blobs
+from .base import Check, Fault, Rule, has
+from .files import TreeChecks
+from .live import is_holder
+
+UNKNOWN = "Nothing of a session is lost by it: repair makes a copy in which it is not known who changed these files"
+SCANS = "SELECT count(*) FROM scan WHERE scope = ? AND wid = ?"
+BEHIND = "SELECT 1 FROM scan WHERE scope = ? AND wid = ? AND n > ? LIMIT 1"
+LISTED = "SELECT count(*) FROM touched INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?"
+_LONGEST = 4096
+_KINDS = frozenset(authors.KINDS)
+_ACTIONS = frozenset({"create", "overwrite", "delete", "mkdir", "rmdir", "chmod", "link"})
+_Authors = list[tuple[str, list[tuple[int, list[str]]]]]
+_Who = list[tuple[int, list[str]]]
+
+
+def rules(trees: TreeChecks) -> tuple[Check, ...]:
+    """Return the rules of timelines."""
+    return (
+        Rule(WORKSPACE, workspace_fault, "workspace", UNKNOWN, gaps=Fault("workspace", "the record is missing", UNKNOWN)),
+        Rule(SCAN, lambda tx, row: scan_fault(tx, row, trees), "scan", UNKNOWN),
+        Rule(TOUCHED, touched_fault, "touched", UNKNOWN),
+    )
+
+
+def workspace_fault(tx: Tx, row: WorkspaceRow) -> str:
+    """Return what is wrong with a workspace."""
+    if not is_id(row.uid) or any(len(each) > _LONGEST or not each.isprintable() for each in (row.machine, row.path)):
+        return "its id or its directory is not one"
+    if not (_is(row.owed, _Who) and _is(row.over, _Who) and _is(row.by, dict[int, bytes])):
+        return "who is at work in it cannot be read"
+    if not all(map(is_holder, row.by.values())):
+        return "who is at work in it cannot be read"
+    if scalar(tx, SCANS, (row.scope, row.wid)) != row.tip - row.missing or tx.one(BEHIND, (row.scope, row.wid, row.tip)):
+        return "a scan of it is missing, or there is one too many"
+    return "" if row.root == timeline.standing(tx, row) else "its files are not those of its last scan"
+
+
+def scan_fault(tx: Tx, row: ScanRow, trees: TreeChecks) -> str | Fault | None:
+    """Return what is wrong with a scan; where it is known that something of it is lost, that is not said again."""
+    if not has(tx, WORKSPACE, row.scope, row.wid):
+        return "its workspace is missing"
+    if not _is(row.authors, _Authors) or not all(kind in _KINDS for kind, _ in row.authors):
+        return "who changed what cannot be read"
+    if row.root is not None and not row.authors:
+        return "it does not say who changed what"
+    if not 0 <= row.as_of < row.n:
+        return "it goes back to a scan that is not before it"
+    if scalar(tx, LISTED, (row.scope, row.wid, row.n)) != row.changed:
+        return "a path that it found changed is missing, or there is one too many"
+    if row.root is None:
+        return None
+    if not blobs.exists(tx, row.scope, row.root):
+        return "the files that it found are missing"
+    return trees.root_fault(tx, row.scope, row.root, lost=bool(row.lacks))
+
+
+def touched_fault(tx: Tx, row: TouchedRow) -> str:
+    """Return what is wrong with the record of a changed path."""
+    scan = SCAN.get(tx, row.scope, row.wid, row.n)
+    if scan is None or not 0 <= row.author < len(scan.authors):
+        return "the scan that found it, or who changed it, is missing"
+    if row.action not in _ACTIONS:
+        return f"what happened to it is {row.action!r}"
+    return f"its path holds {what}" if (what := names.path_fault(row.path)) else ""
+
+
+def _is(value: Any, form: Any) -> bool:
+    """Whether a packed field has its form."""
+    try:
+        msgspec.convert(value, form, strict=True)
+    except msgspec.ValidationError:
+        return False
+    return True
